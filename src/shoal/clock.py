@@ -1,0 +1,43 @@
+"""Time as a parameter: everything that waits or stamps takes a `Clock`, so tests can own time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time. Thread-safe.
+
+    `now` is wall time, for stamps that people read; it may jump either way. `monotonic` never goes
+    back and is what every deadline and age is measured with.
+    """
+
+    def now(self) -> float:
+        """Wall time in seconds since 1970, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start; never decreases."""
+        ...
+
+    def wait(self, event: threading.Event, timeout_seconds: float) -> bool:
+        """Wait until `event` is set or the timeout has passed; True when the event is set."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        """See `Clock.now`."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, timeout_seconds: float) -> bool:
+        """See `Clock.wait`."""
+        return event.wait(timeout_seconds)

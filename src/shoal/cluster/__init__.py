@@ -1,0 +1,8 @@
+"""Where tasks run: one Protocol, several clusters (processes, virtual time, and pods elsewhere).
+
+- `base`: the Protocol and the rules that the contract suite (`shoal.testing.cluster`) checks
+- `local/`: processes on one machine, under node agents and supervisors
+- `simulated`: tasks that run in virtual time
+
+A cluster knows tasks and nodes. It knows nothing of Jobs, Queues, or who decided what.
+"""

@@ -1,0 +1,318 @@
+"""The Cluster: nodes and the tasks on them. The rules here are the contract.
+
+**Names.** A task's name is unique within its namespace and never used twice: it holds the job's name
+and uid, role, index and incarnation (`task_name`). `start` of a name that is there already changes
+nothing, so it may be called again and again.
+
+**Groups.** `start` admits all tasks of a group or none. Each node admits against its own ledger
+(capacity, device ids, ports) and is the last judge: `Refused` names the node and the reason, and
+nothing of the group stays admitted. A crash in the middle leaves tasks `Admitted` at most, which a
+repeated `start` carries on and `stop` takes back.
+
+**Ends.** An ended task stays listed, with its outcome, until it is acknowledged; acknowledging one
+that still runs, or that is not there, does nothing. The reason of a stop is durable before its signal
+is sent, and comes back with the outcome. A second `stop` may shorten the grace, never lengthen it.
+
+**Absence** means something only in a list that says it is complete. A node that does not answer makes
+the list incomplete and is named in it.
+
+**Logs** outlive their task and its acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, Protocol
+
+from shoal.objects.errors import ShoalError
+from shoal.objects.meta import Part, Stamp
+from shoal.objects.node import Capacity
+from shoal.objects.quantities import Bytes, CpuMillis
+
+__all__ = [
+    "Cluster",
+    "Endpoint",
+    "ExecResult",
+    "Listing",
+    "NodeState",
+    "Outcome",
+    "Placement",
+    "Refused",
+    "StopReason",
+    "Task",
+    "TaskKey",
+    "TaskSpec",
+    "Tell",
+    "Told",
+    "Usage",
+    "task_name",
+]
+
+StopReason = Literal[
+    "Cancelled", "Suspended", "Preempted", "Shrunk", "GangRestart", "JobFinished", "WallTime",
+    "IdleTimeout", "NodeDrained", "Deleted", "Refused", "Resized", "Shutdown", "Fenced",
+]  # fmt: skip
+"""Why the platform ended a task. A task that ended by itself has none."""
+
+EndReason = Literal["Exited", "Signalled", "OutOfMemory", "CommandNotFound", "SupervisorLost", "NodeLost", "StartFailed"]  # fmt: skip
+"""How a task ended: by itself, by a signal, over its memory limit, never started because the command
+cannot be run (127 not found, 126 not executable), or through the infrastructure's fault."""
+
+TaskPhase = Literal["Admitted", "Running", "Stopping", "Ended"]
+
+
+class TaskKey(Part):
+    """Which task."""
+
+    namespace: str
+    name: str
+
+
+class Placement(Part):
+    """Where a task is to run."""
+
+    node: str
+    devices: tuple[str, ...] = ()
+
+
+class TaskSpec(Part):
+    """One task, complete but for what `Told` adds once its peers' endpoints are known."""
+
+    namespace: str
+    name: str
+    job: str
+    job_uid: str
+    role: str
+    index: int
+    attempt: int
+    incarnation: int
+    placement: Placement
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    working_directory: str = ""
+    cpu: CpuMillis = CpuMillis(0)
+    cpu_limit: CpuMillis | None = None
+    memory: Bytes | None = None
+    ports: dict[str, int] = {}
+    """Port name to the number asked for; 0 is any."""
+    isolation: Literal["default", "strict"] = "default"
+
+    @property
+    def key(self) -> TaskKey:
+        """Namespace and name."""
+        return TaskKey(namespace=self.namespace, name=self.name)
+
+
+class Endpoint(Part):
+    """Where a task of a group can be reached by its peers."""
+
+    role: str
+    index: int
+    task: str
+    node: str
+    host: str
+    ports: dict[str, int] = {}
+
+
+class Told(Part):
+    """What rendezvous adds to a task: environment, files (relative path to text, placed in the
+    folder that `$SHOAL_RENDEZVOUS` names), and words that replace the command when not empty."""
+
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    command: tuple[str, ...] = ()
+
+
+Tell = Callable[[tuple[TaskSpec, ...], tuple[Endpoint, ...]], Mapping[str, Told]]
+"""Given the group and the endpoints of its tasks, what each is told, by task name. Pure; called by
+`Cluster.start` once the group is admitted and its ports are leased."""
+
+
+class Outcome(Part):
+    """How a task ended."""
+
+    reason: EndReason
+    exit_code: int
+    """0 to 255; 128 + signal; -1 when nobody saw it (lost)."""
+    signal: int = 0
+    stop_reason: StopReason | None = None
+    """Why the platform asked it to end, if it did before the end."""
+    message: str = ""
+
+
+class Task(Part):
+    """A task as its node knows it."""
+
+    spec: TaskSpec
+    phase: TaskPhase
+    endpoint: Endpoint | None = None
+    outcome: Outcome | None = None
+    stop_reason: StopReason | None = None
+    admitted: Stamp = 0.0
+    started: Stamp = 0.0
+    ended: Stamp = 0.0
+    idle_since: Stamp = 0.0
+    """Since when it has used less than 1 % of a core; 0: it works."""
+    unenforced: tuple[str, ...] = ()
+    """Isolations that its node could not give it."""
+
+
+class NodeState(Part):
+    """A node as the cluster knows it."""
+
+    name: str
+    ready: bool
+    capacity: Capacity = Capacity()
+    address: str = ""
+    message: str = ""
+    isolations: dict[str, str] = {}
+    """Isolation to `enforced` or the reason why not."""
+    labels: dict[str, str] = {}
+    """Labels that the node declares of itself; people's labels add to them."""
+
+
+class Listing(Part):
+    """Every task on the nodes that answered."""
+
+    tasks: tuple[Task, ...] = ()
+    silent_nodes: tuple[str, ...] = ()
+    """Nodes that did not answer: of their tasks nothing is known."""
+    version: str = ""
+    """Where a watch continues."""
+
+
+class Usage(Part):
+    """What a task has used."""
+
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    peak_memory_bytes: int = 0
+    gpu_ratio: float | None = None
+
+
+class ExecResult(Part):
+    """How a command run beside a task ended."""
+
+    exit_code: int
+
+
+class Refused(ShoalError):
+    """A node does not admit a task: a placement failure, never the user's fault."""
+
+    code = "PlacementRefused"
+    http_status = 409
+
+    def __init__(self, node: str, reason: str, message: str) -> None:
+        super().__init__(message, details={"node": node, "reason": reason})
+        self.node = node
+        self.reason = reason
+
+
+class TaskWatch(Protocol):
+    """Tells that something changed. Not shared between threads."""
+
+    def wait(self, timeout_seconds: float) -> list[Task]:
+        """Tasks that changed since the last call, newest state; waits for the first. An empty list
+        after a reconnect or an overflow means nothing: `relist` is then true."""
+        ...
+
+    @property
+    def relist(self) -> bool:
+        """True when changes may have been missed: list again. Reading it resets it."""
+        ...
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        """Call `wake` (any thread, must not block) when `wait(0)` may have something."""
+        ...
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        ...
+
+
+class Session(Protocol):
+    """A command that runs beside a task (`shoal exec`), in the same isolation."""
+
+    def send(self, data: bytes) -> None:
+        """To its standard input; empty closes it."""
+        ...
+
+    def receive(self) -> tuple[Literal["out", "err", "exit"], bytes]:
+        """The next piece of output; ("exit", b"CODE") is the last."""
+        ...
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Size of the terminal, if it has one."""
+        ...
+
+    def close(self) -> None:
+        """End the command if it still runs; idempotent."""
+        ...
+
+
+class Cluster(Protocol):
+    """Where tasks run; see the module's docstring for the rules. Thread-safe."""
+
+    def nodes(self) -> tuple[NodeState, ...]:
+        """All nodes, ready or not."""
+        ...
+
+    def list(self) -> Listing:
+        """All tasks that are not yet acknowledged."""
+        ...
+
+    def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
+        """Admit the whole group and start it; see **Groups**.
+
+        Raises:
+            Refused: a node does not admit one of them; none stays admitted.
+            Unavailable: a node does not answer; call again.
+        """
+        ...
+
+    def stop(self, task: TaskKey, *, grace_seconds: float, reason: StopReason) -> None:
+        """End the task: SIGTERM, and SIGKILL after the grace. Returns once the reason is durable.
+
+        Nothing happens when it has ended or is not there.
+        """
+        ...
+
+    def acknowledge(self, task: TaskKey) -> None:
+        """Its outcome is recorded: forget the task. Its scratch folder goes."""
+        ...
+
+    def watch(self) -> TaskWatch:
+        """Tell of changes from now on."""
+        ...
+
+    def logs(self, task: TaskKey) -> Iterator[bytes]:
+        """What the task has written so far and is still kept, as raw bytes."""
+        ...
+
+    def exec(
+        self, task: TaskKey, command: tuple[str, ...], *, tty: bool = False
+    ) -> Session:
+        """Run a command beside the task, in its isolation.
+
+        Raises:
+            NotFound: no such task runs.
+        """
+        ...
+
+    def usage(self, task: TaskKey) -> Usage:
+        """What the task has used so far.
+
+        Raises:
+            NotFound: no such task.
+        """
+        ...
+
+    def forget_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
+        """The job is gone for good, or its clean-up asks for it: remove its shared folders on all
+        nodes. `outputs` includes `$SHOAL_OUTPUT`."""
+        ...
+
+
+def task_name(job: str, job_uid: str, role: str, index: int, incarnation: int) -> str:
+    """The one name of one start of one index. At most 63 + 8 + 63 + 14 characters."""
+    return f"{job}-{job_uid[:8]}-{role}-{index}-{incarnation}"

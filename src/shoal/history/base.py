@@ -1,0 +1,143 @@
+"""History: what happened, kept after those it happened to are gone. The rules are the contract.
+
+Entries belong to an object, named by (kind, namespace, name, uid): a job of the same name later has
+another uid and another history. Appending is idempotent by the entry's `id`: the same id twice is one
+entry. Entries of one object come back in the order of their stamps, those with equal stamps in the
+order of appending. Retention trims the oldest first and says how many it cut (`Trimmed`).
+Thread-safe. Logs are apart (`Logs`): bytes, not rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol
+
+from shoal.objects.meta import Part, Stamp
+
+__all__ = ["About", "Entry", "History", "LogChunk", "LogKey", "Logs", "Retention"]
+
+EntryType = Literal["event", "attempt", "usage", "metric", "decision"]
+
+
+class About(Part):
+    """The object that an entry belongs to. `uid` empty matches any (reading only)."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class Entry(Part):
+    """One thing that happened.
+
+    `event`: reason, message, severity, and `actor` for a write by a person. `attempt`: one task's
+    start and end, exit code, node. `usage`: CPU and memory of a task at its end. `metric`: `reason`
+    is the metric's name, `value` its value, `labels` in `data`. `decision`: a plan's step for the
+    object, with its evidence in `data`.
+    """
+
+    id: str
+    type: EntryType
+    about: About
+    at: Stamp
+    reason: str = ""
+    message: str = ""
+    severity: Literal["Normal", "Warning"] = "Normal"
+    count: int = 1
+    """Equal events close together are one entry with a count."""
+    value: float | None = None
+    data: dict[str, Any] = {}
+
+
+class Retention(Part):
+    """How much is kept; the oldest goes first."""
+
+    max_age_seconds: float = 30 * 86400.0
+    max_entries_per_object: int = 10_000
+    max_entries: int = 2_000_000
+
+
+class History(Protocol):
+    """Entries; see the module's docstring for the rules."""
+
+    def append(self, entries: tuple[Entry, ...]) -> None:
+        """Add entries; all or none. An id that is there already is replaced (for counts)."""
+        ...
+
+    def entries(
+        self,
+        *,
+        types: tuple[EntryType, ...] = (),
+        about: About | None = None,
+        namespace: str = "",
+        since: Stamp = 0.0,
+        after: str = "",
+        limit: int = 0,
+        newest: bool = False,
+    ) -> tuple[Entry, ...]:
+        """Entries in order; `after` is an entry's id to continue from, `newest` takes the last
+        `limit` instead of the first. `about` without a name is all objects of its kind."""
+        ...
+
+    def trim(self, retention: Retention, now: Stamp) -> int:
+        """Drop what is over the bounds; how many went."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; idempotent."""
+        ...
+
+
+class LogKey(Part):
+    """Whose log: one incarnation of one task."""
+
+    namespace: str
+    job: str
+    job_uid: str
+    role: str
+    index: int
+    incarnation: int
+
+
+class LogChunk(Part):
+    """Bytes of a log; `at` is when its first byte was written, `offset` its place in the whole log."""
+
+    key: LogKey
+    at: Stamp
+    offset: int
+    data: bytes
+
+
+class Logs(Protocol):
+    """Logs of tasks that run and of tasks that have ended, read the same way."""
+
+    def keys(
+        self,
+        namespace: str,
+        job: str,
+        job_uid: str = "",
+        *,
+        role: str = "",
+        index: int | None = None,
+    ) -> tuple[LogKey, ...]:
+        """The logs there are, oldest incarnation first."""
+        ...
+
+    def read(
+        self, key: LogKey, *, offset: int = 0, since: Stamp = 0.0, tail_lines: int = 0
+    ) -> Iterator[LogChunk]:
+        """What is kept from `offset` on. A gap (rotated away) shows as a jump in `offset`."""
+        ...
+
+    def append(self, key: LogKey, at: Stamp, data: bytes) -> None:
+        """Add to a log that no supervisor writes (other clusters' logs)."""
+        ...
+
+    def forget(self, namespace: str, job_uid: str) -> None:
+        """Drop all logs of a job."""
+        ...
+
+    def trim(self, max_bytes: int, max_age_seconds: float, now: Stamp) -> int:
+        """Drop ended logs, oldest first, beyond the bounds; how many bytes went."""
+        ...

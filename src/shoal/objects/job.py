@@ -1,0 +1,297 @@
+"""The one workload: a Job, its roles, and what is known of its run.
+
+A Job declares roles; each replica of a role is a *task*, known by its role and index. People write
+`JobSpec`. Two writers own the status: the scheduler writes `allocation` and `scheduling`, the job
+controller everything else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from shoal.objects.meta import Condition, Name, Object, Part, Stamp
+from shoal.objects.quantities import Bytes, CpuMillis, Seconds
+
+__all__ = [
+    "PRIORITIES",
+    "Allocation",
+    "ArraySpec",
+    "Gang",
+    "Job",
+    "JobSpec",
+    "JobStatus",
+    "Limits",
+    "Phase",
+    "Port",
+    "Refusal",
+    "Resources",
+    "Restart",
+    "RestartRule",
+    "Role",
+    "RoleStatus",
+    "Scheduling",
+    "Slots",
+    "Success",
+    "Toleration",
+]
+
+PRIORITIES = {"production": 1000, "normal": 0, "experiment": -1000}
+
+Phase = Literal[
+    "Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled"
+]
+Runtime = Literal["plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
+
+class Resources(Part):
+    """What one task asks for."""
+
+    cpu: CpuMillis = CpuMillis(1000)
+    """Request: admission and CPU weight. Thousandths of a core."""
+    cpu_limit: CpuMillis | None = None
+    """Hard quota; absent: none."""
+    memory: Bytes | None = None
+    """Hard limit in bytes, and what admission counts; absent: unlimited and counted as nothing."""
+    gpu: Count = 0
+    """Whole devices."""
+
+
+class Port(Part):
+    """A port that a task listens on, known to the others by its name."""
+
+    name: Name
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    """The number to use where the task has an address of its own; 0: any. On a local cluster without
+    its own network the number is leased, and told to every task."""
+
+
+class Toleration(Part):
+    """Lets tasks run on nodes that carry a matching taint."""
+
+    key: str = ""
+    """Empty: every key."""
+    value: str | None = None
+    """Absent: every value."""
+    effect: Literal["NoSchedule", "NoExecute"] | None = None
+    """Absent: both."""
+
+
+class RestartRule(Part):
+    """What an exit code means. The first rule that matches decides."""
+
+    exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...]
+    action: Literal["Restart", "Fail", "Ignore"]
+    """Restart: start again and burn one of the budget. Fail: the job fails at once. Ignore: start
+    again and burn none."""
+
+
+class Restart(Part):
+    """When ended tasks are started again."""
+
+    policy: Literal["OnFailure", "Never", "Always"] = "OnFailure"
+    """Always: also after exit code 0, until the success rule or a limit ends the job."""
+    limit: Count = 3
+    """The user's failures that are forgiven: per job (a failed gang is one), per index for arrays."""
+    infrastructure_limit: Count = 20
+    """The same for node loss, lost supervisors, evictions and refused placements."""
+    scope: Literal["Gang", "Task"] | None = None
+    """What starts again together. Absent: Task for arrays, the elastic and plain runtimes, else Gang."""
+    backoff: Seconds = Seconds(1)
+    """Wait before the first restart; doubles with each failure up to five minutes."""
+    rules: tuple[RestartRule, ...] = ()
+
+
+class Role(Part):
+    """Tasks that are alike."""
+
+    name: Name = "worker"
+    replicas: Positive = 1
+    """At most this many tasks."""
+    min_replicas: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Present: elastic, the role may run with as few as this."""
+    command: tuple[str, ...] = ()
+    """The program and its first arguments."""
+    args: tuple[str, ...] = ()
+    """Appended to `command`."""
+    env: dict[str, str] = {}
+    working_directory: str = ""
+    """Absolute; empty: the task's scratch folder."""
+    image: str = ""
+    """A container image (needs a cluster that runs containers)."""
+    template: dict[str, Any] = {}
+    """An opaque pod template (Kubernetes only)."""
+    ports: tuple[Port, ...] = ()
+    resources: Resources = Resources()
+    node_selector: dict[str, str] = {}
+    """Labels that a node must carry."""
+    tolerations: tuple[Toleration, ...] = ()
+    restart_rules: tuple[RestartRule, ...] = ()
+    """Tried before the job's own rules for this role's tasks."""
+
+
+class Gang(Part):
+    """How many tasks must be placed together before any starts."""
+
+    min: Positive | None = None
+    """Absent: all (for elastic roles, their minimum). Counts the tasks of all roles."""
+
+
+class ArraySpec(Part):
+    """Run the one role once per index; indices are scheduled, retried and counted apart."""
+
+    indices: str
+    """Such as `0-99` or `0-4,7`."""
+    parallelism: Positive | None = None
+    """How many at once; absent: as many as fit."""
+
+
+class Limits(Part):
+    """Ends of a job's patience."""
+
+    wall_time: Seconds | None = None
+    """From the first start of the first task; the job fails when it has passed."""
+    node_hours: float | None = None
+    idle_timeout: Seconds | None = None
+    """The job fails when all of its tasks have used next to no CPU for this long."""
+
+
+class Success(Part):
+    """Which tasks decide that the job has succeeded."""
+
+    role: str = ""
+    """Empty: all roles."""
+    policy: Literal["All", "First", "Any"] = "All"
+    """All tasks of the role exited 0; its index 0 did; any did."""
+
+
+class JobSpec(Part):
+    """What people ask for."""
+
+    roles: tuple[Role, ...]
+    runtime: Runtime = "plain"
+    queue: Name = "default"
+    priority: int | str = 0
+    """A number, or `production`, `normal`, `experiment`."""
+    gang: Gang = Gang()
+    array: ArraySpec | None = None
+    limits: Limits = Limits()
+    restart: Restart = Restart()
+    success: Success = Success()
+    grace_period: Seconds = Seconds(30)
+    """Between SIGTERM and SIGKILL."""
+    clean_up: Literal["Running", "All", "None"] = "Running"
+    """Once the outcome is decided: stop what still runs; also delete the output folder; or let the
+    rest end by itself."""
+    ttl_after_finished: Seconds | None = None
+    """The Job is deleted this long after it finished; absent: kept."""
+    suspend: bool = False
+    """True: its tasks are stopped and nothing starts until it is false again."""
+    cancelled: bool = False
+    """True: its tasks are stopped and the job ends as Cancelled. Cannot be taken back."""
+    isolation: Literal["default", "strict"] = "default"
+    """strict: own network and every isolation on, or the job is refused."""
+
+
+class Slots(Part):
+    """Neighbouring indices of a role on one node."""
+
+    role: str
+    indices: str
+    """Such as `0-3`."""
+    node: str
+    devices: tuple[str, ...] = ()
+    """Device ids, as many per task as it asks for, in the order of the indices."""
+
+
+class Allocation(Part):
+    """Where the job may run now. Written by the scheduler alone."""
+
+    id: int = 0
+    """Rises with each change of slots."""
+    slots: tuple[Slots, ...] = ()
+    reason: str = ""
+    """The code of the plan's last step for this job: Started, Grown, Shrunk, Preempted ..."""
+    changed: Stamp = 0.0
+
+
+class Scheduling(Part):
+    """Why the job waits, or what is reserved for it. Written by the scheduler alone."""
+
+    code: str = ""
+    """Empty while nothing holds the job back."""
+    message: str = ""
+    evidence: dict[str, Any] = {}
+    """The numbers behind the code."""
+    since: Stamp = 0.0
+    reserved: tuple[Slots, ...] = ()
+
+
+class RoleStatus(Part):
+    """What became of one role's tasks. Per-index facts are ranges (`shoal.objects.ranges`)."""
+
+    name: str
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    incarnations: str = ""
+    """Index to the number of starts it has been given, such as `0-99=1,100=2`."""
+    outcomes: str = ""
+    """Index to its final outcome, `Succeeded` or `Failed`; absent while undecided."""
+    exit_codes: str = ""
+    """Index to the exit code of its last end."""
+    failures: str = ""
+    """Index to the user's failures counted against it (arrays)."""
+
+
+class Refusal(Part):
+    """A placement that a node refused; the scheduler takes it back. Written by the job controller."""
+
+    allocation: int
+    """The id of the allocation that was refused."""
+    node: str
+    reason: str
+    message: str = ""
+    at: Stamp = 0.0
+
+
+class JobStatus(Part):
+    """What is observed. Every field but `allocation` and `scheduling` is the job controller's."""
+
+    phase: Phase = "Pending"
+    reason: str = ""
+    """Why the job is in this phase, as a CamelCase code."""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    attempt: int = 0
+    """Counts gang starts; 0 before the first."""
+    failures: int = 0
+    """The user's failures counted against `restart.limit`."""
+    infrastructure_failures: int = 0
+    roles: tuple[RoleStatus, ...] = ()
+    exit_code: int | None = None
+    """Of the task that decided the outcome: 0 to 255, 128 + signal."""
+    decided_by: str = ""
+    """That task's name."""
+    refusal: Refusal | None = None
+    started: Stamp = 0.0
+    """First start of the first task."""
+    finished: Stamp = 0.0
+    restart_after: Stamp = 0.0
+    """Nothing starts before this; set by backoff."""
+    observed_generation: int = 0
+    allocation: Allocation = Allocation()
+    scheduling: Scheduling = Scheduling()
+    writers: dict[str, int] = {}
+    """Each writer's own counter, tested by `patch_status`. Kept by the store."""
+
+
+class Job(Object):
+    """A workload: roles of tasks, in a queue."""
+
+    spec: JobSpec
+    status: JobStatus = JobStatus()
+    kind: str = "Job"

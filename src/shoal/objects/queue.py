@@ -1,0 +1,63 @@
+"""Where jobs wait: a Queue, with what it may use and who may use it. Cluster-wide."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from shoal.objects.meta import Condition, Name, Object, Part
+from shoal.objects.quantities import Bytes, CpuMillis
+
+__all__ = ["Queue", "QueueSpec", "QueueStatus", "QueueUsage", "Quota"]
+
+
+class Quota(Part):
+    """The most that the running jobs of a queue may ask for together; absent fields are unlimited."""
+
+    cpu: CpuMillis | None = None
+    memory: Bytes | None = None
+    gpu: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    jobs: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Jobs that run at once."""
+
+
+class QueueSpec(Part):
+    """What people ask for."""
+
+    parent: str = ""
+    quota: Quota = Quota()
+    weight: float = 1.0
+    namespaces: tuple[Name, ...] = ()
+    """Which may use the queue; empty: all."""
+    highest_priority: dict[str, int | str] = {}
+    """Namespace (or `*`) to the highest priority that its jobs may have here; absent: any."""
+
+
+class QueueUsage(Part):
+    """What the queue's jobs hold now."""
+
+    cpu: CpuMillis = CpuMillis(0)
+    memory: Bytes = Bytes(0)
+    gpu: int = 0
+
+
+class QueueStatus(Part):
+    """Written by the queue controller."""
+
+    pending: int = 0
+    running: int = 0
+    usage: QueueUsage = QueueUsage()
+    oldest_pending: float = 0.0
+    """When the oldest waiting job was created; 0: none waits."""
+    conditions: tuple[Condition, ...] = ()
+    observed_generation: int = 0
+    writers: dict[str, int] = {}
+
+
+class Queue(Object):
+    """A line of jobs with a quota."""
+
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+    kind: str = "Queue"
