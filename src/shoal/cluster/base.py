@@ -1,7 +1,7 @@
 """The Cluster: nodes and the tasks on them. The rules here are the contract.
 
 **Names.** A task's name is unique within its namespace and never used twice: it holds the job's name
-and uid, role, index and incarnation (`task_name`). `start` of a name that is there already changes
+and uid, role, index and incarnation (`shoal.objects.task.task_name`). `start` of a name that is there already changes
 nothing, so it may be called again and again.
 
 **Groups.** `start` admits all tasks of a group or none. Each node admits against its own ledger
@@ -27,25 +27,19 @@ from typing import Literal, Protocol
 from shoal.objects.errors import ShoalError
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Capacity
-from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
 
 __all__ = [
     "Cluster",
-    "Endpoint",
     "ExecResult",
     "Listing",
     "NodeState",
     "Outcome",
-    "Placement",
     "Refused",
     "StopReason",
     "Task",
-    "TaskKey",
-    "TaskSpec",
     "Tell",
-    "Told",
     "Usage",
-    "task_name",
 ]
 
 StopReason = Literal[
@@ -61,74 +55,12 @@ cannot be run (127 not found, 126 not executable), or through the infrastructure
 TaskPhase = Literal["Admitted", "Running", "Stopping", "Ended"]
 
 
-class TaskKey(Part):
-    """Which task."""
-
-    namespace: str
-    name: str
-
-
-class Placement(Part):
-    """Where a task is to run."""
-
-    node: str
-    devices: tuple[str, ...] = ()
-
-
-class TaskSpec(Part):
-    """One task, complete but for what `Told` adds once its peers' endpoints are known."""
-
-    namespace: str
-    name: str
-    job: str
-    job_uid: str
-    role: str
-    index: int
-    attempt: int
-    incarnation: int
-    placement: Placement
-    command: tuple[str, ...]
-    env: dict[str, str] = {}
-    working_directory: str = ""
-    cpu: CpuMillis = CpuMillis(0)
-    cpu_limit: CpuMillis | None = None
-    memory: Bytes | None = None
-    ports: dict[str, int] = {}
-    """Port name to the number asked for; 0 is any."""
-    isolation: Literal["default", "strict"] = "default"
-
-    @property
-    def key(self) -> TaskKey:
-        """Namespace and name."""
-        return TaskKey(namespace=self.namespace, name=self.name)
-
-
-class Endpoint(Part):
-    """Where a task of a group can be reached by its peers."""
-
-    role: str
-    index: int
-    task: str
-    node: str
-    host: str
-    ports: dict[str, int] = {}
-
-
-class Told(Part):
-    """What rendezvous adds to a task: environment, files (relative path to text, placed in the
-    folder that `$SHOAL_RENDEZVOUS` names), and words that replace the command when not empty."""
-
-    env: dict[str, str] = {}
-    files: dict[str, str] = {}
-    command: tuple[str, ...] = ()
-
-
 Tell = Callable[[tuple[TaskSpec, ...], tuple[Endpoint, ...]], Mapping[str, Told]]
 """Given the group and the endpoints of its tasks, what each is told, by task name. Pure; called by
 `Cluster.start` once the group is admitted and its ports are leased."""
 
 
-class Outcome(Part):
+class Outcome(Part, frozen=True, kw_only=True):
     """How a task ended."""
 
     reason: EndReason
@@ -140,7 +72,7 @@ class Outcome(Part):
     message: str = ""
 
 
-class Task(Part):
+class Task(Part, frozen=True, kw_only=True):
     """A task as its node knows it."""
 
     spec: TaskSpec
@@ -157,7 +89,7 @@ class Task(Part):
     """Isolations that its node could not give it."""
 
 
-class NodeState(Part):
+class NodeState(Part, frozen=True, kw_only=True):
     """A node as the cluster knows it."""
 
     name: str
@@ -171,7 +103,7 @@ class NodeState(Part):
     """Labels that the node declares of itself; people's labels add to them."""
 
 
-class Listing(Part):
+class Listing(Part, frozen=True, kw_only=True):
     """Every task on the nodes that answered."""
 
     tasks: tuple[Task, ...] = ()
@@ -181,7 +113,7 @@ class Listing(Part):
     """Where a watch continues."""
 
 
-class Usage(Part):
+class Usage(Part, frozen=True, kw_only=True):
     """What a task has used."""
 
     cpu_seconds: float = 0.0
@@ -190,7 +122,7 @@ class Usage(Part):
     gpu_ratio: float | None = None
 
 
-class ExecResult(Part):
+class ExecResult(Part, frozen=True, kw_only=True):
     """How a command run beside a task ended."""
 
     exit_code: int
@@ -289,9 +221,7 @@ class Cluster(Protocol):
         """What the task has written so far and is still kept, as raw bytes."""
         ...
 
-    def exec(
-        self, task: TaskKey, command: tuple[str, ...], *, tty: bool = False
-    ) -> Session:
+    def exec(self, task: TaskKey, command: tuple[str, ...], *, tty: bool = False) -> Session:
         """Run a command beside the task, in its isolation.
 
         Raises:
@@ -311,8 +241,3 @@ class Cluster(Protocol):
         """The job is gone for good, or its clean-up asks for it: remove its shared folders on all
         nodes. `outputs` includes `$SHOAL_OUTPUT`."""
         ...
-
-
-def task_name(job: str, job_uid: str, role: str, index: int, incarnation: int) -> str:
-    """The one name of one start of one index. At most 63 + 8 + 63 + 14 characters."""
-    return f"{job}-{job_uid[:8]}-{role}-{index}-{incarnation}"

@@ -19,7 +19,7 @@ __all__ = ["About", "Entry", "History", "LogChunk", "LogKey", "Logs", "Retention
 EntryType = Literal["event", "attempt", "usage", "metric", "decision"]
 
 
-class About(Part):
+class About(Part, frozen=True, kw_only=True):
     """The object that an entry belongs to. `uid` empty matches any (reading only)."""
 
     kind: str
@@ -28,7 +28,7 @@ class About(Part):
     uid: str = ""
 
 
-class Entry(Part):
+class Entry(Part, frozen=True, kw_only=True):
     """One thing that happened.
 
     `event`: reason, message, severity, and `actor` for a write by a person. `attempt`: one task's
@@ -50,7 +50,7 @@ class Entry(Part):
     data: dict[str, Any] = {}
 
 
-class Retention(Part):
+class Retention(Part, frozen=True, kw_only=True):
     """How much is kept; the oldest goes first."""
 
     max_age_seconds: float = 30 * 86400.0
@@ -89,7 +89,7 @@ class History(Protocol):
         ...
 
 
-class LogKey(Part):
+class LogKey(Part, frozen=True, kw_only=True):
     """Whose log: one incarnation of one task."""
 
     namespace: str
@@ -100,7 +100,7 @@ class LogKey(Part):
     incarnation: int
 
 
-class LogChunk(Part):
+class LogChunk(Part, frozen=True, kw_only=True):
     """Bytes of a log; `at` is when its first byte was written, `offset` its place in the whole log."""
 
     key: LogKey

@@ -39,15 +39,13 @@ __all__ = [
 
 PRIORITIES = {"production": 1000, "normal": 0, "experiment": -1000}
 
-Phase = Literal[
-    "Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled"
-]
+Phase = Literal["Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled"]
 Runtime = Literal["plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 
 
-class Resources(Part):
+class Resources(Part, frozen=True, kw_only=True):
     """What one task asks for."""
 
     cpu: CpuMillis = CpuMillis(1000)
@@ -60,7 +58,7 @@ class Resources(Part):
     """Whole devices."""
 
 
-class Port(Part):
+class Port(Part, frozen=True, kw_only=True):
     """A port that a task listens on, known to the others by its name."""
 
     name: Name
@@ -69,7 +67,7 @@ class Port(Part):
     its own network the number is leased, and told to every task."""
 
 
-class Toleration(Part):
+class Toleration(Part, frozen=True, kw_only=True):
     """Lets tasks run on nodes that carry a matching taint."""
 
     key: str = ""
@@ -80,7 +78,7 @@ class Toleration(Part):
     """Absent: both."""
 
 
-class RestartRule(Part):
+class RestartRule(Part, frozen=True, kw_only=True):
     """What an exit code means. The first rule that matches decides."""
 
     exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...]
@@ -89,7 +87,7 @@ class RestartRule(Part):
     again and burn none."""
 
 
-class Restart(Part):
+class Restart(Part, frozen=True, kw_only=True):
     """When ended tasks are started again."""
 
     policy: Literal["OnFailure", "Never", "Always"] = "OnFailure"
@@ -105,7 +103,7 @@ class Restart(Part):
     rules: tuple[RestartRule, ...] = ()
 
 
-class Role(Part):
+class Role(Part, frozen=True, kw_only=True):
     """Tasks that are alike."""
 
     name: Name = "worker"
@@ -133,14 +131,14 @@ class Role(Part):
     """Tried before the job's own rules for this role's tasks."""
 
 
-class Gang(Part):
+class Gang(Part, frozen=True, kw_only=True):
     """How many tasks must be placed together before any starts."""
 
     min: Positive | None = None
     """Absent: all (for elastic roles, their minimum). Counts the tasks of all roles."""
 
 
-class ArraySpec(Part):
+class ArraySpec(Part, frozen=True, kw_only=True):
     """Run the one role once per index; indices are scheduled, retried and counted apart."""
 
     indices: str
@@ -149,7 +147,7 @@ class ArraySpec(Part):
     """How many at once; absent: as many as fit."""
 
 
-class Limits(Part):
+class Limits(Part, frozen=True, kw_only=True):
     """Ends of a job's patience."""
 
     wall_time: Seconds | None = None
@@ -159,7 +157,7 @@ class Limits(Part):
     """The job fails when all of its tasks have used next to no CPU for this long."""
 
 
-class Success(Part):
+class Success(Part, frozen=True, kw_only=True):
     """Which tasks decide that the job has succeeded."""
 
     role: str = ""
@@ -168,7 +166,7 @@ class Success(Part):
     """All tasks of the role exited 0; its index 0 did; any did."""
 
 
-class JobSpec(Part):
+class JobSpec(Part, frozen=True, kw_only=True):
     """What people ask for."""
 
     roles: tuple[Role, ...]
@@ -196,7 +194,7 @@ class JobSpec(Part):
     """strict: own network and every isolation on, or the job is refused."""
 
 
-class Slots(Part):
+class Slots(Part, frozen=True, kw_only=True):
     """Neighbouring indices of a role on one node."""
 
     role: str
@@ -207,7 +205,7 @@ class Slots(Part):
     """Device ids, as many per task as it asks for, in the order of the indices."""
 
 
-class Allocation(Part):
+class Allocation(Part, frozen=True, kw_only=True):
     """Where the job may run now. Written by the scheduler alone."""
 
     id: int = 0
@@ -218,7 +216,7 @@ class Allocation(Part):
     changed: Stamp = 0.0
 
 
-class Scheduling(Part):
+class Scheduling(Part, frozen=True, kw_only=True):
     """Why the job waits, or what is reserved for it. Written by the scheduler alone."""
 
     code: str = ""
@@ -230,7 +228,7 @@ class Scheduling(Part):
     reserved: tuple[Slots, ...] = ()
 
 
-class RoleStatus(Part):
+class RoleStatus(Part, frozen=True, kw_only=True):
     """What became of one role's tasks. Per-index facts are ranges (`shoal.objects.ranges`)."""
 
     name: str
@@ -247,7 +245,7 @@ class RoleStatus(Part):
     """Index to the user's failures counted against it (arrays)."""
 
 
-class Refusal(Part):
+class Refusal(Part, frozen=True, kw_only=True):
     """A placement that a node refused; the scheduler takes it back. Written by the job controller."""
 
     allocation: int
@@ -258,7 +256,7 @@ class Refusal(Part):
     at: Stamp = 0.0
 
 
-class JobStatus(Part):
+class JobStatus(Part, frozen=True, kw_only=True):
     """What is observed. Every field but `allocation` and `scheduling` is the job controller's."""
 
     phase: Phase = "Pending"
@@ -289,7 +287,7 @@ class JobStatus(Part):
     """Each writer's own counter, tested by `patch_status`. Kept by the store."""
 
 
-class Job(Object):
+class Job(Object, frozen=True, kw_only=True):
     """A workload: roles of tasks, in a queue."""
 
     spec: JobSpec

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.objects.errors import NotFound
 from shoal.objects.meta import Object
 
 __all__ = ["KINDS", "Column", "Kind", "kind_named"]

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-__all__ = ["API_VERSION", "Condition", "Metadata", "Name", "Object", "OwnerReference", "Part", "Stamp"]
+__all__ = [
+    "API_VERSION",
+    "Condition",
+    "Metadata",
+    "Name",
+    "Object",
+    "OwnerReference",
+    "Part",
+    "Stamp",
+]
 
 API_VERSION = "shoal.dev/v1alpha1"
 
@@ -21,13 +30,11 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 """A DNS label: lower case letters, digits and dashes, at most 63, no dash at either end."""
 
 
-class Part(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False
-):
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
     """Base of every nested structure of an object."""
 
 
-class OwnerReference(Part):
+class OwnerReference(Part, frozen=True, kw_only=True):
     """The object that this one belongs to: when the owner goes, this goes too."""
 
     kind: str
@@ -35,7 +42,7 @@ class OwnerReference(Part):
     uid: str
 
 
-class Metadata(Part):
+class Metadata(Part, frozen=True, kw_only=True):
     """Identity and bookkeeping; only name, namespace, labels and annotations are people's to write."""
 
     name: Name
@@ -58,7 +65,7 @@ class Metadata(Part):
     """Who created the object; stamped by the server, immutable."""
 
 
-class Condition(Part):
+class Condition(Part, frozen=True, kw_only=True):
     """One observed fact about an object, with when it last changed and why."""
 
     type: str

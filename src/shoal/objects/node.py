@@ -16,7 +16,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 __all__ = ["Capacity", "Node", "NodeSpec", "NodeStatus", "Taint"]
 
 
-class Taint(Part):
+class Taint(Part, frozen=True, kw_only=True):
     """Keeps tasks without a matching toleration away."""
 
     key: Annotated[str, msgspec.Meta(min_length=1)]
@@ -25,7 +25,7 @@ class Taint(Part):
     """NoExecute also ends tasks that run there already."""
 
 
-class NodeSpec(Part):
+class NodeSpec(Part, frozen=True, kw_only=True):
     """What people ask for."""
 
     labels: dict[str, str] = {}
@@ -37,7 +37,7 @@ class NodeSpec(Part):
     """True: a person says that the node is gone for good; its tasks are replaced elsewhere."""
 
 
-class Capacity(Part):
+class Capacity(Part, frozen=True, kw_only=True):
     """What a node can hold."""
 
     cpu: CpuMillis = CpuMillis(0)
@@ -46,7 +46,7 @@ class Capacity(Part):
     """Device ids."""
 
 
-class NodeStatus(Part):
+class NodeStatus(Part, frozen=True, kw_only=True):
     """Written by the node controller."""
 
     capacity: Capacity = Capacity()
@@ -59,7 +59,7 @@ class NodeStatus(Part):
     writers: dict[str, int] = {}
 
 
-class Node(Object):
+class Node(Object, frozen=True, kw_only=True):
     """A machine that runs tasks."""
 
     spec: NodeSpec = NodeSpec()

@@ -135,7 +135,7 @@ def _split(value: Any, example: str) -> tuple[float | int, str]:
     return (float(text) if "." in text else int(text)), match["suffix"]
 
 
-def _bounded(number: float | int, value: Any) -> int:
+def _bounded(number: float, value: Any) -> int:
     if not math.isfinite(number) or number > _LARGEST:
         raise QuantityError(f"{value!r} is larger than any machine")
     return math.ceil(round(number, 6)) if isinstance(number, float) else number

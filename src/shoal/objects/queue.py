@@ -12,7 +12,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 __all__ = ["Queue", "QueueSpec", "QueueStatus", "QueueUsage", "Quota"]
 
 
-class Quota(Part):
+class Quota(Part, frozen=True, kw_only=True):
     """The most that the running jobs of a queue may ask for together; absent fields are unlimited."""
 
     cpu: CpuMillis | None = None
@@ -22,7 +22,7 @@ class Quota(Part):
     """Jobs that run at once."""
 
 
-class QueueSpec(Part):
+class QueueSpec(Part, frozen=True, kw_only=True):
     """What people ask for."""
 
     parent: str = ""
@@ -34,7 +34,7 @@ class QueueSpec(Part):
     """Namespace (or `*`) to the highest priority that its jobs may have here; absent: any."""
 
 
-class QueueUsage(Part):
+class QueueUsage(Part, frozen=True, kw_only=True):
     """What the queue's jobs hold now."""
 
     cpu: CpuMillis = CpuMillis(0)
@@ -42,7 +42,7 @@ class QueueUsage(Part):
     gpu: int = 0
 
 
-class QueueStatus(Part):
+class QueueStatus(Part, frozen=True, kw_only=True):
     """Written by the queue controller."""
 
     pending: int = 0
@@ -55,7 +55,7 @@ class QueueStatus(Part):
     writers: dict[str, int] = {}
 
 
-class Queue(Object):
+class Queue(Object, frozen=True, kw_only=True):
     """A line of jobs with a quota."""
 
     spec: QueueSpec = QueueSpec()

@@ -1,0 +1,80 @@
+"""A task: one start of one replica of a role, as the controller asks for it and as its peers see it.
+
+Shared by the cluster that runs it and the rendezvous that tells it where its peers are.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from shoal.objects.meta import Part
+from shoal.objects.quantities import Bytes, CpuMillis
+
+__all__ = ["Endpoint", "Placement", "TaskKey", "TaskSpec", "Told", "task_name"]
+
+
+class TaskKey(Part, frozen=True, kw_only=True):
+    """Which task."""
+
+    namespace: str
+    name: str
+
+
+class Placement(Part, frozen=True, kw_only=True):
+    """Where a task is to run."""
+
+    node: str
+    devices: tuple[str, ...] = ()
+
+
+class TaskSpec(Part, frozen=True, kw_only=True):
+    """One task, complete but for what `Told` adds once its peers' endpoints are known."""
+
+    namespace: str
+    name: str
+    job: str
+    job_uid: str
+    role: str
+    index: int
+    attempt: int
+    incarnation: int
+    placement: Placement
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    working_directory: str = ""
+    cpu: CpuMillis = CpuMillis(0)
+    cpu_limit: CpuMillis | None = None
+    memory: Bytes | None = None
+    ports: dict[str, int] = {}
+    """Port name to the number asked for; 0 is any."""
+    isolation: Literal["default", "strict"] = "default"
+
+    @property
+    def key(self) -> TaskKey:
+        """Namespace and name."""
+        return TaskKey(namespace=self.namespace, name=self.name)
+
+
+class Endpoint(Part, frozen=True, kw_only=True):
+    """Where a task of a group can be reached by its peers."""
+
+    role: str
+    index: int
+    task: str
+    node: str
+    host: str
+    ports: dict[str, int] = {}
+
+
+class Told(Part, frozen=True, kw_only=True):
+    """What rendezvous adds to a task: environment, files (relative path to text, placed in the
+    folder that `$SHOAL_RENDEZVOUS` names), and words that replace the command when not empty."""
+
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    command: tuple[str, ...] = ()
+
+
+def task_name(job: str, job_uid: str, role: str, index: int, incarnation: int) -> str:
+    """The one name of one start of one index. At most 63 + 8 + 63 + 14 characters."""
+    return f"{job}-{job_uid[:8]}-{role}-{index}-{incarnation}"
