@@ -1,8 +1,8 @@
 """The Cluster: nodes and the tasks on them. The rules here are the contract.
 
 **Names.** A task's name is unique within its namespace and never used twice: it holds the job's name
-and uid, role, index and incarnation (`shoal.objects.task.task_name`). `start` of a name that is there already changes
-nothing, so it may be called again and again.
+and uid, role, index and incarnation (`shoal.objects.task.task_name`). `start` of a name that is there
+already changes nothing, so it may be called again and again.
 
 **Groups.** `start` admits all tasks of a group or none. Each node admits against its own ledger
 (capacity, device ids, ports) and is the last judge: `Refused` names the node and the reason, and
@@ -48,7 +48,9 @@ StopReason = Literal[
 ]  # fmt: skip
 """Why the platform ended a task. A task that ended by itself has none."""
 
-EndReason = Literal["Exited", "Signalled", "OutOfMemory", "CommandNotFound", "SupervisorLost", "NodeLost", "StartFailed"]  # fmt: skip
+EndReason = Literal[
+    "Exited", "Signalled", "OutOfMemory", "CommandNotFound", "SupervisorLost", "NodeLost", "StartFailed",
+]  # fmt: skip
 """How a task ended: by itself, by a signal, over its memory limit, never started because the command
 cannot be run (127 not found, 126 not executable), or through the infrastructure's fault."""
 

@@ -31,9 +31,7 @@ class ShoalError(Exception):
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
 
-    def __init__(
-        self, message: str, *, hint: str = "", details: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, message: str, *, hint: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint

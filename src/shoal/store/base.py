@@ -243,9 +243,7 @@ class Store(Protocol):
         """
         ...
 
-    def delete(
-        self, kind: Kind, namespace: str, name: str, *, actor: Actor, uid: str = ""
-    ) -> Record:
+    def delete(self, kind: Kind, namespace: str, name: str, *, actor: Actor, uid: str = "") -> Record:
         """Ask for deletion; idempotent while finalizers remain. Returns the last state.
 
         Raises:
@@ -261,9 +259,7 @@ class Store(Protocol):
         """
         ...
 
-    def acquire(
-        self, name: str, holder: str, duration_seconds: float, *, actor: Actor
-    ) -> Lease | None:
+    def acquire(self, name: str, holder: str, duration_seconds: float, *, actor: Actor) -> Lease | None:
         """Take or renew the lease; None while another holds it.
 
         Whether another's lease has run out is judged by this store's monotonic clock since it last
