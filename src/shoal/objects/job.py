@@ -94,10 +94,11 @@ class Restart(Part, frozen=True, kw_only=True):
     """Always: also after exit code 0, until the success rule or a limit ends the job."""
     limit: Count = 3
     """The user's failures that are forgiven: per job (a failed gang is one), per index for arrays."""
-    infrastructure_limit: Count = 20
+    infrastructure_limit: Count = 100
     """The same for node loss, lost supervisors, evictions and refused placements."""
     scope: Literal["Gang", "Task"] | None = None
-    """What starts again together. Absent: Task for arrays, the elastic and plain runtimes, else Gang."""
+    """What starts again together. Absent: Task for arrays and the runtimes elastic, plain and tensorflow
+    (whose tasks live through the loss of one); Gang for the fixed-size collectives."""
     backoff: Seconds = Seconds(1)
     """Wait before the first restart; doubles with each failure up to five minutes."""
     rules: tuple[RestartRule, ...] = ()
@@ -243,6 +244,9 @@ class RoleStatus(Part, frozen=True, kw_only=True):
     """Index to the exit code of its last end."""
     failures: str = ""
     """Index to the user's failures counted against it (arrays)."""
+    nodes: str = ""
+    """Index to the node that its current incarnation was given to: written before that start, so that
+    a node that stops answering is known to hold it."""
 
 
 class Refusal(Part, frozen=True, kw_only=True):
