@@ -2,7 +2,7 @@
 
 `decode` is lenient: it keeps what it knows and ignores the rest, for documents may come from a newer
 version. `merge_unknown` puts the rest back before an update is stored, so an older writer loses
-nothing of a newer one's.
+nothing of a newer one's (`shoal.objects.merge`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shoal.objects.merge import merge_unknown
 from shoal.objects.quantities import Quantity
 
-__all__ = ["builtins", "decode", "encode"]
+__all__ = ["builtins", "decode", "encode", "merge_unknown"]
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ def _to_wire(value: Any) -> Any:
 
 
 def _from_wire(wanted: type, value: Any) -> Any:
-    if isinstance(wanted, type) and issubclass(wanted, Quantity):
+    if issubclass(wanted, Quantity):
         return wanted.parse(value)
     raise NotImplementedError(f"{wanted} has no place on the wire")
 

@@ -149,7 +149,7 @@ class Expired(ShoalError):
 
 
 _ALL = (
-    Conflict, Exists, Expired, Forbidden, Invalid, NotFound, Unauthenticated, Unavailable, VersionSkew,
+    Conflict, Exists, Expired, Forbidden, NotFound, Unauthenticated, Unavailable, VersionSkew,
 )  # fmt: skip
 
 
@@ -158,8 +158,8 @@ def by_code(document: dict[str, Any]) -> ShoalError:
     message = str(document.get("message", "the server gave no reason"))
     hint = str(document.get("hint", ""))
     details: dict[str, Any] = document.get("details") or {}
-    kind = next((k for k in _ALL if k.code == document.get("code")), None)
-    if kind is Invalid:
+    if document.get("code") == Invalid.code:
         problems = tuple(Problem(**problem) for problem in details.get("problems", []))
         return Invalid(message, problems, hint=hint)
-    return (kind or ShoalError)(message, hint=hint, details=details)
+    kind = next((k for k in _ALL if k.code == document.get("code")), ShoalError)
+    return kind(message, hint=hint, details=details)

@@ -1,0 +1,152 @@
+"""The registry of kinds and what their tables show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from shoal.objects.columns import age
+from shoal.objects.errors import NotFound
+from shoal.objects.job import (
+    Allocation,
+    Job,
+    JobSpec,
+    JobStatus,
+    Limits,
+    Role,
+    RoleStatus,
+    Scheduling,
+    Slots,
+)
+from shoal.objects.kinds import JOB, KINDS, NODE, QUEUE, Kind, kind_named, kind_of
+from shoal.objects.meta import Condition, Metadata
+from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus, Taint
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import Queue, QueueSpec, QueueStatus, Quota
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("job", JOB), ("Jobs", JOB), ("j", JOB), ("SJOB", JOB), ("jobs.shoal.dev", JOB),
+        ("queue", QUEUE), ("queues", QUEUE), ("Q", QUEUE),
+        ("node", NODE), ("Nodes", NODE), ("no", NODE),
+    ],
+)  # fmt: skip
+def test_singular_plural_and_aliases_in_any_case(word: str, kind: Kind) -> None:
+    assert kind_named(word) is kind
+
+
+def test_an_unknown_kind_names_the_nearest_or_all() -> None:
+    with pytest.raises(NotFound) as near:
+        kind_named("jbos")
+    assert near.value.hint == "did you mean jobs?"
+    with pytest.raises(NotFound) as far:
+        kind_named("xyzzy")
+    assert far.value.hint == "the kinds are jobs, queues, nodes"
+
+
+def test_each_struct_carries_its_kinds_name_and_every_status_field_has_one_writer() -> None:
+    for name, kind in KINDS.items():
+        assert kind.name == name
+        assert kind.struct.__struct_defaults__[-1] == name
+        named = [field for fields in kind.status_writers.values() for field in fields]
+        assert len(named) == len(set(named))
+        assert "*" in named
+        assert kind_of(kind.struct) is kind
+    with pytest.raises(NotFound):
+        kind_of(object)  # type: ignore[arg-type]
+
+
+def test_a_waiting_jobs_row_says_why() -> None:
+    job = Job(
+        metadata=Metadata(name="a", created=100.0),
+        spec=JobSpec(roles=(Role(replicas=3),), priority=1000, limits=Limits()),
+        status=JobStatus(scheduling=Scheduling(code="QuotaExceeded", message="the queue is full")),
+    )
+    row = {column.title: column.value(job, 130.0) for column in JOB.columns}
+    assert row["NAME"] == "a"
+    assert row["PHASE"] == "Pending"
+    assert row["TASKS"] == "0/3"
+    assert row["PRIORITY"] == "production"
+    assert row["AGE"] == "30s"
+    assert row["REASON"] == "QuotaExceeded"
+    assert row["MESSAGE"] == "the queue is full"
+
+
+def test_a_running_jobs_row() -> None:
+    job = Job(
+        metadata=Metadata(name="a", created=100.0, submitter="ann"),
+        spec=JobSpec(roles=(Role(replicas=3),), priority=7),
+        status=JobStatus(
+            phase="Running",
+            failures=1,
+            infrastructure_failures=1,
+            roles=(RoleStatus(name="worker", running=2),),
+            conditions=(Condition(type="Resizing", status="True"),),
+            allocation=Allocation(slots=(Slots(role="worker", indices="0-1", node="n0"),)),
+        ),
+    )
+    row = {column.title: column.value(job, 130.0) for column in JOB.columns}
+    assert row["PHASE"] == "Resizing"
+    assert row["TASKS"] == "2/3"
+    assert row["PRIORITY"] == "7"
+    assert row["RESTARTS"] == "2"
+    assert row["NODES"] == "n0"
+    assert row["SUBMITTER"] == "ann"
+    assert row["EXIT"] == "-"
+
+
+def test_rows_of_queue_and_node() -> None:
+    queue = Queue(
+        metadata=Metadata(name="q"),
+        spec=QueueSpec(quota=Quota(cpu=CpuMillis(4000)), namespaces=("a", "b")),
+        status=QueueStatus(pending=2, running=1),
+    )
+    row = {column.title: column.value(queue, 0.0) for column in QUEUE.columns}
+    assert row["CPU"] == "0/4"
+    assert row["RUNNING"] == "1"
+    assert row["NAMESPACES"] == "a,b"
+    node = Node(
+        metadata=Metadata(name="n"),
+        spec=NodeSpec(
+            unschedulable=True, taints=(Taint(key="k", value="v"),), labels={"b": "1", "a": "2"}
+        ),
+        status=NodeStatus(
+            capacity=Capacity(cpu=CpuMillis(1500), memory=Bytes(16_777_000_000), gpus=("0", "1")),
+            conditions=(Condition(type="Ready", status="True"),),
+        ),
+    )
+    row = {column.title: column.value(node, 0.0) for column in NODE.columns}
+    assert row["STATUS"] == "Ready,Cordoned"
+    assert (row["CPU"], row["MEMORY"], row["GPU"]) == ("1500m", "15.62Gi", "2")
+    assert row["TAINTS"] == "k=v:NoSchedule"
+    assert row["LABELS"] == "a=2,b=1"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (190, "3m10s"),
+        (700, "11m"),
+        (10_800, "3h"),
+        (10**6, "11d"),
+    ],
+)
+def test_age(seconds: float, text: str) -> None:
+    assert age(1000.0, 1000.0 + seconds) == text
+    assert age(0.0, 5.0) == "-"
+
+
+def test_importing_the_kinds_stays_light() -> None:
+    heavy = "yaml numpy sqlalchemy fastapi pydantic click rich asyncio difflib shoal.objects.validate"
+    modules = "sys, shoal.objects.kinds, shoal.objects.codec"
+    code = f"import {modules}; print([m for m in {heavy.split()} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
