@@ -1,0 +1,419 @@
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH123, PTH208
+# pathlib would double what this module costs, and the supervisor of every task pays for it.
+"""A task's log as files: numbered segments of raw bytes, each with an index of times.
+
+    logs/<namespace>/<job uid>/job                            the job's name
+    logs/<namespace>/<job uid>/<role>-<index>-<incarnation>/
+        00000000000000000000.log      bytes as the task wrote them
+        00000000000000000000.index    lines of `<wall time> <offset within the segment>`
+        00000000000016777216.log      the next segment
+
+A segment is named by the offset of its first byte in the whole log, so nothing but the names and sizes
+has to survive a crash: where one segment does not begin at the end of the one before, bytes are
+missing (the disk was full), and where the first does not begin at 0, the oldest were rotated away.
+
+The index has an entry at most every `INDEX_SECONDS`, written before the bytes that it dates: an entry
+dates the bytes from its offset up to the next entry's, all written less than `INDEX_SECONDS` after
+its time. Times in it never decrease (a clock that is set back is held until it has caught up). A line
+that is torn, or says what cannot be, is ignored.
+
+One writer per log; any number of readers, in other processes, at any time. Bytes reach the file as
+they come, without a buffer in between, so a killed writer loses nothing that it had accepted; they
+are not forced to the disk. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from shoal import faults
+
+TYPE_CHECKING = False  # as typing has it, without its import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["INDEX_SECONDS", "Reader", "Writer", "create", "job_name", "task_directory"]
+
+INDEX_SECONDS = 0.1
+"""The least time between two entries of an index, and so the precision of `since`."""
+
+CHUNK_BYTES = 256 * 1024
+"""The most that a reader hands out at once."""
+
+RETRY_SECONDS = 0.25
+"""How long a writer that found the disk full drops what comes before it tries again."""
+
+SPARE_FILES = 64
+"""Segments beyond `max_segments` that may exist because gaps cut them short."""
+
+_OFFSET_DIGITS = 12
+_NEVER = float("-inf")
+
+
+def task_directory(
+    root: str, namespace: str, job_uid: str, role: str, index: int, incarnation: int
+) -> str:
+    """Where the log of this incarnation of a task is, below the folder of all logs."""
+    return f"{root}/{namespace}/{job_uid}/{role}-{index}-{incarnation}"
+
+
+def create(
+    root: str, namespace: str, job: str, job_uid: str, role: str, index: int, incarnation: int
+) -> str:
+    """Make the folder of a task's log and note the job's name beside it; idempotent.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory = task_directory(root, namespace, job_uid, role, index, incarnation)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    name = f"{root}/{namespace}/{job_uid}/job"
+    if not os.path.exists(name):
+        draft = f"{name}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(job)
+        os.replace(draft, name)
+    return directory
+
+
+def job_name(root: str, namespace: str, job_uid: str) -> str:
+    """The name of the job whose logs are in that folder; empty when it was never noted."""
+    try:
+        with open(f"{root}/{namespace}/{job_uid}/job", encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+class Writer:
+    """Appends to one log; carries on where an earlier writer of the same folder ended.
+
+    Never raises for what the disk does: bytes that find no room are dropped and counted, and the
+    segment begun once there is room is named by its place in the whole log, which leaves the gap
+    visible. The oldest segments go once more than `max_segments * max_segment_bytes` are kept.
+    Not thread-safe.
+    """
+
+    def __init__(
+        self, directory: str, max_segment_bytes: int = 16 * 1024 * 1024, max_segments: int = 8
+    ) -> None:
+        self.directory = directory
+        self.dropped_bytes = 0
+        """Bytes that this writer could not keep."""
+        self.last_error: OSError | None = None
+        self._max_segment_bytes = max_segment_bytes
+        self._max_bytes = max_segment_bytes * max_segments
+        self._max_files = max_segments + SPARE_FILES
+        self._log = -1
+        self._index = -1
+        self._start = 0
+        self._length = 0
+        self._lost = 0
+        self._last_at = 0.0
+        self._indexed_at = _NEVER
+        self._retry = 0.0
+        self._resume()
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next byte in the whole log; dropped bytes have theirs too."""
+        return self._start + self._length + self._lost
+
+    def write(self, data: bytes | bytearray | memoryview, at: float) -> None:
+        """Append `data`, written by the task at wall time `at`."""
+        if not data:
+            return
+        self._last_at = at = max(at, self._last_at)
+        rest = memoryview(data)
+        while rest:
+            if not self._ready():
+                self._lost += len(rest)
+                self.dropped_bytes += len(rest)
+                return
+            if at - self._indexed_at >= INDEX_SECONDS:
+                self._add_to_index(at)
+            try:
+                written = os.write(self._log, rest[: self._max_segment_bytes - self._length])
+            except OSError as error:
+                self._fail(error)
+                continue
+            self._length += written
+            rest = rest[written:]
+        faults.point("history.segment.written")
+
+    def close(self) -> None:
+        """Let go of the files, after a last try to make a gap at the end visible; idempotent."""
+        if self._lost:
+            self._retry = 0.0
+            self._ready()
+        self._close_files()
+
+    def _resume(self) -> None:
+        segments = _segments(self.directory)
+        if segments:
+            self._start, self._length = segments[-1]
+            entries = _entries(f"{self.directory}/{_name(self._start)}.index", self._length)
+            self._last_at = entries[-1][0] if entries else 0.0
+        self._ready()
+
+    def _ready(self) -> bool:
+        """True when the open segment has room by our own rules; opens the next if need be."""
+        if self._log >= 0 and not self._lost and self._length < self._max_segment_bytes:
+            return True
+        if self._retry and time.monotonic() < self._retry:
+            return False
+        start, length = self._start, self._length
+        if self._lost or length >= self._max_segment_bytes:
+            start, length = self.offset, 0
+        try:
+            self._open(start)
+            if start > self._start and self._length == 0:
+                self._remove(self._start)  # never came to hold anything: the disk was full
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._start, self._length, self._lost, self._retry = start, length, 0, 0.0
+        self._rotate()
+        return True
+
+    def _open(self, start: int) -> None:
+        self._close_files()
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | os.O_CLOEXEC
+        self._log = os.open(f"{self.directory}/{_name(start)}.log", flags, 0o600)
+        faults.point("history.segment.opened")
+        self._index = os.open(f"{self.directory}/{_name(start)}.index", flags, 0o600)
+        self._indexed_at = _NEVER
+
+    def _add_to_index(self, at: float) -> None:
+        # the first newline ends a line that was torn, the fixed width tells such a line
+        line = f"\n{at:.3f} {self._length:0{_OFFSET_DIGITS}d}\n".encode()
+        try:
+            whole = os.write(self._index, line) == len(line)
+        except OSError as error:
+            self.last_error = error
+            return
+        if whole:
+            self._indexed_at = at
+
+    def _rotate(self) -> None:
+        segments = _segments(self.directory)
+        kept = sum(length for _, length in segments) + self._max_segment_bytes - self._length
+        for start, length in segments[:-1]:
+            if kept <= self._max_bytes and len(segments) <= self._max_files:
+                break
+            self._remove(start)
+            kept -= length
+            segments = segments[1:]
+            faults.point("history.segment.dropped")
+
+    def _remove(self, start: int) -> None:
+        for suffix in ("index", "log"):
+            try:
+                os.unlink(f"{self.directory}/{_name(start)}.{suffix}")
+            except OSError as error:
+                self.last_error = error
+
+    def _fail(self, error: OSError) -> None:
+        self.last_error = error
+        self._close_files()
+        self._retry = time.monotonic() + RETRY_SECONDS
+
+    def _close_files(self) -> None:
+        for descriptor in (self._log, self._index):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._log = self._index = -1
+
+
+class Reader:
+    """Reads one log, while it is written or afterwards. To follow it, call `read` from the end of
+    the last chunk again whenever `size` has grown. Keeps nothing open; thread-safe."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    @property
+    def start(self) -> int:
+        """The offset of the first byte that is kept."""
+        segments = _segments(self.directory)
+        return segments[0][0] if segments else 0
+
+    @property
+    def size(self) -> int:
+        """The length of the whole log, rotated and missing bytes included."""
+        segments = _segments(self.directory)
+        return sum(segments[-1]) if segments else 0
+
+    def read(self, offset: int = 0, since: float = 0.0) -> Iterator[tuple[float, int, bytes]]:
+        """What is kept from `offset` on and was written at `since` or later, as it is now, in order:
+        (wall time of the first byte, its offset in the whole log, the bytes).
+
+        A jump between the end of a chunk and the offset of the next is a gap.
+        """
+        segments = self._contiguous_segments()
+        if since > 0.0:
+            offset = max(offset, self._offset_at(segments, since))
+        for start, length in segments:
+            if offset < start + length:
+                yield from self._read_segment(start, max(offset, start))
+
+    def tail_offset(self, lines: int) -> int:
+        """The offset at which the last `lines` lines begin; an unfinished last line is one too."""
+        segments = _segments(self.directory)
+        if lines <= 0 or not segments:
+            return sum(segments[-1]) if segments else 0
+        wanted = lines
+        end = sum(segments[-1])
+        for start, length in reversed(segments):
+            with _Opened(f"{self.directory}/{_name(start)}.log") as descriptor:
+                position = length
+                while descriptor >= 0 and position > 0:
+                    block_start = max(0, position - CHUNK_BYTES)
+                    block = os.pread(descriptor, position - block_start, block_start)
+                    if start + block_start + len(block) == end and block.endswith(b"\n"):
+                        block = block[:-1]  # ends the last line, begins none
+                    found = block.count(b"\n")
+                    if found >= wanted:
+                        return start + block_start + _nth_last_newline(block, wanted) + 1
+                    wanted -= found
+                    position = block_start
+        return segments[0][0]
+
+    def _contiguous_segments(self) -> list[tuple[int, int]]:
+        """The segments; looked up twice where one seems missing, for a folder that is listed while
+        it changes may show a file and not the one made before it."""
+        segments = _segments(self.directory)
+        ends = [start + length for start, length in segments]
+        whole = ends[:-1] == [start for start, _ in segments[1:]]
+        return segments if whole else _segments(self.directory)
+
+    def _offset_at(self, segments: list[tuple[int, int]], since: float) -> int:
+        """Offset of the first byte that may have been written at `since` or later."""
+        for place, (start, length) in enumerate(segments):
+            if place + 1 < len(segments) and self._first_time(*segments[place + 1]) < since:
+                continue  # the next one begins before `since`, so all of this one is older
+            for at, position in _entries(f"{self.directory}/{_name(start)}.index", length):
+                if at + INDEX_SECONDS > since:
+                    return start + position
+            if self._first_time(start, length) >= since:
+                return start
+        return sum(segments[-1]) if segments else 0
+
+    def _first_time(self, start: int, length: int) -> float:
+        entries = _entries(f"{self.directory}/{_name(start)}.index", length, 0, 128)
+        return entries[0][0] if entries else self._modified(start)
+
+    def _modified(self, start: int) -> float:
+        try:
+            return os.stat(f"{self.directory}/{_name(start)}.log").st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def _read_segment(self, start: int, offset: int) -> Iterator[tuple[float, int, bytes]]:
+        with _Opened(f"{self.directory}/{_name(start)}.log") as descriptor:
+            if descriptor < 0:
+                return  # rotated away since it was listed: a gap
+            position = offset - start
+            end = os.fstat(descriptor).st_size
+            index = f"{self.directory}/{_name(start)}.index"
+            entries = _entries_from(index, end, position) or [(self._modified(start), 0)]
+            following = [entry[1] for entry in entries[1:]] + [end]
+            for (at, _), until in zip(entries, following, strict=True):
+                while position < until:
+                    data = os.pread(descriptor, min(CHUNK_BYTES, until - position), position)
+                    if not data:
+                        return
+                    yield at, start + position, data
+                    position += len(data)
+
+
+class _Opened:
+    """A file opened for reading, -1 when it is not there."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def __enter__(self) -> int:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._descriptor = -1
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+def _name(start: int) -> str:
+    return f"{start:020d}"
+
+
+def _segments(directory: str) -> list[tuple[int, int]]:
+    """(first offset, length) of each segment, in order; a later one's presence means that the length
+    of those before it is final, so names are read first and sizes after."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    starts = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
+    segments: list[tuple[int, int]] = []
+    for start in starts:
+        try:
+            segments.append((start, os.stat(f"{directory}/{_name(start)}.log").st_size))
+        except FileNotFoundError:
+            continue
+    return segments
+
+
+def _entries_from(path: str, length: int, position: int) -> list[tuple[float, int]]:
+    """Entries of an index from the one that dates `position` on: read from the end, for whoever
+    follows a log is always near it."""
+    with _Opened(path) as descriptor:
+        size = os.fstat(descriptor).st_size if descriptor >= 0 else 0
+    window = 4096
+    while True:
+        entries = _entries(path, length, max(0, size - window), window)
+        if window >= size or (entries and entries[0][1] <= position):
+            break
+        window *= 8
+    first = 0
+    for place, entry in enumerate(entries):
+        if entry[1] <= position:
+            first = place
+    return entries[first:]
+
+
+def _entries(path: str, length: int, begin: int = 0, size: int = 1 << 40) -> list[tuple[float, int]]:
+    """The believable entries in a part of an index, whole lines only, times and offsets rising."""
+    with _Opened(path) as descriptor:
+        if descriptor < 0:
+            return []
+        lines = os.pread(descriptor, min(size, os.fstat(descriptor).st_size), begin).split(b"\n")
+    entries: list[tuple[float, int]] = []
+    last_at, last_offset = 0.0, -1
+    for line in lines[1:-1]:  # every line begins and ends with a newline of its own
+        words = line.split()
+        if len(words) != 2 or len(words[1]) != _OFFSET_DIGITS:
+            continue
+        try:
+            at, offset = float(words[0]), int(words[1])
+        except ValueError:
+            continue
+        if at < last_at or not last_offset <= offset <= length:
+            continue
+        if offset == last_offset:
+            entries.pop()  # the bytes that it was to date never came
+        entries.append((at, offset))
+        last_at, last_offset = at, offset
+    return entries
+
+
+def _nth_last_newline(block: bytes, count: int) -> int:
+    position = len(block)
+    for _ in range(count):
+        position = block.rfind(b"\n", 0, position)
+    return position
