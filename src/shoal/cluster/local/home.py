@@ -1,0 +1,249 @@
+"""Where everything of one Shoal on this machine lives: `$SHOAL_HOME`, by default `~/.shoal`.
+
+    store.db history.db           the server's databases
+    server.json                   the server that is up: pid, start, version, socket
+    api.sock tasks.sock           its sockets: for the owner; for tasks with a token
+    keys/                         secrets
+    nodes.json                    the logical nodes
+    run/                          locks; `down` while the home is to stay down
+    log/                          what server and agents say
+    nodes/NODE/                   an agent's: agent.sock, ledger.db, tasks/, work/, trash/
+    logs/ output/ sandboxes/      by namespace and job uid
+
+Only the owner can enter. Standard library only, for the command line pays for it on every verb.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+__all__ = ["Home", "HomeError", "Lock", "NodeHome", "connect", "listen", "socket_address"]
+
+_SOCKET_PATH_BYTES = 107
+_RETRY_SECONDS = 0.005
+
+
+class HomeError(OSError):
+    """The folder cannot be used as a home; the message says why and what to do."""
+
+
+class Home:
+    """The paths of one home. Knows where things are, not what is in them."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100 (resolve() would follow a link away)
+        self.store_db = self.path / "store.db"
+        self.history_db = self.path / "history.db"
+        self.server_json = self.path / "server.json"
+        self.api_socket = self.path / "api.sock"
+        self.tasks_socket = self.path / "tasks.sock"
+        self.keys = self.path / "keys"
+        self.nodes_json = self.path / "nodes.json"
+        self.run = self.path / "run"
+        self.down = self.run / "down"
+        """There while nothing is to be started again."""
+        self.log = self.path / "log"
+        self.nodes = self.path / "nodes"
+        self.logs = self.path / "logs"
+        self.output = self.path / "output"
+        self.sandboxes = self.path / "sandboxes"
+
+    @classmethod
+    def default(cls) -> Home:
+        """The home that the environment names."""
+        return cls(os.environ.get("SHOAL_HOME") or Path.home() / ".shoal")
+
+    def create(self) -> Home:
+        """Make the folders, for the owner alone; idempotent.
+
+        Raises:
+            HomeError: they cannot be made, or belong to somebody else.
+        """
+        try:
+            for folder in (
+                self.path, self.keys, self.run, self.log, self.nodes, self.logs, self.output,
+                self.sandboxes,
+            ):  # fmt: skip
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self.path.stat()
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != 0o700:
+                self.path.chmod(0o700)
+        except OSError as error:
+            raise HomeError(
+                f"{self.path} cannot be used as Shoal's home: {error.strerror or error}; "
+                "set SHOAL_HOME to a folder that you can write"
+            ) from error
+        if found.st_uid != os.geteuid():
+            raise HomeError(
+                f"{self.path} belongs to another user; set SHOAL_HOME to a folder of your own"
+            )
+        return self
+
+    def node(self, name: str) -> NodeHome:
+        """What belongs to one logical node's agent."""
+        return NodeHome(self.nodes / name, name)
+
+    def component_lock(self, component: str) -> Lock:
+        """Held by a component (`server`, `node-NAME`) for as long as it lives."""
+        return Lock(self.run / f"{component}.lock")
+
+    def component_log(self, component: str) -> Path:
+        """Where a component's standard output and error go."""
+        return self.log / f"{component}.log"
+
+
+class NodeHome:
+    """The paths of one node's agent."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self.name = name
+        self.socket = path / "agent.sock"
+        self.ledger = path / "ledger.db"
+        self.tasks = path / "tasks"
+        """A folder per task that supervisor and agent share; see `taskfiles`."""
+        self.work = path / "work"
+        """A folder per task that the task may write: scratch, rendezvous."""
+        self.trash = path / "trash"
+
+    def create(self) -> NodeHome:
+        """Make the folders; idempotent."""
+        for folder in (self.path, self.tasks, self.work, self.trash):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self
+
+
+class Lock:
+    """An exclusive lock on a file, which the kernel lets go of when its holder dies.
+
+    The file names the holder's pid for those who want to watch it; whether it lives, only the lock
+    itself tells. Not shared between threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = -1
+
+    def try_acquire(self) -> bool:
+        """Take the lock if nobody has it, and write our pid into it. May fail for an instant while
+        somebody looks who holds it; `acquire` does not."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+        return True
+
+    def acquire(self, timeout_seconds: float) -> None:
+        """Wait for the lock.
+
+        Raises:
+            TimeoutError: somebody else holds it for all that time.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while not self.try_acquire():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path} is held by process {self.holder()}")
+            time.sleep(_RETRY_SECONDS)
+
+    def release(self) -> None:
+        """Let go; idempotent. The file stays, so that two never lock two files of one name."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def holder(self) -> int | None:
+        """The pid of who holds it now, None when nobody does; 0 when it has not yet said."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            # a shared lock, so that two who ask do not take each other for a holder
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 32, 0).strip()
+            return int(text) if text.isdigit() else 0
+        finally:
+            os.close(descriptor)
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+@contextmanager
+def socket_address(path: Path) -> Generator[str, None, None]:
+    """An address for `bind` and `connect` that also serves where the path is longer than the 107
+    bytes that a unix socket's address holds.
+
+    Raises:
+        HomeError: it is too long, and this system offers no way around it.
+    """
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
+        yield str(path)
+        return
+    if not Path("/proc/self/fd").is_dir():
+        raise HomeError(
+            f"{path} is too long for a unix socket (over {_SOCKET_PATH_BYTES} bytes); "
+            "set SHOAL_HOME to a shorter path"
+        )
+    folder = os.open(path.parent, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def connect(path: Path, timeout_seconds: float) -> socket.socket:
+    """A connection to the unix socket at `path`.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_seconds)
+        with socket_address(path) as address:
+            connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def listen(path: Path) -> socket.socket:
+    """A socket that listens at `path`, for the owner alone, in place of whatever was there. Only for
+    who holds the component's lock.
+
+    Raises:
+        OSError: it cannot.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with socket_address(draft) as address:
+            listener.bind(address)
+        draft.chmod(0o600)
+        listener.listen(128)
+        draft.replace(path)  # so that whoever sees it can connect
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,176 @@
+"""The files through which an agent and the supervisor of a task speak, and nothing else.
+
+A task's folder is `nodes/NODE/tasks/NAMESPACE.TASK/`. The agent writes `launch.json` before it spawns
+`supervisor.py FOLDER`, and `stop.json` before each SIGTERM to it. The supervisor writes `started.json`
+once the command runs and `exit.json` as the last thing it does. Each file is complete or absent: it is
+written beside its place and renamed. Keys are these fields' names, plain JSON, for the supervisor
+reads them with the standard library alone.
+
+**Held descriptors.** The supervisor inherits descriptors above 2 (the lock of its folder, the claims
+on its ports) and must keep them open, closed on exec, for as long as it lives: an agent that comes
+back tells from the lock alone whether a supervisor is there.
+
+**Once.** Before it forks the command the supervisor creates `begun` exclusively and gives up (without
+`exit.json`) when it is there already: so no incarnation's command ever starts twice.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+__all__ = [
+    "BEGUN",
+    "EXIT",
+    "LAUNCH",
+    "LOCK",
+    "STARTED",
+    "STOP",
+    "Exit",
+    "Isolation",
+    "Launch",
+    "Limits",
+    "LogBounds",
+    "Started",
+    "Stop",
+    "read",
+    "write",
+]
+
+LAUNCH = "launch.json"
+STARTED = "started.json"
+STOP = "stop.json"
+EXIT = "exit.json"
+LOCK = "lock"
+BEGUN = "begun"
+
+T = TypeVar("T")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task may use."""
+
+    cpu_millis: int = 0
+    """Request: its weight against its neighbours."""
+    cpu_limit_millis: int | None = None
+    """Hard quota."""
+    memory_bytes: int | None = None
+    """Hard limit."""
+
+
+class Isolation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task is to be kept apart with."""
+
+    mode: str = "default"
+    """`default`: as much of `wanted` as can be had; `strict`: all of it, or the start fails."""
+    wanted: tuple[str, ...] = ()
+    """Names of isolations, as the node reports them."""
+    home: str = ""
+    """$SHOAL_HOME: hidden from the task but for its own folders."""
+    tasks_socket: str = ""
+    """The API socket for tasks, to be seen inside; empty: there is none."""
+    sandbox: str = ""
+    """A folder that the job's tasks on this machine share, for its network namespace (strict)."""
+
+
+class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a task's output is kept."""
+
+    directory: str
+    """The folder of `shoal.history.segments.Writer`; it exists."""
+    max_segment_bytes: int = 16 * 1024 * 1024
+    max_segments: int = 8
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a supervisor needs to know. Paths are absolute."""
+
+    namespace: str
+    task: str
+    job: str
+    job_uid: str
+    role: str
+    index: int
+    incarnation: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """Complete: nothing is inherited."""
+    cwd: str
+    scratch: str
+    output: str
+    rendezvous: str
+    log: LogBounds
+    limits: Limits = Limits()
+    devices: tuple[str, ...] = ()
+    isolation: Isolation = Isolation()
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The command runs."""
+
+    supervisor_pid: int
+    supervisor_start_ticks: int
+    command_pid: int
+    """As the agent sees it, not as its own namespace does."""
+    command_start_ticks: int
+    started: float = 0.0
+    cgroups: tuple[str, ...] = ()
+    """Folders of the task's control groups, which end with it."""
+    unenforced: tuple[str, ...] = ()
+    """Wanted isolations that could not be had, `NAME: why`."""
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent asks for the end."""
+
+    reason: str
+    grace_seconds: float
+    at: float
+    """Wall time of asking."""
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """The task has ended and nothing of it is left."""
+
+    exit_code: int
+    signal: int = 0
+    reason: str = "Exited"
+    """An `EndReason`."""
+    message: str = ""
+    stop_reason: str | None = None
+    peak_memory_bytes: int = 0
+    cpu_seconds: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+
+
+def read(folder: str, name: str, struct: type[T]) -> T | None:
+    """What the file says, None when there is none.
+
+    Raises:
+        msgspec.MsgspecError: it says something else, which a complete file never does.
+    """
+    try:
+        document = Path(folder, name).read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(document, type=struct)
+
+
+def write(folder: str, name: str, value: Any) -> None:  # Any: one of the Structs above
+    """Put the file in place whole. Survives the writer's death at any moment; not forced to the disk,
+    for the ledger knows all of it, and no supervisor survives the machine.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    draft = f"{folder}/.{name}.{os.getpid()}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, msgspec.json.encode(value))
+    finally:
+        os.close(descriptor)
+    Path(draft).replace(Path(folder, name))
