@@ -1,0 +1,326 @@
+"""The runner: calls each controller for the keys that changed, until nothing is left to do.
+
+Level-triggered: a controller is told which object to look at, never what happened to it, so a change
+seen twice or a crash in between costs nothing. A key runs on one thread at a time. Errors are retried
+with exponential backoff and seeded jitter; each is logged when it changes and listed by `failures`.
+Nothing runs before every cache has listed once, or while the lease is not held.
+
+Production calls `start` and `stop`; a test with a virtual clock calls `run_once`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shoal.clock import Clock
+from shoal.control.lease import Guard, NotLeader
+from shoal.control.work import Key, WorkQueue
+from shoal.objects.errors import Conflict
+
+__all__ = ["Backoff", "Cache", "Controller", "Failure", "Key", "Runner", "Source"]
+
+_LOG = logging.getLogger("shoal.control")
+_CONFLICTS_AT_ONCE = 5
+"""So many conflicts in a row are answered by reading again at once; then backoff applies."""
+_IDLE_SECONDS = 1.0
+_PATIENCE_STEPS = 100_000
+
+
+class Cache(Protocol):
+    """What a controller reads: filled by `pump`, which one thread at a time calls."""
+
+    @property
+    def name(self) -> str:
+        """For logs and `failures`."""
+        ...
+
+    @property
+    def synced(self) -> bool:
+        """True once everything has been listed."""
+        ...
+
+    @property
+    def ready(self) -> threading.Event:
+        """Set when `pump` may have something to take in."""
+        ...
+
+    def pump(self) -> bool:
+        """Take in what has come, without waiting for more; True if anything changed.
+
+        Raises:
+            ShoalError: the other side did not answer; call again later.
+        """
+        ...
+
+    def pump_after(self) -> float:
+        """Seconds after which `pump` should be called even if `ready` is not set."""
+        ...
+
+    def on_change(self, callback: Callable[[Any, Any], None]) -> None:
+        """Call `callback(old, new)` for each change (None: was, or is, not there), on the thread that
+        made it, with no lock held."""
+        ...
+
+    def close(self) -> None:
+        """End its watch; idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A cache that a controller listens to: `keys(old, new)` are the keys to look at after a change."""
+
+    cache: Cache
+    keys: Callable[[Any, Any], Iterable[Key]]
+
+
+class Controller(Protocol):
+    """Drives the objects of one kind. `reconcile` runs on several threads, for different keys."""
+
+    @property
+    def name(self) -> str:
+        """Unique in a runner."""
+        ...
+
+    def sources(self) -> Sequence[Source]:
+        """What it listens to; asked once."""
+        ...
+
+    def reconcile(self, key: Key, now: float) -> float | None:
+        """Look at the object and do what is missing; `now` is wall time. Returns after how many
+        seconds it wants to be called again though nothing changes; None: not at all.
+
+        Raises:
+            Conflict: somebody else wrote; it is called again at once.
+            Exception: anything else is retried with backoff.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Wait before the n-th retry: `first * 2**(n-1)`, at most `most`, plus or minus a quarter."""
+
+    first_seconds: float = 0.05
+    most_seconds: float = 30.0
+
+    def after(self, failures: int, seed: str) -> float:
+        """The wait after that many failures in a row; equal arguments give equal waits."""
+        exponent = min(failures - 1, 30)
+        jitter = random.Random(f"{seed}:{failures}").uniform(0.75, 1.25)
+        return min(self.first_seconds * 2.0**exponent, self.most_seconds) * jitter
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A key, or a cache (its key is empty), that fails now."""
+
+    source: str
+    key: Key
+    error: str
+    count: int
+    since: float
+
+
+class Runner:
+    """Runs controllers over their caches; see the module's docstring."""
+
+    def __init__(
+        self,
+        controllers: Sequence[tuple[Controller, int]],
+        *,
+        clock: Clock,
+        guard: Guard,
+        seed: int = 0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """`controllers` are given with the number of threads that each may use."""
+        self._clock = clock
+        self._guard = guard
+        self._seed = seed
+        self._backoff = backoff or Backoff()
+        self._lock = threading.Lock()
+        self._failures: dict[tuple[str, Key], Failure] = {}
+        self._conflicts: dict[tuple[str, Key], int] = {}
+        self._stopping = threading.Event()
+        self._awake = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._lines: list[_Line] = []
+        self._caches: list[Cache] = []
+        for controller, workers in controllers:
+            line = _Line(controller, WorkQueue(clock), workers)
+            self._lines.append(line)
+            for source in controller.sources():
+                source.cache.on_change(_enqueue(line.queue, source.keys))
+                if not any(source.cache is known for known in self._caches):
+                    self._caches.append(source.cache)
+        guard.on_change(self._wake_all)
+
+    def enqueue(self, controller: str, key: Key) -> None:
+        """Have the controller of that name look at the key."""
+        next(line for line in self._lines if line.controller.name == controller).queue.add(key)
+
+    def start(self) -> None:
+        """Start a thread per cache and the threads of each controller."""
+        for cache in self._caches:
+            self._spawn(f"cache-{cache.name}", self._pump_forever, cache)
+        for line in self._lines:
+            for number in range(line.workers):
+                self._spawn(f"{line.controller.name}-{number}", self._work_forever, line)
+
+    def stop(self, timeout_seconds: float = 10.0) -> bool:
+        """End all threads, letting each finish the key it has; True when all have ended in time."""
+        self._stopping.set()
+        self._wake_all()
+        for cache in self._caches:
+            cache.ready.set()
+        deadline = self._clock.monotonic() + timeout_seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - self._clock.monotonic()))
+        for cache in self._caches:
+            cache.close()
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def run_once(self, patience: int = _PATIENCE_STEPS) -> int:
+        """Pump the caches and reconcile on this thread until nothing is ready now; how many calls.
+
+        Raises:
+            RuntimeError: still something to do after `patience` calls: controllers chase each other.
+        """
+        for calls in range(patience):
+            for cache in self._caches:
+                self._pump(cache)
+            if not self._may_run() or not self._step_any(calls):
+                return calls
+        raise RuntimeError(f"not settled after {patience} calls")
+
+    def next_due(self) -> float | None:
+        """Seconds until a key is ready or a cache wants its pump; None when nothing waits."""
+        waits = [due for line in self._lines if (due := line.queue.next_due()) is not None]
+        return min(waits, default=None)
+
+    def failures(self) -> tuple[Failure, ...]:
+        """What fails now, oldest first."""
+        with self._lock:
+            return tuple(sorted(self._failures.values(), key=lambda f: (f.since, f.source, f.key)))
+
+    @property
+    def synced(self) -> bool:
+        """True once every cache has listed everything."""
+        return all(cache.synced for cache in self._caches)
+
+    def _spawn(self, name: str, target: Callable[[Any], None], argument: object) -> None:
+        thread = threading.Thread(target=target, args=(argument,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _wake_all(self) -> None:
+        self._awake.set()
+        for line in self._lines:
+            line.queue.wake()
+
+    def _may_run(self) -> bool:
+        return self.synced and self._guard.enter()
+
+    def _step_any(self, offset: int) -> bool:
+        for position in range(len(self._lines)):
+            if self._step(self._lines[(offset + position) % len(self._lines)]):
+                return True
+        return False
+
+    def _pump_forever(self, cache: Cache) -> None:
+        while not self._stopping.is_set():
+            was_synced = cache.synced
+            wait = self._pump(cache)
+            if cache.synced and not was_synced:
+                self._wake_all()
+            self._clock.wait(cache.ready, wait)
+
+    def _pump(self, cache: Cache) -> float:
+        name = f"cache-{cache.name}"
+        try:
+            cache.pump()
+        except Exception as error:  # noqa: BLE001 - recorded and retried; a dead pump stops everything
+            cache.ready.clear()
+            return self._backoff.after(self._failed(name, ("", ""), error), f"{self._seed}:{name}")
+        self._succeeded(name, ("", ""))
+        return cache.pump_after()
+
+    def _work_forever(self, line: _Line) -> None:
+        while not self._stopping.is_set():
+            if not self._may_run():
+                self._awake.clear()
+                if not self._may_run() and not self._stopping.is_set():
+                    self._clock.wait(self._awake, _IDLE_SECONDS)
+            elif not self._step(line):
+                line.queue.wait(_IDLE_SECONDS)
+
+    def _step(self, line: _Line) -> bool:
+        key = line.queue.take()
+        if key is None:
+            return False
+        try:
+            self._reconcile(line, key)
+        finally:
+            line.queue.done(key)
+        return True
+
+    def _reconcile(self, line: _Line, key: Key) -> None:
+        name = line.controller.name
+        try:
+            again = line.controller.reconcile(key, self._clock.now())
+        except NotLeader:
+            line.queue.add(key)
+        except Exception as error:  # noqa: BLE001 - one object's trouble must not stop the others
+            line.queue.add_after(key, self._retry_after(name, key, error))
+        else:
+            self._succeeded(name, key)
+            if again is not None:
+                line.queue.add_after(key, again)
+
+    def _retry_after(self, name: str, key: Key, error: Exception) -> float:
+        if isinstance(error, Conflict):
+            with self._lock:
+                conflicts = self._conflicts[name, key] = self._conflicts.get((name, key), 0) + 1
+            if conflicts <= _CONFLICTS_AT_ONCE:
+                return 0.0
+        return self._backoff.after(self._failed(name, key, error), f"{self._seed}:{name}:{key}")
+
+    def _failed(self, name: str, key: Key, error: Exception) -> int:
+        text = f"{type(error).__name__}: {error}"
+        with self._lock:
+            last = self._failures.get((name, key))
+            same = last is not None and last.error == text
+            count = last.count + 1 if last else 1
+            since = last.since if last else self._clock.now()
+            self._failures[name, key] = Failure(name, key, text, count, since)
+        if not same:
+            _LOG.warning("%s %s failed: %s", name, "/".join(key), text, exc_info=error)
+        return count
+
+    def _succeeded(self, name: str, key: Key) -> None:
+        with self._lock:
+            self._conflicts.pop((name, key), None)
+            last = self._failures.pop((name, key), None)
+        if last is not None:
+            _LOG.info("%s %s works again after %d failures", name, "/".join(key), last.count)
+
+
+@dataclass(frozen=True)
+class _Line:
+    controller: Controller
+    queue: WorkQueue
+    workers: int
+
+
+def _enqueue(queue: WorkQueue, keys: Callable[[Any, Any], Iterable[Key]]) -> Callable[[Any, Any], None]:
+    def changed(old: Any, new: Any) -> None:
+        for key in keys(old, new):
+            queue.add(key)
+
+    return changed
