@@ -15,6 +15,7 @@ __all__ = [
     "Condition",
     "Metadata",
     "Name",
+    "Namespace",
     "Object",
     "OwnerReference",
     "Part",
@@ -28,6 +29,11 @@ Stamp = float
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", max_length=63)]
 """A DNS label: lower case letters, digits and dashes, at most 63, no dash at either end."""
+
+Namespace = Annotated[
+    str, msgspec.Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$", max_length=63)
+]
+"""A `Name`, or nothing for what is cluster-wide."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -46,7 +52,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     """Identity and bookkeeping; only name, namespace, labels and annotations are people's to write."""
 
     name: Name
-    namespace: Name = "default"
+    namespace: Namespace = "default"
     """Ignored, and empty, for cluster-wide kinds."""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
