@@ -197,6 +197,18 @@ def test_the_folder_of_a_task_and_the_name_of_its_job(tmp_path: Path) -> None:
     assert segments.job_name(root, "team-a", "u1") == "digits"
 
 
+def test_a_log_grows_until_its_writer_has_ended(tmp_path: Path) -> None:
+    reader = Reader(str(tmp_path))
+    assert (reader.growing, reader.last_at) == (False, 0.0)
+    writer = Writer(str(tmp_path), max_segment_bytes=5)
+    assert (reader.growing, reader.last_at) == (True, 0.0)
+    writer.write(b"hello", 7.0)
+    writer.write(b"world", 9.0)
+    assert (reader.growing, reader.last_at) == (True, 9.0)
+    writer.close()
+    assert (reader.growing, reader.last_at) == (False, 9.0)
+
+
 def test_a_full_disk_leaves_a_visible_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full when and as long as the test says; see test_disk_full.py for a real one."""
     monkeypatch.setattr(segments, "RETRY_SECONDS", 0.0)

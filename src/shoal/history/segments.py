@@ -1,4 +1,4 @@
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH123
 # pathlib would double what this module costs, and the supervisor of every task pays for it.
 """A task's log as files: numbered segments of raw bytes, each with an index of times.
 
@@ -17,6 +17,9 @@ dates the bytes from its offset up to the next entry's, all written less than `I
 its time. Times in it never decrease (a clock that is set back is held until it has caught up). A line
 that is torn, or says what cannot be, is ignored.
 
+A writer holds a shared lock (flock) on its open segment, so that whoever cleans up can tell a log that
+still grows, however silent, from one whose writer has ended or was killed.
+
 One writer per log; any number of readers, in other processes, at any time. Bytes reach the file as
 they come, without a buffer in between, so a killed writer loses nothing that it had accepted; they
 are not forced to the disk. Standard library only.
@@ -24,10 +27,20 @@ are not forced to the disk. Standard library only.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 
 from shoal import faults
+from shoal.history._layout import (
+    Opened,
+    entries,
+    entries_from,
+    index_line,
+    index_path,
+    log_path,
+    segments,
+)
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
@@ -47,7 +60,6 @@ RETRY_SECONDS = 0.25
 SPARE_FILES = 64
 """Segments beyond `max_segments` that may exist because gaps cut them short."""
 
-_OFFSET_DIGITS = 12
 _NEVER = float("-inf")
 
 
@@ -150,11 +162,10 @@ class Writer:
         self._close_files()
 
     def _resume(self) -> None:
-        segments = _segments(self.directory)
-        if segments:
-            self._start, self._length = segments[-1]
-            entries = _entries(f"{self.directory}/{_name(self._start)}.index", self._length)
-            self._last_at = entries[-1][0] if entries else 0.0
+        found = segments(self.directory)
+        if found:
+            self._start, self._length = found[-1]
+            self._last_at = Reader(self.directory).last_at
         self._ready()
 
     def _ready(self) -> bool:
@@ -181,14 +192,14 @@ class Writer:
         self._close_files()
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | os.O_CLOEXEC
-        self._log = os.open(f"{self.directory}/{_name(start)}.log", flags, 0o600)
+        self._log = os.open(log_path(self.directory, start), flags, 0o600)
+        fcntl.flock(self._log, fcntl.LOCK_SH)
         faults.point("history.segment.opened")
-        self._index = os.open(f"{self.directory}/{_name(start)}.index", flags, 0o600)
+        self._index = os.open(index_path(self.directory, start), flags, 0o600)
         self._indexed_at = _NEVER
 
     def _add_to_index(self, at: float) -> None:
-        # the first newline ends a line that was torn, the fixed width tells such a line
-        line = f"\n{at:.3f} {self._length:0{_OFFSET_DIGITS}d}\n".encode()
+        line = index_line(at, self._length)
         try:
             whole = os.write(self._index, line) == len(line)
         except OSError as error:
@@ -198,20 +209,20 @@ class Writer:
             self._indexed_at = at
 
     def _rotate(self) -> None:
-        segments = _segments(self.directory)
-        kept = sum(length for _, length in segments) + self._max_segment_bytes - self._length
-        for start, length in segments[:-1]:
-            if kept <= self._max_bytes and len(segments) <= self._max_files:
+        found = segments(self.directory)
+        kept = sum(length for _, length in found) + self._max_segment_bytes - self._length
+        for start, length in found[:-1]:
+            if kept <= self._max_bytes and len(found) <= self._max_files:
                 break
             self._remove(start)
             kept -= length
-            segments = segments[1:]
+            found = found[1:]
             faults.point("history.segment.dropped")
 
     def _remove(self, start: int) -> None:
-        for suffix in ("index", "log"):
+        for path in (index_path(self.directory, start), log_path(self.directory, start)):
             try:
-                os.unlink(f"{self.directory}/{_name(start)}.{suffix}")
+                os.unlink(path)
             except OSError as error:
                 self.last_error = error
 
@@ -237,14 +248,39 @@ class Reader:
     @property
     def start(self) -> int:
         """The offset of the first byte that is kept."""
-        segments = _segments(self.directory)
-        return segments[0][0] if segments else 0
+        found = segments(self.directory)
+        return found[0][0] if found else 0
 
     @property
     def size(self) -> int:
         """The length of the whole log, rotated and missing bytes included."""
-        segments = _segments(self.directory)
-        return sum(segments[-1]) if segments else 0
+        found = segments(self.directory)
+        return sum(found[-1]) if found else 0
+
+    @property
+    def last_at(self) -> float:
+        """When something was written last, to `INDEX_SECONDS`; 0: never."""
+        for start, length in reversed(segments(self.directory)):
+            if length == 0:
+                continue
+            dated = entries_from(index_path(self.directory, start), length, length)
+            return dated[-1][0] if dated else self._modified(start)
+        return 0.0
+
+    @property
+    def growing(self) -> bool:
+        """True while a writer has the log open."""
+        found = segments(self.directory)
+        if not found:
+            return False
+        with Opened(log_path(self.directory, found[-1][0])) as descriptor:
+            if descriptor < 0:
+                return False
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def read(self, offset: int = 0, since: float = 0.0) -> Iterator[tuple[float, int, bytes]]:
         """What is kept from `offset` on and was written at `since` or later, as it is now, in order:
@@ -252,22 +288,22 @@ class Reader:
 
         A jump between the end of a chunk and the offset of the next is a gap.
         """
-        segments = self._contiguous_segments()
+        found = self._contiguous_segments()
         if since > 0.0:
-            offset = max(offset, self._offset_at(segments, since))
-        for start, length in segments:
+            offset = max(offset, self._offset_at(found, since))
+        for start, length in found:
             if offset < start + length:
                 yield from self._read_segment(start, max(offset, start))
 
     def tail_offset(self, lines: int) -> int:
         """The offset at which the last `lines` lines begin; an unfinished last line is one too."""
-        segments = _segments(self.directory)
-        if lines <= 0 or not segments:
-            return sum(segments[-1]) if segments else 0
+        found = segments(self.directory)
+        if lines <= 0 or not found:
+            return sum(found[-1]) if found else 0
         wanted = lines
-        end = sum(segments[-1])
-        for start, length in reversed(segments):
-            with _Opened(f"{self.directory}/{_name(start)}.log") as descriptor:
+        end = sum(found[-1])
+        for start, length in reversed(found):
+            with Opened(log_path(self.directory, start)) as descriptor:
                 position = length
                 while descriptor >= 0 and position > 0:
                     block_start = max(0, position - CHUNK_BYTES)
@@ -279,137 +315,54 @@ class Reader:
                         return start + block_start + _nth_last_newline(block, wanted) + 1
                     wanted -= found
                     position = block_start
-        return segments[0][0]
+        return found[0][0]
 
     def _contiguous_segments(self) -> list[tuple[int, int]]:
         """The segments; looked up twice where one seems missing, for a folder that is listed while
         it changes may show a file and not the one made before it."""
-        segments = _segments(self.directory)
-        ends = [start + length for start, length in segments]
-        whole = ends[:-1] == [start for start, _ in segments[1:]]
-        return segments if whole else _segments(self.directory)
+        found = segments(self.directory)
+        ends = [start + length for start, length in found]
+        whole = ends[:-1] == [start for start, _ in found[1:]]
+        return found if whole else segments(self.directory)
 
-    def _offset_at(self, segments: list[tuple[int, int]], since: float) -> int:
+    def _offset_at(self, found: list[tuple[int, int]], since: float) -> int:
         """Offset of the first byte that may have been written at `since` or later."""
-        for place, (start, length) in enumerate(segments):
-            if place + 1 < len(segments) and self._first_time(*segments[place + 1]) < since:
+        for place, (start, length) in enumerate(found):
+            if place + 1 < len(found) and self._first_time(*found[place + 1]) < since:
                 continue  # the next one begins before `since`, so all of this one is older
-            for at, position in _entries(f"{self.directory}/{_name(start)}.index", length):
+            for at, position in entries(index_path(self.directory, start), length):
                 if at + INDEX_SECONDS > since:
                     return start + position
             if self._first_time(start, length) >= since:
                 return start
-        return sum(segments[-1]) if segments else 0
+        return sum(found[-1]) if found else 0
 
     def _first_time(self, start: int, length: int) -> float:
-        entries = _entries(f"{self.directory}/{_name(start)}.index", length, 0, 128)
-        return entries[0][0] if entries else self._modified(start)
+        dated = entries(index_path(self.directory, start), length, 0, 128)
+        return dated[0][0] if dated else self._modified(start)
 
     def _modified(self, start: int) -> float:
         try:
-            return os.stat(f"{self.directory}/{_name(start)}.log").st_mtime
+            return os.stat(log_path(self.directory, start)).st_mtime
         except FileNotFoundError:
             return 0.0
 
     def _read_segment(self, start: int, offset: int) -> Iterator[tuple[float, int, bytes]]:
-        with _Opened(f"{self.directory}/{_name(start)}.log") as descriptor:
+        with Opened(log_path(self.directory, start)) as descriptor:
             if descriptor < 0:
                 return  # rotated away since it was listed: a gap
             position = offset - start
             end = os.fstat(descriptor).st_size
-            index = f"{self.directory}/{_name(start)}.index"
-            entries = _entries_from(index, end, position) or [(self._modified(start), 0)]
-            following = [entry[1] for entry in entries[1:]] + [end]
-            for (at, _), until in zip(entries, following, strict=True):
+            index = index_path(self.directory, start)
+            dated = entries_from(index, end, position) or [(self._modified(start), 0)]
+            following = [entry[1] for entry in dated[1:]] + [end]
+            for (at, _), until in zip(dated, following, strict=True):
                 while position < until:
                     data = os.pread(descriptor, min(CHUNK_BYTES, until - position), position)
                     if not data:
                         return
                     yield at, start + position, data
                     position += len(data)
-
-
-class _Opened:
-    """A file opened for reading, -1 when it is not there."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor = -1
-
-    def __enter__(self) -> int:
-        try:
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            self._descriptor = -1
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-
-def _name(start: int) -> str:
-    return f"{start:020d}"
-
-
-def _segments(directory: str) -> list[tuple[int, int]]:
-    """(first offset, length) of each segment, in order; a later one's presence means that the length
-    of those before it is final, so names are read first and sizes after."""
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
-    starts = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
-    segments: list[tuple[int, int]] = []
-    for start in starts:
-        try:
-            segments.append((start, os.stat(f"{directory}/{_name(start)}.log").st_size))
-        except FileNotFoundError:
-            continue
-    return segments
-
-
-def _entries_from(path: str, length: int, position: int) -> list[tuple[float, int]]:
-    """Entries of an index from the one that dates `position` on: read from the end, for whoever
-    follows a log is always near it."""
-    with _Opened(path) as descriptor:
-        size = os.fstat(descriptor).st_size if descriptor >= 0 else 0
-    window = 4096
-    while True:
-        entries = _entries(path, length, max(0, size - window), window)
-        if window >= size or (entries and entries[0][1] <= position):
-            break
-        window *= 8
-    first = 0
-    for place, entry in enumerate(entries):
-        if entry[1] <= position:
-            first = place
-    return entries[first:]
-
-
-def _entries(path: str, length: int, begin: int = 0, size: int = 1 << 40) -> list[tuple[float, int]]:
-    """The believable entries in a part of an index, whole lines only, times and offsets rising."""
-    with _Opened(path) as descriptor:
-        if descriptor < 0:
-            return []
-        lines = os.pread(descriptor, min(size, os.fstat(descriptor).st_size), begin).split(b"\n")
-    entries: list[tuple[float, int]] = []
-    last_at, last_offset = 0.0, -1
-    for line in lines[1:-1]:  # every line begins and ends with a newline of its own
-        words = line.split()
-        if len(words) != 2 or len(words[1]) != _OFFSET_DIGITS:
-            continue
-        try:
-            at, offset = float(words[0]), int(words[1])
-        except ValueError:
-            continue
-        if at < last_at or not last_offset <= offset <= length:
-            continue
-        if offset == last_offset:
-            entries.pop()  # the bytes that it was to date never came
-        entries.append((at, offset))
-        last_at, last_offset = at, offset
-    return entries
 
 
 def _nth_last_newline(block: bytes, count: int) -> int:
