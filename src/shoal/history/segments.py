@@ -310,10 +310,10 @@ class Reader:
                     block = os.pread(descriptor, position - block_start, block_start)
                     if start + block_start + len(block) == end and block.endswith(b"\n"):
                         block = block[:-1]  # ends the last line, begins none
-                    found = block.count(b"\n")
-                    if found >= wanted:
+                    newlines = block.count(b"\n")
+                    if newlines >= wanted:
                         return start + block_start + _nth_last_newline(block, wanted) + 1
-                    wanted -= found
+                    wanted -= newlines
                     position = block_start
         return found[0][0]
 
