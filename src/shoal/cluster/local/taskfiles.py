@@ -59,6 +59,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Hard quota."""
     memory_bytes: int | None = None
     """Hard limit."""
+    pids: int | None = None
+    """Most processes and threads at once, where cgroups can be had."""
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,8 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """$SHOAL_HOME: hidden from the task but for its own folders."""
     tasks_socket: str = ""
     """The API socket for tasks, to be seen inside; empty: there is none."""
+    keep: tuple[str, ...] = ()
+    """Paths inside the home, /tmp, /var/tmp or /dev/shm that stay visible; see `launch`."""
     sandbox: str = ""
     """A folder that the job's tasks on this machine share, for its network namespace (strict)."""
 
@@ -106,6 +110,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     devices: tuple[str, ...] = ()
     isolation: Isolation = Isolation()
+    cgroup_parents: dict[str, str] = {}
+    """What `isolation.cgroups.prepare` returned: where the task's control groups go."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
