@@ -1,0 +1,228 @@
+"""The effects of the job controller: build what is seen, decide, apply, in order.
+
+Any action may be the last one: a Conflict, a node that does not answer, or SIGKILL ends the pass, and
+the next one starts from what is true then. Stops and acknowledgements of one silent node do not keep
+those of other nodes from happening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from shoal import faults
+from shoal.cluster.base import Cluster, Refused, Task
+from shoal.control.cache import ObjectCache
+from shoal.control.job.actions import (
+    Acknowledge,
+    Action,
+    AddFinalizer,
+    DeleteJob,
+    Forget,
+    Note,
+    PatchStatus,
+    RemoveFinalizer,
+    Start,
+    Stop,
+)
+from shoal.control.job.decide import decide
+from shoal.control.job.seen import FINALIZER, Seen
+from shoal.control.lease import Guard
+from shoal.control.runner import Source
+from shoal.control.tasks import TaskCache
+from shoal.control.work import Key
+from shoal.objects import codec
+from shoal.objects.errors import Unavailable
+from shoal.objects.job import Job, Refusal
+from shoal.objects.meta import Stamp
+from shoal.objects.node import Node
+from shoal.objects.task import Endpoint, TaskSpec, Told
+
+__all__ = ["JobController", "Notebook", "Rendezvous"]
+
+WRITER = "job"
+
+
+class Rendezvous(Protocol):
+    """What the tasks of a group are told, given where every known task of the job is. Pure."""
+
+    def __call__(
+        self,
+        job: Job,
+        attempt: int,
+        specs: tuple[TaskSpec, ...],
+        endpoints: tuple[Endpoint, ...],
+    ) -> Mapping[str, Told]:
+        """By task name."""
+        ...
+
+
+class Notebook(Protocol):
+    """Where the controller writes what happened; never waits, never fails the caller."""
+
+    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+        """Something happened to the job."""
+        ...
+
+    def attempt(self, job: Job, task: Task) -> None:
+        """A task has ended; idempotent by the task's name."""
+        ...
+
+
+class JobController:
+    """See the module's docstring; one call per job at a time, different jobs on several threads."""
+
+    name = "job"
+
+    def __init__(
+        self,
+        *,
+        jobs: ObjectCache[Job],
+        nodes: ObjectCache[Node],
+        tasks: TaskCache,
+        cluster: Cluster,
+        guard: Guard,
+        rendezvous: Rendezvous,
+        notebook: Notebook,
+    ) -> None:
+        self._jobs = jobs
+        self._nodes = nodes
+        self._tasks = tasks
+        self._cluster = cluster
+        self._guard = guard
+        self._rendezvous = rendezvous
+        self._notebook = notebook
+
+    def sources(self) -> Sequence[Source]:
+        """Jobs, their tasks, and nodes that are declared lost or answer again."""
+        return (
+            Source(self._jobs, lambda old, new: [(new or old).key]),
+            Source(self._tasks, lambda old, new: [_key_of(new or old)]),
+            Source(self._nodes, self._node_changed),
+        )
+
+    def reconcile(self, key: Key, now: float) -> float | None:
+        """Drive one job; see `shoal.control.runner.Controller.reconcile`."""
+        job = self._jobs.get(key)
+        if job is None:
+            return None
+        decision = decide(self._see(job), now)
+        silent: list[str] = []
+        for action in decision.actions:
+            self._guard.check()
+            job = self._apply(job, action, now, silent)
+            faults.point(f"server.job.{type(action).__name__.lower()}")
+        if silent:
+            raise Unavailable(silent[0])
+        return decision.again_seconds
+
+    def _see(self, job: Job) -> Seen:
+        silent = self._tasks.silent_nodes
+        lost = frozenset(node.metadata.name for node in self._nodes.all() if node.spec.lost)
+        tasks = self._tasks.of_job(job.metadata.uid)
+        gone = silent & lost
+        return Seen(
+            job,
+            tuple(task for task in tasks if task.spec.placement.node not in gone),
+            silent=silent,
+            lost=lost,
+        )
+
+    def _apply(self, job: Job, action: Action, now: float, silent: list[str]) -> Job:
+        match action:
+            case AddFinalizer():
+                finalizers = (*job.metadata.finalizers, FINALIZER)
+                return self._jobs.update(_with_finalizers(job, finalizers))
+            case PatchStatus(fields):
+                return self._jobs.patch_status(job, writer=WRITER, fields=fields)
+            case Note(reason, message, warning):
+                self._notebook.event(job, reason, message, warning=warning, at=now)
+            case Acknowledge(task):
+                self._notebook.attempt(job, task)
+                _spare(silent, lambda: self._tasks.acknowledge(task.spec.key))
+            case Stop(task, grace, reason):
+                _spare(silent, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
+            case Start(group, allocation):
+                return self._start(job, group, allocation, now)
+            case Forget(outputs):
+                meta = job.metadata
+                self._cluster.forget_job(meta.namespace, meta.uid, outputs=outputs)
+            case RemoveFinalizer():
+                finalizers = tuple(f for f in job.metadata.finalizers if f != FINALIZER)
+                return self._jobs.update(_with_finalizers(job, finalizers))
+            case DeleteJob():
+                self._jobs.delete(job)
+        return job
+
+    def _start(self, job: Job, group: tuple[TaskSpec, ...], allocation: int, now: float) -> Job:
+        names = {spec.name for spec in group}
+        peers = [
+            task.endpoint
+            for task in self._tasks.of_job(job.metadata.uid)
+            if task.endpoint is not None and task.phase != "Ended" and task.spec.name not in names
+        ]
+
+        def tell(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
+            return self._rendezvous(job, specs[0].attempt, specs, (*peers, *endpoints))
+
+        try:
+            self._cluster.start(group, tell)
+        except Refused as refused:
+            self._notebook.event(job, "PlacementRefused", refused.message, warning=True, at=now)
+            return self._refused(job, refused, allocation, now)
+        return job
+
+    def _refused(self, job: Job, refused: Refused, allocation: int, now: float) -> Job:
+        refusal = Refusal(
+            allocation=allocation,
+            node=refused.node,
+            reason=refused.reason,
+            message=refused.message,
+            at=now,
+        )
+        count = job.status.infrastructure_failures + 1
+        fields: dict[str, object] = {
+            "refusal": codec.builtins(refusal),
+            "infrastructureFailures": count,
+        }
+        if count > job.spec.restart.infrastructure_limit:
+            fields |= {
+                "phase": "Failed",
+                "reason": "InfrastructureLimit",
+                "message": f"nodes refused it more than {count - 1} times, last: {refused.message}",
+                "finished": now,
+            }
+        return self._jobs.patch_status(job, writer=WRITER, fields=fields)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> list[Key]:
+        if old is not None and new is not None and old.spec.lost == new.spec.lost:
+            ready = [_ready(node) for node in (old, new)]
+            if ready[0] == ready[1]:
+                return []
+        return [job.key for job in self._jobs.all() if not _settled(job)]
+
+
+def _key_of(task: Task) -> Key:
+    return (task.spec.namespace, task.spec.job)
+
+
+def _settled(job: Job) -> bool:
+    return job.status.phase in ("Succeeded", "Failed", "Cancelled") and not job.metadata.deleted
+
+
+def _ready(node: Node) -> str:
+    return next((c.status for c in node.status.conditions if c.type == "Ready"), "")
+
+
+def _with_finalizers(job: Job, finalizers: tuple[str, ...]) -> Job:
+    metadata = msgspec.structs.replace(job.metadata, finalizers=finalizers)
+    return msgspec.structs.replace(job, metadata=metadata)
+
+
+def _spare(silent: list[str], effect: Callable[[], None]) -> None:
+    try:
+        effect()
+    except Unavailable as error:
+        silent.append(error.message)

@@ -1,0 +1,67 @@
+"""Who belongs to the current attempt, after the scheduler has spoken.
+
+Members whose slot was taken away, moved, or lost with its node become stale: they are stopped and,
+should a slot come back, start again under the next incarnation. A gang of fixed size cannot change:
+any difference between its members and its slots makes the whole attempt stale.
+"""
+
+from __future__ import annotations
+
+from shoal.control.job.actions import Note
+from shoal.control.job.book import Book
+from shoal.control.job.seen import Seen, Slot, scope_of
+from shoal.objects.task import Placement
+
+__all__ = ["keep_members", "wanted_slots"]
+
+
+def wanted_slots(seen: Seen, book: Book) -> dict[Slot, Placement]:
+    """Where a task is to run now: the allocation, less what has its outcome; nothing while the job is
+    decided, deleted, cancelled or suspended."""
+    spec = seen.job.spec
+    if book.finished or seen.deleted or spec.cancelled or spec.suspend:
+        return {}
+    return {slot: place for slot, place in seen.placed.items() if slot not in book.outcomes}
+
+
+def keep_members(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Note]:
+    """Make stale what no longer belongs; burns the infrastructure's budget for lost nodes only.
+
+    The members of a cancelled or deleted job stay members until they have ended: nothing follows them.
+    """
+    if seen.job.spec.cancelled or seen.deleted:
+        return []
+    members = book.members()
+    gone = [slot for slot, node in members.items() if _moved(wanted.get(slot), node)]
+    gone += [slot for slot in _other_devices(seen, book, wanted) if slot not in gone]
+    joined = [slot for slot in wanted if slot not in members]
+    if not members or not (gone or (joined and scope_of(seen.job) == "Gang")):
+        return []
+    notes: list[Note] = []
+    lost = sorted({members[slot] for slot in gone if slot in members and members[slot] in seen.lost})
+    if lost:
+        book.infrastructure_failures += 1
+        notes.append(Note("NodeLost", f"node {', '.join(lost)} was declared lost", warning=True))
+    if scope_of(seen.job) == "Gang":
+        book.next_attempt()
+        return notes
+    for slot in gone:
+        book.next_incarnation(slot)
+    if not book.members() and not wanted:
+        book.attempt += 1
+    return notes
+
+
+def _moved(place: Placement | None, node: str) -> bool:
+    return place is None or place.node != node
+
+
+def _other_devices(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]:
+    return [
+        slot
+        for task in seen.tasks
+        if task.phase != "Ended"
+        and (slot := (task.spec.role, task.spec.index)) in wanted
+        and task.spec.incarnation == book.current(slot)
+        and task.spec.placement.devices != wanted[slot].devices
+    ]

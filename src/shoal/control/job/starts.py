@@ -1,0 +1,113 @@
+"""Which slots lack a task, and the task to start there.
+
+A start is prepared by writing the index's node into the status; only then is the node asked. So a
+node that falls silent in between is known to hold the index, and nothing is started a second time
+elsewhere until it answers or is declared lost.
+"""
+
+from __future__ import annotations
+
+from shoal.control.job.actions import Start
+from shoal.control.job.book import Book
+from shoal.control.job.seen import Seen, Slot, scope_of
+from shoal.objects.job import Role
+from shoal.objects.task import Placement, TaskSpec, task_name
+
+__all__ = ["missing_starts"]
+
+
+def missing_starts(
+    seen: Seen, book: Book, wanted: dict[Slot, Placement], now: float
+) -> tuple[list[Start], float | None]:
+    """Starts to ask for, each member given its node in the book; and seconds until a backoff ends.
+
+    `Cluster.start` is idempotent by name, so a start that was cut short is simply asked for again.
+    """
+    if _refused(seen) or not wanted:
+        return [], None
+    find = _gang if scope_of(seen.job) == "Gang" else _single
+    ready = find(seen, book, wanted)
+    wait = book.restart_after - now
+    delayed = [s for s in ready if wait > 0 and book.current(s) > 1 and s not in book.nodes]
+    ready = [slot for slot in ready if slot not in delayed]
+    again = wait if delayed else None
+    if not ready or (delayed and scope_of(seen.job) == "Gang"):
+        return [], again
+    book.attempt = max(book.attempt, 1)
+    for slot in ready:
+        book.nodes[slot] = wanted[slot].node
+    specs = [_spec(seen, book, slot, wanted[slot]) for slot in ready]
+    groups = [(spec,) for spec in specs] if seen.job.spec.array is not None else [tuple(specs)]
+    allocation = seen.job.status.allocation.id
+    return [Start(group, allocation) for group in groups], again
+
+
+def _gang(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]:
+    """All wanted slots or none; none while anything of an older attempt is left."""
+    if _stale_slots(seen, book, wanted) or any(seen.unknown(place.node) for place in wanted.values()):
+        return []
+    return [] if _started(seen, book) >= wanted.keys() else sorted(wanted)
+
+
+def _single(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]:
+    """Wanted slots on nodes that answer, with neither a task of their own nor an older one there."""
+    busy = _started(seen, book) | _stale_slots(seen, book, wanted)
+    return [
+        slot
+        for slot, place in sorted(wanted.items())
+        if slot not in busy
+        and not seen.unknown(place.node)
+        and not seen.unknown(book.nodes.get(slot, place.node))
+    ]
+
+
+def _started(seen: Seen, book: Book) -> set[Slot]:
+    """Slots whose current incarnation has run: it still does, or its end is not counted yet."""
+    return {
+        slot
+        for task in seen.tasks
+        if task.phase != "Admitted"
+        and task.spec.incarnation == book.current(slot := (task.spec.role, task.spec.index))
+        and slot not in book.outcomes
+    }
+
+
+def _stale_slots(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> set[Slot]:
+    return {
+        slot
+        for task in seen.tasks
+        if task.phase != "Ended"
+        and (
+            (slot := (task.spec.role, task.spec.index)) not in wanted
+            or task.spec.incarnation != book.current(slot)
+        )
+    }
+
+
+def _refused(seen: Seen) -> bool:
+    refusal = seen.job.status.refusal
+    return refusal is not None and refusal.allocation == seen.job.status.allocation.id
+
+
+def _spec(seen: Seen, book: Book, slot: Slot, place: Placement) -> TaskSpec:
+    job, incarnation = seen.job, book.current(slot)
+    role = next((role for role in job.spec.roles if role.name == slot[0]), Role())
+    return TaskSpec(
+        namespace=job.metadata.namespace,
+        name=task_name(job.metadata.name, job.metadata.uid, slot[0], slot[1], incarnation),
+        job=job.metadata.name,
+        job_uid=job.metadata.uid,
+        role=slot[0],
+        index=slot[1],
+        attempt=book.attempt,
+        incarnation=incarnation,
+        placement=place,
+        command=(*role.command, *role.args),
+        env=role.env,
+        working_directory=role.working_directory,
+        cpu=role.resources.cpu,
+        cpu_limit=role.resources.cpu_limit,
+        memory=role.resources.memory,
+        ports={port.name: port.port for port in role.ports},
+        isolation=job.spec.isolation,
+    )
