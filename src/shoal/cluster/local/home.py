@@ -2,7 +2,9 @@
 
     store.db history.db           the server's databases
     server.json                   the server that is up: pid, start, version, socket
-    api.sock tasks.sock           its sockets: for the owner; for tasks with a token
+    api.sock                      its socket for the owner
+    tasks/api.sock                its socket for tasks with a token; the folder is mounted into tasks, so
+                                  that they see the new socket of a server that restarts
     keys/                         secrets
     nodes.json                    the logical nodes
     run/                          locks; `down` while the home is to stay down
@@ -44,7 +46,7 @@ class Home:
         self.history_db = self.path / "history.db"
         self.server_json = self.path / "server.json"
         self.api_socket = self.path / "api.sock"
-        self.tasks_socket = self.path / "tasks.sock"
+        self.tasks_socket = self.path / "tasks" / "api.sock"
         self.keys = self.path / "keys"
         self.nodes_json = self.path / "nodes.json"
         self.run = self.path / "run"
@@ -70,7 +72,7 @@ class Home:
         try:
             for folder in (
                 self.path, self.keys, self.run, self.log, self.nodes, self.logs, self.output,
-                self.sandboxes,
+                self.sandboxes, self.tasks_socket.parent,
             ):  # fmt: skip
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = self.path.stat()

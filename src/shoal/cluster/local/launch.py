@@ -1,9 +1,9 @@
 """How an agent starts a supervisor, and what both must agree on beyond `taskfiles`.
 
-**Start.** `spawn(folder, errors)` runs `python -I -S supervisor.py FOLDER READY` in a session of its own,
-with no environment but `SHOAL_FAULTS*`. `Spawned.ready` becomes readable (end of file) as soon as there
-is something to look at in the folder: `started.json`, `exit.json`, or nothing because the supervisor
-died. Inheritable descriptors above 2 (the folder's lock, port claims) are held by the supervisor *and*
+**Start.** `spawn(folder, errors)` runs `python -I -S supervisor.py FOLDER READY` in a session of its
+own, with no environment but `SHOAL_FAULTS*`. `Spawned.ready` becomes readable (end of file) as soon as
+there is something to look at in the folder: `started.json`, `exit.json`, or nothing because the
+supervisor died. Inheritable descriptors above 2 (the folder's lock, port claims) are held by the supervisor *and*
 by its namespace init, closed on exec: the lock is free only once nothing of the task is left.
 
 **Stop.** Write `stop.json`, then SIGTERM to the supervisor; again to shorten the grace. SIGTERM without
@@ -19,8 +19,8 @@ the cgroups and exits. Where it is gone without one, `supervisor_recovery.settle
 - `Limits.pids`: most processes and threads at once (cgroup only);
 - `Isolation.keep`: paths that stay visible though they are inside the home, /tmp, /var/tmp or /dev/shm
   (a virtual environment, the folder that holds the tasks' socket). `cwd`, `scratch`, `output` and
-  `rendezvous` are kept anyway. Keep a socket by the *folder* that holds it: a server that restarts makes
-  a new socket, which a bind mount of the old one would never see;
+  `rendezvous` are kept anyway, and the *folder* of `tasks_socket`, which should hold nothing else: a
+  server that restarts makes a new socket, which a bind mount of the old one would never see;
 - `Isolation.wanted`: names of `isolation.names`; empty means all that the mode has.
 
 Standard library only.
