@@ -1,0 +1,18 @@
+"""The way to a server from Python and from the command line: the Store and the actions over HTTP.
+
+Standard library and msgspec only, synchronous, thread-safe, and light to import: every command of the
+command line pays for it. Knows the protocols it speaks for (`store.base`, `cluster.base`,
+`history.base`) and none of their implementations.
+
+- `client`: `Client`, which is the Store plus logs, exec, edits of spec, waiting, explaining
+- `store`: the Store's calls; `watch`: watches that survive lost connections, and `reflect`
+- `edits`: cancel, suspend, scale, cordon, drain as pure edits of a spec; `submit`: commands as Jobs
+- `logs`, `session`: streams of logs, and commands beside a task
+- `reports`: the shapes of everything else that the server tells
+- `transport`, `address`, `sse`, `wire`: connections, where servers are, and what goes over the wire
+"""
+
+from shoal.client.client import Client
+from shoal.client.store import Applied
+
+__all__ = ["Applied", "Client"]

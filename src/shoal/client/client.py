@@ -1,0 +1,365 @@
+"""The client: the Store, and the verbs that are more than one call to it.
+
+    from shoal.client import Client
+
+    shoal = Client.connect()                       # the server of $SHOAL_HOME
+    job = shoal.run(["python", "train.py"], workers=4, cpu="2")
+    for record in shoal.logs("default", job.metadata.name, follow=True):
+        print(f"{record.role}-{record.index}", record.data)
+    print(shoal.wait_finished("default", job.metadata.name).status.phase)
+
+Every verb that changes state edits a spec, and tries again when somebody else's write came between.
+Thread-safe; errors are those of `shoal.objects.errors`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from urllib.parse import quote
+
+from shoal.client import edits
+from shoal.client.address import Address, home_address, shoal_home
+from shoal.client.store import RemoteStore, object_path
+from shoal.client.transport import Transport
+from shoal.client.wire import API
+from shoal.objects import codec
+from shoal.objects.errors import Conflict, Expired, NotFound
+from shoal.objects.job import Job
+from shoal.objects.kinds import JOB, Kind, kind_of
+from shoal.objects.meta import Object
+from shoal.objects.node import Node
+
+if TYPE_CHECKING:  # what only some verbs need is imported by those
+    from shoal.client.logs import LogRecord
+    from shoal.client.reports import Explanation, Readiness, TaskReport, UsageReport, VersionReport
+    from shoal.client.session import RemoteSession
+    from shoal.client.watch import Change
+    from shoal.history.base import Entry
+
+__all__ = ["Client"]
+
+K = TypeVar("K", bound=Object)
+
+_MOST_ATTEMPTS = 20
+
+
+class Client(RemoteStore):
+    """A server, seen from outside; see the module."""
+
+    @classmethod
+    def connect(
+        cls,
+        home: str | os.PathLike[str] | None = None,
+        *,
+        url: str = "",
+        token: str = "",
+        timeout_seconds: float = 30.0,
+        check_version: bool = True,
+    ) -> Client:
+        """A client of the server under `home` (else `$SHOAL_HOME`, else `~/.shoal`), or of the one at
+        `url`. Inside a task, where `$SHOAL_API` and `$SHOAL_TOKEN_FILE` say so, of the platform's,
+        limited to the task's own job. Nothing is sent before the first call.
+
+        Raises:
+            Invalid: `url` is no address.
+        """
+        api = os.environ.get("SHOAL_API", "")
+        if url:
+            address = Address.parse(url)
+        elif home is None and api:
+            address = Address.parse(api)
+            token = token or _token_file()
+        else:
+            address = home_address(shoal_home(home))
+        return cls(
+            Transport(address, token=token, timeout_seconds=timeout_seconds, check_version=check_version)
+        )
+
+    # Edits of spec
+
+    def edit(self, kind: type[K], namespace: str, name: str, change: Callable[[K], K]) -> K:
+        """Read, change, write; again when another write came between. A `change` that changes
+        nothing writes nothing.
+
+        Raises:
+            NotFound: there is no such object.
+            Invalid: the change is not admitted.
+            Conflict: others kept writing; or what `change` itself raised.
+        """
+        conflict: Conflict | None = None
+        for _ in range(_MOST_ATTEMPTS):
+            now = self.get(kind, namespace, name)
+            wanted = change(now)
+            if wanted == now:
+                return now
+            try:
+                return self.update(wanted)
+            except Conflict as error:
+                conflict = error
+        assert conflict is not None
+        raise conflict
+
+    def cancel(self, namespace: str, name: str) -> Job:
+        """End the job for good; returns at once, its tasks get their grace period."""
+        return self.edit(Job, namespace, name, edits.cancelled)
+
+    def suspend(self, namespace: str, name: str) -> Job:
+        """Stop the job's tasks until `resume`."""
+        return self.edit(Job, namespace, name, lambda job: edits.suspended(job, True))
+
+    def resume(self, namespace: str, name: str) -> Job:
+        """Let a suspended job go on."""
+        return self.edit(Job, namespace, name, lambda job: edits.suspended(job, False))
+
+    def scale(
+        self,
+        namespace: str,
+        name: str,
+        replicas: int,
+        *,
+        role: str = "",
+        min_replicas: int | None = None,
+    ) -> Job:
+        """Give a role (the only one, where none is named) another number of tasks."""
+        return self.edit(
+            Job,
+            namespace,
+            name,
+            lambda job: edits.scaled(job, replicas, role=role, min_replicas=min_replicas),
+        )
+
+    def cordon(self, node: str) -> Node:
+        """Let nothing new start on the node."""
+        return self.edit(Node, "", node, lambda each: edits.cordoned(each, True))
+
+    def uncordon(self, node: str) -> Node:
+        """Let tasks start on the node again; also ends a drain."""
+        return self.edit(Node, "", node, lambda each: edits.cordoned(each, False))
+
+    def drain(self, node: str) -> Node:
+        """Cordon the node and move its tasks away."""
+        return self.edit(Node, "", node, edits.drained)
+
+    def lost(self, node: str, gone: bool = True) -> Node:
+        """Declare the node gone for good, so that its tasks start elsewhere; or take that back."""
+        return self.edit(Node, "", node, lambda each: edits.lost(each, gone))
+
+    # Runs
+
+    def run(self, command: Sequence[str], **options: Any) -> Job:
+        """Submit `command` as a job, as `shoal run -d` does; see `shoal.client.submit.job_of` for the
+        options. Returns at once."""
+        from shoal.client.submit import job_of
+
+        return self.create(job_of(command, **options))
+
+    def wait(
+        self,
+        kind: type[K],
+        namespace: str,
+        name: str,
+        until: Callable[[K | None], bool],
+        timeout_seconds: float | None = None,
+    ) -> K | None:
+        """Wait until `until` is true of the object (None: it is not there), and return it.
+
+        Raises:
+            TimeoutError: it has not become true in time.
+        """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            watch = self.watch_object(kind_of(kind), namespace, name)
+            there: K | None = None
+            known = False
+            try:
+                while True:
+                    left = 60.0 if deadline is None else deadline - time.monotonic()
+                    if left <= 0:
+                        raise TimeoutError(f"{name} is not there yet after {timeout_seconds:g} s")
+                    for event in watch.wait(min(left, 60.0)):
+                        if event.record is not None:
+                            there = None if event.type == "Deleted" else cast("K", event.record.object)
+                        known = known or event.type == "Bookmark" or event.record is not None
+                        if known and until(there):
+                            return there
+            except Expired:
+                continue  # too much has happened meanwhile: look again from the start
+            finally:
+                watch.close()
+
+    def wait_finished(self, namespace: str, name: str, timeout_seconds: float | None = None) -> Job:
+        """Wait until the job has succeeded, failed or been cancelled.
+
+        Raises:
+            NotFound: there is no such job, or it was deleted meanwhile.
+            TimeoutError: it has not finished in time.
+        """
+
+        def over(job: Job | None) -> bool:
+            return job is None or job.status.phase in edits.FINISHED
+
+        job = self.wait(Job, namespace, name, over, timeout_seconds)
+        if job is None:
+            raise NotFound(f"there is no job {name} in namespace {namespace}")
+        return job
+
+    def reflect(self, kind: Kind, namespace: str = "") -> Iterator[Change]:
+        """Changes of state without end; see `shoal.client.watch.reflect`."""
+        from shoal.client.watch import reflect
+
+        return reflect(self, kind, namespace)
+
+    # What tasks do
+
+    def logs(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        role: str = "",
+        index: int | None = None,
+        since: float = 0.0,
+        tail: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+    ) -> Iterator[LogRecord]:
+        """What the job's tasks have written: the newest incarnation of each index (`previous`: the
+        one before it), in the order of writing. `since` is a stamp; `tail` counts lines per task;
+        `follow` goes on until the job has finished, later incarnations included.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        from shoal.client.logs import read_logs
+
+        query = {
+            "role": role, "index": index, "since": since or None, "tail": tail,
+            "follow": follow, "previous": previous,
+        }  # fmt: skip
+        return read_logs(self.transport, f"{object_path(JOB, namespace, name)}/logs", query)
+
+    def exec(
+        self,
+        namespace: str,
+        name: str,
+        command: Sequence[str],
+        *,
+        role: str = "",
+        index: int = 0,
+        tty: bool = False,
+    ) -> RemoteSession:
+        """Run a command beside a running task of the job, in its isolation.
+
+        Raises:
+            NotFound: there is no such job, or that task does not run.
+        """
+        from shoal.client.session import RemoteSession
+
+        asked = {"command": tuple(command), "role": role, "index": index, "tty": tty}
+        return RemoteSession(self.transport, f"{object_path(JOB, namespace, name)}/exec", asked)
+
+    def tasks(self, namespace: str, name: str) -> tuple[TaskReport, ...]:
+        """The job's tasks on the nodes that answer."""
+        from shoal.client.reports import TaskReport
+
+        answer = self.transport.request("GET", f"{object_path(JOB, namespace, name)}/tasks")
+        return codec.decode(answer.body, tuple[TaskReport, ...])
+
+    # What has happened, and why
+
+    def events(
+        self,
+        *,
+        namespace: str = "",
+        kind: Kind | None = None,
+        name: str = "",
+        uid: str = "",
+        since: float = 0.0,
+        after: str = "",
+        limit: int = 0,
+    ) -> tuple[Entry, ...]:
+        """Events, oldest first: of one object, of all of a kind, of a namespace, or all. `limit`
+        takes the newest; `after` an event's id to continue from."""
+        return self._entries(
+            "events", namespace, kind, name, uid=uid, since=since, after=after, limit=limit
+        )
+
+    def attempts(self, namespace: str, name: str, *, uid: str = "", limit: int = 0) -> tuple[Entry, ...]:
+        """Starts and ends of a job's tasks, oldest first."""
+        return self._entries("attempts", namespace, JOB, name, uid=uid, limit=limit)
+
+    def explain(self, kind: Kind, namespace: str, name: str) -> Explanation:
+        """Why the object is in the state it is in.
+
+        Raises:
+            NotFound: there is no such object.
+        """
+        from shoal.client.reports import Explanation
+
+        answer = self.transport.request("GET", f"{object_path(kind, namespace, name)}/explain")
+        return codec.decode(answer.body, Explanation)
+
+    def usage(self, namespace: str = "") -> UsageReport:
+        """What nodes and tasks use now."""
+        from shoal.client.reports import UsageReport
+
+        answer = self.transport.request("GET", f"{API}/usage", query={"namespace": namespace})
+        return codec.decode(answer.body, UsageReport)
+
+    # The server itself
+
+    def version(self) -> VersionReport:
+        """The server's version and whereabouts."""
+        from shoal.client.reports import VersionReport
+
+        return codec.decode(self.transport.request("GET", "/version").body, VersionReport)
+
+    def readiness(self) -> Readiness:
+        """Whether each part of the server is up."""
+        from shoal.client.reports import Readiness
+
+        return codec.decode(self.transport.request("GET", "/readyz?verbose=true").body, Readiness)
+
+    def schema(self, kind: Kind) -> dict[str, Any]:
+        """The kind's JSON schema."""
+        return codec.decode(self.transport.request("GET", f"/schema/{kind.name}").body, dict[str, Any])
+
+    def issue_token(self, name: str) -> str:
+        """A new token for the server's TCP door, under a name of its own; shown this once.
+
+        Raises:
+            Exists: a token is called so.
+        """
+        answer = self.transport.request("POST", f"{API}/tokens/{quote(name, safe='')}")
+        return codec.decode(answer.body, dict[str, str])["token"]
+
+    def revoke_token(self, name: str) -> None:
+        """Make the token of this name worthless."""
+        self.transport.request("DELETE", f"{API}/tokens/{quote(name, safe='')}", repeatable=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _entries(
+        self, what: str, namespace: str, kind: Kind | None, name: str, **query: Any
+    ) -> tuple[Entry, ...]:
+        from shoal.history.base import Entry
+
+        asked = {"namespace": namespace, "kind": kind.name if kind else "", "name": name}
+        asked |= {key: value for key, value in query.items() if value}
+        answer = self.transport.request("GET", f"{API}/{what}", query=asked)
+        return codec.decode(answer.body, tuple[Entry, ...])
+
+
+def _token_file() -> str:
+    path = os.environ.get("SHOAL_TOKEN_FILE", "")
+    if not path:
+        return ""
+    with open(path, encoding="ascii") as file:  # noqa: PTH123 - pathlib is not needed otherwise
+        return file.read().strip()

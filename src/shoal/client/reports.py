@@ -1,0 +1,112 @@
+"""What the server tells beside objects: tasks, usage, explanations, its version. Shapes on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.cluster.base import Outcome, TaskPhase
+from shoal.history.base import Entry
+from shoal.objects.meta import Part, Stamp
+from shoal.objects.node import Capacity
+from shoal.objects.quantities import Bytes, CpuMillis
+
+__all__ = [
+    "Explanation",
+    "NodeUsage",
+    "Readiness",
+    "TaskReport",
+    "UsageReport",
+    "VersionReport",
+]
+
+
+class TaskReport(Part, frozen=True, kw_only=True):
+    """One task as its node knows it now; without its environment, which may hold secrets."""
+
+    namespace: str
+    job: str
+    job_uid: str
+    role: str
+    index: int
+    attempt: int
+    incarnation: int
+    name: str
+    node: str
+    phase: TaskPhase
+    started: Stamp = 0.0
+    ended: Stamp = 0.0
+    idle_since: Stamp = 0.0
+    outcome: Outcome | None = None
+    unenforced: tuple[str, ...] = ()
+    """Isolations that its node could not give it."""
+    cpu_seconds: float = 0.0
+    """Processor time used since it started."""
+    memory_bytes: int = 0
+    peak_memory_bytes: int = 0
+    gpu_ratio: float | None = None
+
+
+class NodeUsage(Part, frozen=True, kw_only=True):
+    """One node: what it can hold, what its tasks ask for, what they use."""
+
+    name: str
+    ready: bool
+    capacity: Capacity = Capacity()
+    requested_cpu: CpuMillis = CpuMillis(0)
+    requested_memory: Bytes = Bytes(0)
+    held_gpus: int = 0
+    tasks: int = 0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+class UsageReport(Part, frozen=True, kw_only=True):
+    """Who uses what at the moment `at`. Two of them give rates: cores are the difference of
+    `cpu_seconds` over that of `at`."""
+
+    at: Stamp
+    nodes: tuple[NodeUsage, ...] = ()
+    tasks: tuple[TaskReport, ...] = ()
+    silent_nodes: tuple[str, ...] = ()
+    """Nodes that did not answer: of their tasks nothing is known."""
+
+
+class Explanation(Part, frozen=True, kw_only=True):
+    """Why an object is in the state it is in: the scheduler's own reason, with its numbers."""
+
+    kind: str
+    namespace: str
+    name: str
+    phase: str = ""
+    code: str = ""
+    """A CamelCase code; the plan's where the scheduler holds the job back."""
+    message: str = ""
+    """One sentence."""
+    evidence: dict[str, Any] = {}
+    """The numbers behind it."""
+    since: Stamp = 0.0
+    ahead: tuple[str, ...] = ()
+    """Jobs of the same queue that are tried before this one (`namespace/name`), at most twenty."""
+    tasks: tuple[TaskReport, ...] = ()
+    decisions: tuple[Entry, ...] = ()
+    """The latest decisions about it, oldest first."""
+    events: tuple[Entry, ...] = ()
+    """The latest events, oldest first."""
+
+
+class Readiness(Part, frozen=True, kw_only=True):
+    """Whether each part of the server is up: part to `ok`, or to what is wrong."""
+
+    ready: bool
+    parts: dict[str, str] = {}
+
+
+class VersionReport(Part, frozen=True, kw_only=True):
+    """The server."""
+
+    version: str
+    api_version: str = ""
+    python: str = ""
+    pid: int = 0
+    started: Stamp = 0.0
+    home: str = ""

@@ -1,0 +1,232 @@
+"""The Store over HTTP: the same calls and errors as the store behind the server.
+
+Who calls is what the server makes of the connection, so `actor` is accepted, for whoever holds a
+`Store`, and ignored. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+from urllib.parse import quote
+
+import msgspec
+
+from shoal.client.transport import Transport
+from shoal.client.wire import API, IDEMPOTENCY_HEADER, RESULT_HEADER
+from shoal.objects import codec
+from shoal.objects.errors import NotFound
+from shoal.objects.kinds import Kind, kind_of
+from shoal.objects.meta import Object
+from shoal.store.base import Actor, Lease, Page, Record, Watch
+
+__all__ = ["Applied", "RemoteStore"]
+
+K = TypeVar("K", bound=Object)
+
+
+class Applied(NamedTuple):
+    """What an apply did (or, as a dry run, would do)."""
+
+    record: Record
+    result: Literal["created", "changed", "unchanged"]
+
+
+class RemoteStore:
+    """See `shoal.store.base.Store`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def create(self, obj: K, *, actor: Actor | None = None, dry_run: bool = False) -> K:
+        """See `Store.create`. A create whose answer was lost is sent again under the same key, so
+        there is one object. `dry_run`: everything but the writing; the object as it would be.
+
+        Raises:
+            Invalid: the server does not admit the object; `problems` says everything that is wrong.
+        """
+        kind = kind_of(obj)
+        answer = self.transport.request(
+            "POST",
+            _collection(kind, obj.metadata.namespace),
+            query={"dryRun": dry_run},
+            body=codec.encode(obj),
+            headers={IDEMPOTENCY_HEADER: os.urandom(16).hex()},
+            repeatable=True,
+        )
+        return codec.decode(answer.body, type(obj))
+
+    def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor | None = None) -> K:
+        """See `Store.get`."""
+        return self.record(kind_of(kind), namespace, name).object
+
+    def record(self, kind: Kind, namespace: str, name: str, *, actor: Actor | None = None) -> Record:
+        """See `Store.record`."""
+        return Record(kind, self.transport.request("GET", object_path(kind, namespace, name)).body)
+
+    def list(
+        self,
+        kind: Kind,
+        *,
+        actor: Actor | None = None,
+        namespace: str = "",
+        selector: str = "",
+        limit: int = 0,
+        cursor: str = "",
+    ) -> Page:
+        """See `Store.list`."""
+        answer = self.transport.request(
+            "GET",
+            _collection(kind, namespace),
+            query={"labelSelector": selector, "limit": limit or None, "cursor": cursor},
+        )
+        listed = _LIST.decode(answer.body)
+        return Page(
+            records=tuple(Record(kind, bytes(item)) for item in listed.items),
+            version=listed.metadata.resource_version,
+            cursor=listed.metadata.cursor,
+            remaining=listed.metadata.remaining,
+        )
+
+    def update(self, obj: K, *, actor: Actor | None = None, dry_run: bool = False) -> K:
+        """See `Store.update`; `dry_run` as for `create`.
+
+        Raises:
+            Invalid: the change is not admitted.
+        """
+        kind, key = kind_of(obj), obj.metadata
+        if not key.resource_version:
+            raise NotFound(f"{kind.name.lower()} {key.name} has not been created yet")
+        answer = self.transport.request(
+            "PUT",
+            object_path(kind, key.namespace, key.name),
+            query={"dryRun": dry_run},
+            body=codec.encode(obj),
+        )
+        return codec.decode(answer.body, type(obj))
+
+    def apply(self, obj: Object, *, dry_run: bool = False) -> Applied:
+        """Create the object, or make the one that is there have this spec, these labels and these
+        annotations, whatever its version.
+
+        Raises:
+            Invalid: it is not admitted.
+        """
+        kind, key = kind_of(obj), obj.metadata
+        wanted = msgspec.structs.replace(
+            obj, metadata=msgspec.structs.replace(key, resource_version="", uid="")
+        )
+        answer = self.transport.request(
+            "PUT",
+            object_path(kind, key.namespace, key.name),
+            query={"dryRun": dry_run},
+            body=codec.encode(wanted),
+            repeatable=True,
+        )
+        result = cast(
+            "Literal['created', 'changed', 'unchanged']", answer.headers.get(RESULT_HEADER, "changed")
+        )
+        return Applied(Record(kind, answer.body), result)
+
+    def patch_status(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        writer: str,
+        uid: str,
+        counter: int,
+        fields: Mapping[str, Any],
+        generation: int | None = None,
+        actor: Actor | None = None,
+    ) -> Record:
+        """See `Store.patch_status`."""
+        patch = {
+            "writer": writer, "uid": uid, "counter": counter, "fields": fields, "generation": generation,
+        }  # fmt: skip
+        path = object_path(kind, namespace, name) + "/status"
+        return Record(kind, self.transport.request("PATCH", path, body=codec.encode(patch)).body)
+
+    def delete(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        actor: Actor | None = None,
+        dry_run: bool = False,
+    ) -> Record:
+        """See `Store.delete`."""
+        answer = self.transport.request(
+            "DELETE", object_path(kind, namespace, name), query={"uid": uid, "dryRun": dry_run}
+        )
+        return Record(kind, answer.body)
+
+    def watch(
+        self, kind: Kind, *, version: str, namespace: str = "", actor: Actor | None = None
+    ) -> Watch:
+        """See `Store.watch`; survives a restart of the server."""
+        from shoal.client.watch import RemoteWatch
+
+        path = _collection(kind, namespace)
+        return RemoteWatch(self.transport, kind, path, {"resourceVersion": version}, version)
+
+    def watch_object(self, kind: Kind, namespace: str, name: str) -> Watch:
+        """Watch one object: its present state first, as `Added`, if it is there, then a `Bookmark`;
+        then each change."""
+        from shoal.client.watch import RemoteWatch
+
+        query = {"name": name}
+        return RemoteWatch(self.transport, kind, _collection(kind, namespace), query, "")
+
+    def acquire(
+        self, name: str, holder: str, duration_seconds: float, *, actor: Actor | None = None
+    ) -> Lease | None:
+        """See `Store.acquire`."""
+        body = {"holder": holder, "durationSeconds": duration_seconds}
+        path = f"{API}/leases/{quote(name, safe='')}"
+        answer = self.transport.request("PUT", path, body=codec.encode(body), repeatable=True)
+        return msgspec.json.decode(answer.body, type=Lease | None)
+
+    def release(self, lease: Lease, *, actor: Actor | None = None) -> None:
+        """See `Store.release`."""
+        path = f"{API}/leases/{quote(lease.name, safe='')}"
+        self.transport.request("DELETE", path, body=codec.encode(lease), repeatable=True)
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self.transport.close()
+
+
+def object_path(kind: Kind, namespace: str, name: str) -> str:
+    """Where one object is.
+
+    Raises:
+        NotFound: a name is empty.
+    """
+    if not name or (kind.namespaced and not namespace):
+        raise NotFound(f"which {kind.name.lower()}? its name is empty")
+    return f"{_collection(kind, namespace)}/{quote(name, safe='')}"
+
+
+def _collection(kind: Kind, namespace: str) -> str:
+    if kind.namespaced and namespace:
+        return f"{API}/namespaces/{quote(namespace, safe='')}/{kind.plural}"
+    return f"{API}/{kind.plural}"
+
+
+class _ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str
+    cursor: str = ""
+    remaining: int = 0
+
+
+class _ListDocument(msgspec.Struct, frozen=True):
+    metadata: _ListMetadata
+    items: tuple[msgspec.Raw, ...]
+
+
+_LIST = msgspec.json.Decoder(_ListDocument)
