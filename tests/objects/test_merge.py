@@ -108,3 +108,8 @@ def test_maps_by_key_lists_by_position_and_opaque_values_as_they_are(
 ) -> None:
     out = codec.merge_unknown(json.dumps(old).encode(), json.dumps(new).encode(), _Outer)
     assert json.loads(out) == expected
+
+
+def test_a_role_whose_name_is_left_out_is_the_one_of_the_default_name() -> None:
+    new = {"metadata": {"name": "a"}, "spec": {"roles": [{"replicas": 3}]}}
+    assert merged(new)["spec"]["roles"][0]["nice"] == 2

@@ -49,8 +49,13 @@ class _Shape:
 @dataclass(frozen=True)
 class _Field:
     shape: _Shape | None
-    default: bool
-    """Whether absence on the wire means a default Struct, rather than nothing."""
+    default: Any
+    """What absence on the wire means; `msgspec.NODEFAULT` for a required field."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether absence means a default Struct, rather than that it was removed."""
+        return isinstance(self.default, msgspec.Struct)
 
 
 def _has_unknown(old: Any, shape: _Shape | None) -> bool:
@@ -91,7 +96,7 @@ def _merge_struct(old: dict[str, Any], new: dict[str, Any], fields: dict[str, _F
         elif field.shape is not None and _has_unknown(value, field.shape):
             if key in new:
                 merged[key] = _merge(value, new[key], field.shape)
-            elif field.default:
+            elif field.kept:
                 merged[key] = _merge(value, {}, field.shape)
     return merged
 
@@ -100,19 +105,20 @@ def _merge_list(old: list[Any], new: list[Any], item: _Shape) -> list[Any]:
     identity = next((name for name in _IDENTITIES if name in (item.fields or {})), "")
     if not identity:
         return [_merge(old[i], v, item) if i < len(old) else v for i, v in enumerate(new)]
+    absent = (item.fields or {})[identity].default
     before: dict[Any, list[Any]] = {}
     for value in old:
-        before.setdefault(_identity(value, identity), []).append(value)
+        before.setdefault(_identity(value, identity, absent), []).append(value)
     merged: list[Any] = []
     for value in new:
-        same = before.get(_identity(value, identity))
+        same = before.get(_identity(value, identity, absent))
         merged.append(_merge(same.pop(0), value, item) if same else value)
     return merged
 
 
-def _identity(value: Any, field: str) -> Any:
-    """Its name; two items that leave it at the default have the same."""
-    return cast("dict[str, Any]", value).get(field) if isinstance(value, dict) else None
+def _identity(value: Any, field: str, absent: Any) -> Any:
+    """The name of an item, which is left out of the document where it is the default one."""
+    return cast("dict[str, Any]", value).get(field, absent) if isinstance(value, dict) else None
 
 
 @cache
@@ -120,11 +126,7 @@ def _shape_of_struct(struct: type[msgspec.Struct]) -> _Shape:
     hints = get_type_hints(struct)
     fields: dict[str, _Field] = {}
     for field in msgspec.structs.fields(struct):
-        shape = _shape_of(hints[field.name])
-        default = field.default is not msgspec.NODEFAULT and field.default is not None
-        fields[field.encode_name] = _Field(
-            shape, default=default and shape is not None and shape.fields is not None
-        )
+        fields[field.encode_name] = _Field(_shape_of(hints[field.name]), field.default)
     return _Shape(fields=fields)
 
 

@@ -1,8 +1,9 @@
-"""Numbers with units, spelt as Kubernetes spells them: `500m`, `2Gi`, `1.5`, `2h30m`.
+"""Numbers with units, spelt as Kubernetes spells them: `500m`, `2Gi`, `1.5`, `1e3`, `2h30m`.
 
-Each quantity is an `int` or `float` subclass in a base unit that the field's name states
-(`cpu_millis`, `memory_bytes`, `wall_time_seconds`), parsed once when an object is decoded and written
-back in canonical form. Arithmetic therefore needs no units, and comparison no parsing.
+Each quantity is an `int` or `float` subclass in a base unit that its class names (thousandths of a
+core, bytes, seconds), parsed once when an object is decoded and written back in canonical form.
+Arithmetic therefore needs no units, and comparison no parsing. Cores and bytes are computed in whole
+numbers, so no spelling loses precision.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from typing import Any
 
 __all__ = ["Bytes", "CpuMillis", "Quantity", "QuantityError", "Seconds"]
 
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
-_NUMBER = re.compile(r"(?P<value>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<suffix>[A-Za-z]*)")
-_DURATION_PART = re.compile(r"(?P<value>[0-9]+(?:\.[0-9]*)?)(?P<unit>ms|s|m|h|d)")
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+"""Suffix to its power of two."""
+_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+"""Suffix to its power of ten."""
+_SMALL = {"m": -3, "u": -6, "n": -9}
+_NUMBER = re.compile(
+    r"\+?(?=\.?[0-9])(?P<whole>[0-9]{0,40})(?:\.(?P<part>[0-9]{0,40}))?"
+    r"(?P<suffix>[eE][-+]?[0-9]{1,3}|\s*[A-Za-z]{0,10})"
+)
+_DURATION = re.compile(r"(?:[0-9]{1,20}(?:\.[0-9]{0,20})?(?:ms|s|m|h|d))+")
+_DURATION_PART = re.compile(r"(?P<value>[0-9]+(?:\.[0-9]*)?)\s*(?P<unit>[A-Za-z]+)")
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PLAIN_SECONDS = re.compile(r"[0-9]{1,20}(?:\.[0-9]{0,20})?")
 _LARGEST = 2**63 - 1
+_LONGEST_SECONDS = 1e10
 
 
 class QuantityError(ValueError):
@@ -27,6 +37,11 @@ class QuantityError(ValueError):
 
 class Quantity:
     """What the three quantities share: parse from the wire, write to the wire."""
+
+    wanted = ""
+    """What the quantity is, with examples: completes "is not ..."."""
+    pattern = ""
+    """A regular expression that every text of the wire matches."""
 
     @classmethod
     def parse(cls, value: Any) -> Any:  # Any: the wire carries text or a number
@@ -45,13 +60,18 @@ class Quantity:
 class CpuMillis(int, Quantity):
     """Processor time in thousandths of a core: `500m`, `0.5`, `2`."""
 
+    wanted = "a number of cores such as 500m, 0.5 or 2"
+    pattern = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numk]|[eE][-+]?[0-9]{1,3})?$"
+
     @classmethod
     def parse(cls, value: Any) -> CpuMillis:
         """See `Quantity.parse`; finer than 1m rounds up, as Kubernetes does."""
-        number, suffix = _split(value, "cores such as 500m, 0.5 or 2")
-        if suffix not in ("", "m"):
-            raise QuantityError(f"{value!r} is not a number of cores such as 500m, 0.5 or 2")
-        return cls(_bounded(number if suffix == "m" else number * 1000, value))
+        mantissa, exponent, suffix = _split(value, cls.wanted)
+        powers = {"": 0, "k": 3, **_SMALL}
+        if suffix not in powers:
+            hint = f"; did you mean {str(value).strip()[:-1]}m?" if suffix == "M" else ""
+            raise QuantityError(f"{value!r} is not {cls.wanted}{hint}")
+        return cls(_scaled(mantissa, exponent + powers[suffix] + 3, value))
 
     def text(self) -> str:
         """See `Quantity.text`."""
@@ -61,51 +81,51 @@ class CpuMillis(int, Quantity):
 class Bytes(int, Quantity):
     """An amount of memory or disk in bytes: `2Gi`, `512M`, `1048576`."""
 
+    wanted = "a size in bytes such as 512Mi, 2Gi or 2G"
+    pattern = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([kMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,3})?$"
+
     @classmethod
     def parse(cls, value: Any) -> Bytes:
         """See `Quantity.parse`; a fraction of a byte rounds up."""
-        number, suffix = _split(value, "bytes such as 512Mi, 2Gi or 2G")
-        factor = _BINARY.get(suffix) or _DECIMAL.get(suffix)
-        if factor is None:
-            near = "Mi" if suffix == "m" else suffix[:1].upper() + "i"
-            raise QuantityError(
-                f"{value!r} is not a size in bytes such as 512Mi, 2Gi or 2G; did you mean {near}?"
-                if near in _BINARY
-                else f"{value!r} is not a size in bytes such as 512Mi, 2Gi or 2G"
-            )
-        return cls(_bounded(number * factor, value))
+        mantissa, exponent, suffix = _split(value, cls.wanted)
+        if suffix in _DECIMAL:
+            return cls(_scaled(mantissa, exponent + _DECIMAL[suffix], value))
+        if suffix in _BINARY:
+            return cls(_scaled(mantissa << _BINARY[suffix], exponent, value))
+        raise QuantityError(f"{value!r} is not {cls.wanted}{_bytes_hint(value, suffix)}")
 
     def text(self) -> str:
-        """See `Quantity.text`."""
-        for suffix, factor in reversed(_BINARY.items()):
-            if int(self) and int(self) % factor == 0:
-                return f"{int(self) // factor}{suffix}"
-        return str(int(self))
+        """See `Quantity.text`: the shortest exact spelling, `2Gi` rather than `2147483648`."""
+        number = int(self)
+        if number == 0:
+            return "0"
+        decimal = next(s for s, power in reversed(_DECIMAL.items()) if number % 10**power == 0)
+        spellings = [f"{number // 10 ** _DECIMAL[decimal]}{decimal}"]
+        binary = next((s for s, power in reversed(_BINARY.items()) if number % 2**power == 0), None)
+        if binary is not None:
+            spellings.insert(0, f"{number >> _BINARY[binary]}{binary}")
+        return min(spellings, key=len)
 
 
 class Seconds(float, Quantity):
-    """A duration in seconds: `2h`, `1h30m`, `250ms`, or a plain number of seconds."""
+    """A duration in seconds: `2h`, `1h30m`, `250ms`, or a plain number of seconds.
+
+    Parsed to whole milliseconds.
+    """
+
+    wanted = "a duration such as 90s, 10m or 2h30m"
+    pattern = r"^(([0-9]+(\.[0-9]*)?(ms|s|m|h|d))+|[0-9]+(\.[0-9]*)?)$"
 
     @classmethod
     def parse(cls, value: Any) -> Seconds:
         """See `Quantity.parse`."""
-        wrong = f"{value!r} is not a duration such as 90s, 10m or 2h30m"
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise QuantityError(wrong)
-        if isinstance(value, str):
-            text = value.strip()
-            parts = list(_DURATION_PART.finditer(text))
-            if parts and "".join(part.group() for part in parts) == text:
-                total = sum(float(p["value"]) * _DURATION_UNITS[p["unit"]] for p in parts)
-            elif _NUMBER.fullmatch(text) and text[-1] in "0123456789.":
-                total = float(text)
-            else:
-                raise QuantityError(wrong)
-        else:
-            total = float(value)
-        if not math.isfinite(total) or total < 0 or total > 1e10:
-            raise QuantityError(wrong)
-        return cls(total)
+            raise QuantityError(f"{value!r} is not {cls.wanted}")
+        total = value if not isinstance(value, str) else _duration(value.strip())
+        # NaN fails both comparisons; the order also keeps an int too large for a float from being one.
+        if total is None or not 0 <= total <= _LONGEST_SECONDS:
+            raise QuantityError(f"{value!r} is not {cls.wanted}{_duration_hint(value)}")
+        return cls(round(total * 1000) / 1000)
 
     def text(self) -> str:
         """See `Quantity.text`."""
@@ -120,22 +140,60 @@ class Seconds(float, Quantity):
         return "".join(parts)
 
 
-def _split(value: Any, example: str) -> tuple[float | int, str]:
-    wrong = f"{value!r} is not a number of {example}"
+def _split(value: Any, wanted: str) -> tuple[int, int, str]:
+    """(mantissa, power of ten, suffix)."""
+    wrong = f"{value!r} is not {wanted}"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(wrong)
     if isinstance(value, int):
-        if value < 0:
-            raise QuantityError(wrong)
-        return value, ""
+        if not 0 <= value <= _LARGEST:
+            raise QuantityError(wrong if value < 0 else _too_large(value))
+        return value, 0, ""
     match = _NUMBER.fullmatch(str(value).strip())
     if match is None:
         raise QuantityError(wrong)
-    text = match["value"]
-    return (float(text) if "." in text else int(text)), match["suffix"]
+    part = match["part"] or ""
+    mantissa, exponent, suffix = int(match["whole"] + part or "0"), -len(part), match["suffix"].strip()
+    if suffix[1:] and suffix[0] in "eE" and suffix[-1].isdigit():
+        return mantissa, exponent + int(suffix[1:]), ""
+    return mantissa, exponent, suffix if suffix == match["suffix"] else f" {suffix}"
 
 
-def _bounded(number: float, value: Any) -> int:
-    if not math.isfinite(number) or number > _LARGEST:
-        raise QuantityError(f"{value!r} is larger than any machine")
-    return math.ceil(round(number, 6)) if isinstance(number, float) else number
+def _scaled(mantissa: int, exponent: int, value: Any) -> int:
+    """mantissa * 10**exponent, rounded up."""
+    number = mantissa * 10**exponent if exponent >= 0 else -(-mantissa // 10**-exponent)
+    if number > _LARGEST:
+        raise QuantityError(_too_large(value))
+    return number
+
+
+def _too_large(value: Any) -> str:
+    return f"{value!r} is larger than any machine"
+
+
+def _bytes_hint(value: Any, suffix: str) -> str:
+    unit = suffix.strip().lower()
+    letter = unit[:1].upper()
+    if unit.removesuffix("b") not in {"k", "m", "g", "t", "p", "e", "ki", "mi", "gi", "ti", "pi", "ei"}:
+        return ""
+    decimal = unit.endswith("b") and "i" not in unit
+    right = ("k" if letter == "K" else letter) if decimal else f"{letter}i"
+    return f"; did you mean {str(value).strip().removesuffix(suffix.strip()).strip()}{right}?"
+
+
+def _duration(text: str) -> float | None:
+    if _DURATION.fullmatch(text):
+        parts = _DURATION_PART.finditer(text)
+        return math.fsum(float(part["value"]) * _DURATION_UNITS[part["unit"]] for part in parts)
+    return float(text) if _PLAIN_SECONDS.fullmatch(text) else None
+
+
+def _duration_hint(value: Any) -> str:
+    match = _DURATION_PART.fullmatch(str(value).strip())
+    if match is None:
+        return ""
+    number, word = match["value"], match["unit"].lower()
+    if word.startswith("w") and number.isdigit():
+        return f"; did you mean {int(number) * 7}d?"
+    unit = "ms" if word in ("ms", "msec", "millis", "milliseconds") else word[0]
+    return f"; did you mean {number}{unit}?" if unit in _DURATION_UNITS else ""
