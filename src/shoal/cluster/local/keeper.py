@@ -1,0 +1,150 @@
+"""Keeps components alive: the server keeps the agents, each agent keeps the server.
+
+A thread waits on the kernel's word that one of them has ended and starts it anew at once; one that
+ends again and again is started ever more rarely. It stops starting anything while `run/down` exists.
+Who shuts a home down, or starts it, holds the components' lock meanwhile, and the keeper leaves it to
+them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal import faults
+from shoal.cluster.local import components, processes
+from shoal.cluster.local.home import Home, Lock
+
+__all__ = ["Keeper"]
+
+FIRST_BACKOFF_SECONDS = 0.1
+LONGEST_BACKOFF_SECONDS = 10.0
+STEADY_SECONDS = 10.0
+"""Up for so long, the next end counts as the first."""
+LOOK_SECONDS = 0.5
+"""How often declarations are read again, and those looked for who were not up."""
+
+
+@dataclass
+class _Kept:
+    pidfd: int = -1
+    pid: int = 0
+    since: float = 0.0
+    backoff: float = 0.0
+    not_before: float = 0.0
+
+
+class Keeper:
+    """Keeps `wanted()` (component names) of a home alive from a thread of its own until closed.
+
+    `started` is told each component that was started anew.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        wanted: Callable[[], list[str]],
+        started: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._home = home
+        self._wanted = wanted
+        self._started = started
+        self._kept: dict[str, _Kept] = {}
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+
+    def open(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End; what is up stays up. Idempotent."""
+        if self._closing:
+            return
+        self._closing = True
+        os.write(self._wake_write, b"x")
+        if self._thread.is_alive():
+            self._thread.join()
+        for kept in self._kept.values():
+            _drop(kept)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _run(self) -> None:
+        while not self._closing:
+            if not self._home.down.exists():
+                for component in self._wanted():
+                    self._look(component, self._kept.setdefault(component, _Kept()))
+            self._wait()
+
+    def _look(self, component: str, kept: _Kept) -> None:
+        now = time.monotonic()
+        if kept.pidfd < 0:
+            self._attach(component, kept, now)
+        if kept.pidfd >= 0 or now < kept.not_before:
+            return
+        lock = Lock(self._home.run / "components.lock")
+        if not lock.try_acquire():
+            return  # somebody starts or ends this home just now
+        with lock:
+            if self._home.down.exists() or self._home.component_lock(component).holder() is not None:
+                return
+            pid = components.start(self._home, component)
+            faults.point("keeper.component.started")
+            kept.backoff = min(max(kept.backoff * 2, FIRST_BACKOFF_SECONDS), LONGEST_BACKOFF_SECONDS)
+            kept.not_before = now + kept.backoff
+            self._until_held(component, pid)
+        self._started(component)
+        self._attach(component, kept, time.monotonic())
+
+    def _attach(self, component: str, kept: _Kept, now: float) -> None:
+        lock = self._home.component_lock(component)
+        pid = lock.holder()
+        if not pid:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = processes.open_process(pid)
+            if lock.holder() != pid:  # it ended meanwhile, and the pid may be a stranger's
+                if pidfd >= 0:
+                    os.close(pidfd)
+                return
+            kept.pidfd, kept.pid, kept.since = pidfd, pid, now
+
+    def _until_held(self, component: str, pid: int) -> None:
+        """Until it holds its lock: so that nobody starts a second one meanwhile."""
+        deadline = time.monotonic() + 5.0
+        while time.monotonic() < deadline and not self._closing:
+            if self._home.component_lock(component).holder() is not None or components.reap(pid):
+                return
+            time.sleep(0.005)
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._wake_read, select.POLLIN)
+        by_pidfd = {kept.pidfd: kept for kept in self._kept.values() if kept.pidfd >= 0}
+        for pidfd in by_pidfd:
+            poll.register(pidfd, select.POLLIN)
+        now = time.monotonic()
+        soonest = min(
+            [LOOK_SECONDS]
+            + [k.not_before - now for k in self._kept.values() if k.pidfd < 0 and k.not_before > now]
+        )
+        for descriptor, _ in poll.poll(soonest * 1000):
+            kept = by_pidfd.get(descriptor)
+            if kept is not None:
+                if time.monotonic() - kept.since > STEADY_SECONDS:
+                    kept.backoff = kept.not_before = 0.0
+                components.reap(kept.pid)
+                _drop(kept)
+
+
+def _drop(kept: _Kept) -> None:
+    if kept.pidfd >= 0:
+        os.close(kept.pidfd)
+        kept.pidfd = -1

@@ -1,0 +1,131 @@
+"""Which logical nodes a home has: `nodes.json`, written by `shoal up`, read by server and agents.
+
+A declaration says how much its node may promise. Several on one machine may promise more than there
+is: that is how gangs and preemption are tried on a laptop.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from shoal.cluster.local import machine
+from shoal.cluster.local.home import Home
+from shoal.objects import codec
+from shoal.objects.errors import Invalid, Problem
+from shoal.objects.meta import Part
+from shoal.objects.node import Capacity
+from shoal.objects.quantities import Bytes, CpuMillis, QuantityError
+
+__all__ = ["NodeDecl", "declare", "load", "parse", "save"]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_HINT = "give a list of nodes, each with a name"
+
+
+class NodeDecl(Part, frozen=True, kw_only=True):
+    """One logical node."""
+
+    name: str
+    cpu: CpuMillis
+    memory: Bytes
+    gpus: tuple[str, ...] = ()
+    """Device ids."""
+    labels: dict[str, str] = {}
+
+    @property
+    def capacity(self) -> Capacity:
+        """What it can hold."""
+        return Capacity(cpu=self.cpu, memory=self.memory, gpus=self.gpus)
+
+
+class _Nodes(Part, frozen=True, kw_only=True):
+    nodes: tuple[NodeDecl, ...]
+
+
+def declare(
+    count: int = 1, *, cpu: CpuMillis | None = None, memory: Bytes | None = None
+) -> tuple[NodeDecl, ...]:
+    """`count` nodes that share this machine: each has `cpu` and `memory` where given, and otherwise
+    an equal part. GPUs are dealt out in turn. One node is called `local`, more `local-0`, `local-1` ...
+    """
+    gpus = machine.gpu_ids()
+    each_cpu = CpuMillis(machine.cpu_millis() // count) if cpu is None else cpu
+    each_memory = Bytes(machine.memory_bytes() // count) if memory is None else memory
+    return tuple(
+        NodeDecl(
+            name="local" if count == 1 else f"local-{index}",
+            cpu=each_cpu,
+            memory=each_memory,
+            gpus=gpus[index::count],
+        )
+        for index in range(count)
+    )
+
+
+def parse(document: Any) -> tuple[NodeDecl, ...]:  # Any: what a YAML or JSON file holds
+    """The nodes that a file declares: a list, or a mapping with the list under `nodes`. Only `name`
+    must be given; cores and memory are otherwise the machine's.
+
+    Raises:
+        Invalid: with everything that is wrong.
+    """
+    if isinstance(document, list):
+        document = {"nodes": document}  # pyright: ignore[reportUnknownVariableType]
+    try:
+        items = msgspec.convert(document, dict[str, list[dict[str, Any]]]).get("nodes")
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the file does not declare nodes: {error}", hint=_HINT) from error
+    if not items:
+        raise Invalid("the file declares no nodes", hint=_HINT)
+    problems: list[Problem] = []
+    nodes: list[NodeDecl] = []
+    own = declare()[0]
+    for place, item in enumerate(items):
+        where = f"nodes[{place}]"
+        try:
+            given: dict[str, Any] = {"cpu": own.cpu.text(), "memory": own.memory.text(), **item}
+            unknown = sorted(set(given) - set(NodeDecl.__struct_encode_fields__))
+            problems += [Problem(f"{where}.{name}", "is not a field of a node") for name in unknown]
+            nodes.append(codec.decode(msgspec.json.encode(given), NodeDecl))
+        except (msgspec.MsgspecError, QuantityError) as error:
+            problems.append(Problem(where, str(error)))
+    names = [node.name for node in nodes]
+    problems += [
+        Problem("nodes", f"the name {name!r} is not lower-case letters, digits and dashes")
+        for name in names
+        if not _NAME.fullmatch(name)
+    ]
+    problems += [Problem("nodes", f"{n!r} is declared twice") for n in _repeated(names)]
+    devices = [gpu for node in nodes for gpu in node.gpus]
+    problems += [Problem("nodes", f"the GPU {d!r} is given to two nodes") for d in _repeated(devices)]
+    if problems:
+        raise Invalid("the nodes cannot be declared so", tuple(problems))
+    return tuple(nodes)
+
+
+def load(home: Home) -> tuple[NodeDecl, ...]:
+    """The declared nodes; none before the first `shoal up` or `run`."""
+    try:
+        document = home.nodes_json.read_bytes()
+    except FileNotFoundError:
+        return ()
+    return codec.decode(document, _Nodes).nodes
+
+
+def save(home: Home, nodes: Iterable[NodeDecl]) -> None:
+    """Declare these nodes, and no others."""
+    draft = home.nodes_json.with_suffix(f".{os.getpid()}")
+    with draft.open("wb") as file:
+        file.write(msgspec.json.format(codec.encode(_Nodes(nodes=tuple(nodes))), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(home.nodes_json)
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

@@ -1,0 +1,86 @@
+"""Processes by pid, safely: a pid means nothing without the moment at which its process began.
+
+Where the kernel has pidfds (Linux) a signal goes to the process that was looked at and to no other;
+elsewhere the start time is checked right before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+__all__ = ["SPAWNING", "alive", "command_line", "open_process", "send", "start_ticks", "state"]
+
+SPAWNING = threading.Lock()
+"""Held while descriptors are inheritable and a child is spawned, by every thread that spawns: a child
+that keeps a copy of what was meant for another holds locks and pipes that never end."""
+
+
+def start_ticks(pid: int) -> int:
+    """When the process began, in clock ticks since boot; 0 when it is gone."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else 0
+
+
+def state(pid: int) -> str:
+    """`R`, `S`, `D`, `Z` ... as the kernel names it; empty when it is gone."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """True while the process of that pid and start lives; a zombie does not."""
+    fields = _stat(pid) if pid > 0 else []
+    return bool(fields) and int(fields[19]) == ticks and fields[0] not in ("Z", "X")
+
+
+def open_process(pid: int) -> int:
+    """A descriptor that becomes readable when the process ends; -1 where there is no such thing.
+
+    Raises:
+        ProcessLookupError: it is gone.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return -1
+    return os.pidfd_open(pid)
+
+
+def send(pid: int, ticks: int, number: signal.Signals) -> bool:
+    """Signal the process of that pid and start; False when it is gone."""
+    if pid <= 0:
+        return False
+    try:
+        if not hasattr(os, "pidfd_open"):
+            if not alive(pid, ticks):
+                return False
+            os.kill(pid, number)
+            return True
+        descriptor = os.pidfd_open(pid)
+        try:
+            if not alive(pid, ticks):
+                return False
+            signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def command_line(pid: int) -> list[str]:
+    """The words that the process was started with; none when it is gone."""
+    try:
+        return [os.fsdecode(w) for w in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; the name before them may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return text[text.rfind(")") + 2 :].split()
