@@ -39,6 +39,7 @@ from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
 
 __all__ = [
+    "LEASES",
     "SYSTEM",
     "Actor",
     "Authorise",
@@ -67,6 +68,18 @@ class Actor:
 
 SYSTEM = Actor("system", ("system",))
 """The platform's own components."""
+
+
+LEASES = Kind(
+    name="Lease",
+    plural="leases",
+    aliases=(),
+    namespaced=False,
+    struct=Object,
+    columns=(),
+    status_writers={},
+)
+"""What `authorise` is told the kind of a lease is; leases are not objects, so no registry has it."""
 
 
 class Authorise(Protocol):

@@ -1,0 +1,192 @@
+"""What the rules of the contract need of the place where rows live.
+
+`TransactionalStore` turns a `Backend` into a `Store`; a dict and a SQL database are backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from shoal.objects.selectors import Selector
+
+if TYPE_CHECKING:
+    from shoal.store.feed import Feed
+
+__all__ = [
+    "Backend",
+    "Change",
+    "LeaseRow",
+    "Query",
+    "Row",
+    "Snapshot",
+    "Step",
+    "Transaction",
+    "View",
+    "Window",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stored object: its key, what it is found by, and its document."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    owners: tuple[str, ...]
+    """Uids."""
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of the store's history. A Deleted row is the object's last state."""
+
+    revision: int
+    type: Literal["Added", "Modified", "Deleted"]
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change as watches tell it."""
+
+    revision: int
+    type: Literal["Added", "Modified", "Deleted"]
+    kind: str
+    namespace: str
+    document: bytes
+
+
+@dataclass(frozen=True)
+class Window:
+    """How much of its history a store keeps for watches to catch up from; the oldest goes first.
+
+    Whichever bound is met first counts. A store trims in portions, so a little more may be there.
+    """
+
+    count: int = 10_000
+    age_seconds: float = 3600.0
+    bytes: int = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """A lease as stored. `renewals` differs after each write of it; nobody holds it: holder ""."""
+
+    name: str
+    holder: str
+    token: int
+    duration_seconds: float
+    renewals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which objects of a kind, in the order of (namespace, name)."""
+
+    kind: str
+    namespace: str = ""
+    """Empty: all."""
+    selector: Selector = field(default_factory=Selector)
+    after: tuple[str, str] | None = None
+    """Only those behind this key."""
+    limit: int = 0
+    """0: all."""
+
+
+class View(Protocol):
+    """What is stored, as the transaction that asks sees it."""
+
+    def find(self, kind: str, namespace: str, name: str) -> Row | None:
+        """The object of that key."""
+        ...
+
+    def has_uid(self, uid: str) -> bool:
+        """Whether an object of that uid is there."""
+        ...
+
+    def owned_by(self, uid: str) -> list[Row]:
+        """Objects that name that uid as an owner."""
+        ...
+
+    def next_version(self) -> tuple[int, str]:
+        """The next revision and its version."""
+        ...
+
+
+class Transaction(View, Protocol):
+    """A `View` that can be changed. Nothing is visible to others before it has ended."""
+
+    def apply(self, changes: tuple[Change, ...]) -> None:
+        """Make these changes, in this order."""
+        ...
+
+    def lease(self, name: str) -> LeaseRow | None:
+        """The lease of that name."""
+        ...
+
+    def put_lease(self, row: LeaseRow) -> None:
+        """Store a lease."""
+        ...
+
+
+class Snapshot(Protocol):
+    """One moment of the store, for reading."""
+
+    @property
+    def head(self) -> int:
+        """The newest revision."""
+        ...
+
+    @property
+    def floor(self) -> int:
+        """Changes up to here are no longer kept."""
+        ...
+
+    def document(self, kind: str, namespace: str, name: str) -> bytes | None:
+        """The object of that key."""
+        ...
+
+    def documents(self, query: Query) -> list[tuple[str, str, bytes]]:
+        """What the query asks for: namespace, name, document."""
+        ...
+
+    def count(self, query: Query) -> int:
+        """How many the query asks for, whatever its limit."""
+        ...
+
+
+class Backend(Protocol):
+    """Where rows live. Thread-safe."""
+
+    @property
+    def feed(self) -> Feed:
+        """What tells watches of changes."""
+        ...
+
+    def write(self, operation: Callable[[Transaction], T]) -> T:
+        """Run the operation in a transaction and answer when its changes are durable.
+
+        The operation refuses by raising before it has changed anything. It may be run more than
+        once, on any thread. Changes are told to the feed before this returns.
+
+        Raises:
+            Unavailable: the database cannot take it now.
+        """
+        ...
+
+    def read(self) -> AbstractContextManager[Snapshot]:
+        """Look at one moment of the store; writers go on meanwhile."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files, connections and threads; idempotent."""
+        ...

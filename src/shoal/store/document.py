@@ -1,0 +1,101 @@
+"""Surgery on stored documents: what the rules change is taken apart, the rest is passed on unread.
+
+A document is the complete JSON of an object. A `Draft` decodes its metadata and keeps every other part
+as the bytes it was, so that a large spec or status costs nothing to carry along and fields that this
+version does not know stay as they are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_type_hints
+
+import msgspec
+
+from shoal.objects import codec
+from shoal.objects.errors import Invalid
+from shoal.objects.meta import Object
+
+__all__ = ["Draft", "merged_status", "same", "validated"]
+
+_ORDER = ("apiVersion", "kind", "metadata", "spec", "status")
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANY = msgspec.json.Decoder()
+_PLAIN = msgspec.json.Encoder()
+
+
+class Draft:
+    """A document being changed. `parts` are its top-level fields but for `metadata`, undecoded."""
+
+    __slots__ = ("metadata", "parts")
+
+    def __init__(self, document: bytes) -> None:
+        self.parts: dict[str, msgspec.Raw] = _PARTS.decode(document)
+        self.metadata: dict[str, Any] = _ANY.decode(self.parts.pop("metadata"))
+
+    def status(self) -> dict[str, msgspec.Raw]:
+        """The fields of the status, undecoded."""
+        raw = self.parts.get("status")
+        return {} if raw is None or bytes(raw) == b"null" else _PARTS.decode(raw)
+
+    def set_status(self, status: dict[str, msgspec.Raw]) -> None:
+        """Put the status back."""
+        self.parts["status"] = msgspec.Raw(_PLAIN.encode(status))
+
+    def people_part(self) -> bytes:
+        """A document of the metadata and spec alone."""
+        return _PLAIN.encode({"metadata": self.metadata, "spec": self.parts["spec"]})
+
+    def seal(self) -> bytes:
+        """The document as it is stored."""
+        parts: dict[str, Any] = {**self.parts, "metadata": self.metadata}
+        ordered = {name: parts[name] for name in _ORDER if name in parts}
+        return _PLAIN.encode(ordered | parts)
+
+
+def same(one: msgspec.Raw | None, other: msgspec.Raw | None) -> bool:
+    """Whether two parts say the same, whatever their spacing and order of keys."""
+    if one is None or other is None:
+        return one is other
+    left, right = bytes(one), bytes(other)
+    return left == right or _ANY.decode(left) == _ANY.decode(right)
+
+
+def validated(document: bytes, struct: type[Object], what: str) -> Any:  # Any: of that struct
+    """The typed object in a document that is about to be stored.
+
+    Raises:
+        Invalid: a field has a type or value that could not be read back.
+    """
+    try:
+        return codec.decode(document, struct)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{what} is not valid: {error}") from error
+
+
+def merged_status(
+    stored: dict[str, msgspec.Raw], fields: bytes, struct: type[Object], what: str
+) -> dict[str, msgspec.Raw]:
+    """The patched `fields` (a JSON object) in the form in which they are stored.
+
+    What equals its default is left out, so that writing a default again is seen to change nothing;
+    unknown fields, those given and those stored inside the same fields, are kept.
+
+    Raises:
+        Invalid: a field has a type or value that could not be read back.
+    """
+    shape = _status_struct(struct)
+    given = _PARTS.decode(fields)
+    before = _PLAIN.encode({name: stored[name] for name in given if name in stored})
+    try:
+        canonical = codec.encode(codec.decode(fields, shape))
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the status of {what} is not valid: {error}") from error
+    canonical = codec.merge_unknown(fields, canonical, shape)
+    after = _PARTS.decode(codec.merge_unknown(before, canonical, shape))
+    return {name: raw for name, raw in after.items() if name in given}
+
+
+@cache
+def _status_struct(struct: type[Object]) -> type[msgspec.Struct]:
+    return get_type_hints(struct)["status"]

@@ -1,0 +1,224 @@
+"""The Store over anything that has transactions: asks `authorise`, runs the rules, tells the watches."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from shoal.clock import Clock
+from shoal.objects import codec
+from shoal.objects.errors import Invalid, NotFound
+from shoal.objects.kinds import KINDS, Kind
+from shoal.objects.meta import Object
+from shoal.objects.selectors import Selector
+from shoal.store import rules
+from shoal.store.backend import Backend, Query, Transaction
+from shoal.store.base import LEASES, Actor, Authorise, Lease, Page, Record, Watch
+from shoal.store.feed import expired
+from shoal.store.leasing import Observations
+from shoal.store.versions import Cursor, read_cursor, read_version, version_text
+
+__all__ = ["TransactionalStore"]
+
+K = TypeVar("K", bound=Object)
+
+
+class TransactionalStore:
+    """See `shoal.store.base.Store`. Owns its backend."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        authorise: Authorise,
+        clock: Clock,
+        new_uid: Callable[[], str] | None = None,
+    ) -> None:
+        self._backend = backend
+        self._authorise = authorise
+        self._clock = clock
+        self._new_uid = new_uid or _random_uid
+        self._observations = Observations(clock)
+
+    def create(self, obj: K, *, actor: Actor) -> K:
+        """See `Store.create`."""
+        kind = _kind(obj)
+        self._authorise(actor, "create", kind, *_key(kind, obj.metadata.namespace, obj.metadata.name))
+        uid, now = self._new_uid(), self._clock.now()
+
+        def operation(transaction: Transaction) -> bytes:
+            return _applied(
+                transaction,
+                rules.create(transaction, kind, obj, submitter=actor.name, uid=uid, now=now),
+            )
+
+        return codec.decode(self._backend.write(operation), type(obj))
+
+    def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor) -> K:
+        """See `Store.get`."""
+        return codec.decode(self.record(_kind(kind), namespace, name, actor=actor).document, kind)
+
+    def record(self, kind: Kind, namespace: str, name: str, *, actor: Actor) -> Record:
+        """See `Store.record`."""
+        namespace, name = _key(kind, namespace, name)
+        self._authorise(actor, "get", kind, namespace, name)
+        with self._backend.read() as snapshot:
+            document = snapshot.document(kind.name, namespace, name)
+        if document is None:
+            raise NotFound(f"{rules.described(kind, namespace, name)} does not exist")
+        return Record(kind, document)
+
+    def list(
+        self,
+        kind: Kind,
+        *,
+        actor: Actor,
+        namespace: str = "",
+        selector: str = "",
+        limit: int = 0,
+        cursor: str = "",
+    ) -> Page:
+        """See `Store.list`."""
+        namespace, _ = _key(kind, namespace, "")
+        self._authorise(actor, "list", kind, namespace, "")
+        begun = read_cursor(cursor) if cursor else None
+        if limit < 0:
+            raise Invalid(f"a list's limit cannot be {limit}")
+        query = Query(
+            kind.name,
+            namespace,
+            Selector.parse(selector),
+            after=(begun.namespace, begun.name) if begun else None,
+            limit=limit + 1 if limit else 0,
+        )
+        epoch = self._backend.feed.epoch
+        with self._backend.read() as snapshot:
+            if begun and read_version(begun.version, epoch) < snapshot.floor:
+                raise expired()
+            version = begun.version if begun else version_text(epoch, snapshot.head)
+            found = snapshot.documents(query)
+            shown = found[:limit] if limit else found
+            records = tuple(Record(kind, document) for _, _, document in shown)
+            if len(shown) == len(found):
+                return Page(records, version)
+            last = shown[-1][:2]
+            remaining = snapshot.count(replace(query, after=last))
+        return Page(records, version, Cursor(version, *last).text(), remaining)
+
+    def update(self, obj: K, *, actor: Actor) -> K:
+        """See `Store.update`."""
+        kind = _kind(obj)
+        self._authorise(actor, "update", kind, *_key(kind, obj.metadata.namespace, obj.metadata.name))
+        now = self._clock.now()
+
+        def operation(transaction: Transaction) -> bytes:
+            return _applied(transaction, rules.update(transaction, kind, obj, now=now))
+
+        return codec.decode(self._backend.write(operation), type(obj))
+
+    def patch_status(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        actor: Actor,
+        writer: str,
+        uid: str,
+        counter: int,
+        fields: Mapping[str, Any],
+        generation: int | None = None,
+    ) -> Record:
+        """See `Store.patch_status`."""
+        namespace, name = _key(kind, namespace, name)
+        self._authorise(actor, "patch_status", kind, namespace, name)
+        patch = rules.Patch(writer, uid, counter, fields, generation)
+
+        def operation(transaction: Transaction) -> bytes:
+            return _applied(transaction, rules.patch_status(transaction, kind, namespace, name, patch))
+
+        return Record(kind, self._backend.write(operation))
+
+    def delete(self, kind: Kind, namespace: str, name: str, *, actor: Actor, uid: str = "") -> Record:
+        """See `Store.delete`."""
+        namespace, name = _key(kind, namespace, name)
+        self._authorise(actor, "delete", kind, namespace, name)
+        now = self._clock.now()
+
+        def operation(transaction: Transaction) -> bytes:
+            return _applied(
+                transaction, rules.delete(transaction, kind, namespace, name, uid=uid, now=now)
+            )
+
+        return Record(kind, self._backend.write(operation))
+
+    def watch(self, kind: Kind, *, actor: Actor, version: str, namespace: str = "") -> Watch:
+        """See `Store.watch`."""
+        namespace, _ = _key(kind, namespace, "")
+        self._authorise(actor, "watch", kind, namespace, "")
+        return self._backend.feed.watch(kind, namespace, version, self._head)
+
+    def acquire(self, name: str, holder: str, duration_seconds: float, *, actor: Actor) -> Lease | None:
+        """See `Store.acquire`."""
+        self._authorise(actor, "lease", LEASES, "", name)
+        if not (name and holder and duration_seconds > 0):
+            raise Invalid("a lease needs a name, a holder and a duration above zero")
+
+        def operation(transaction: Transaction) -> Lease | None:
+            row = self._observations.taken(transaction.lease(name), name, holder, duration_seconds)
+            if row is None:
+                return None
+            transaction.put_lease(row)
+            return Lease(row.name, row.holder, row.token, row.duration_seconds)
+
+        return self._backend.write(operation)
+
+    def release(self, lease: Lease, *, actor: Actor) -> None:
+        """See `Store.release`."""
+        self._authorise(actor, "lease", LEASES, "", lease.name)
+
+        def operation(transaction: Transaction) -> None:
+            row = self._observations.released(transaction.lease(lease.name), lease.holder, lease.token)
+            if row is not None:
+                transaction.put_lease(row)
+
+        self._backend.write(operation)
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._backend.close()
+
+    def _head(self) -> int:
+        with self._backend.read() as snapshot:
+            return snapshot.head
+
+
+def _random_uid() -> str:
+    return str(uuid.uuid4())
+
+
+def _kind(obj: Object | type[Object]) -> Kind:
+    """The kind by its name on the wire, so that a class with more fields than ours finds its own."""
+    if isinstance(obj, Object):
+        name = obj.kind
+    else:
+        name = next(f.default for f in msgspec.structs.fields(obj) if f.name == "kind")
+    kind = KINDS.get(name)
+    if kind is None:
+        raise NotFound(f"there is no kind called {name!r}")
+    return kind
+
+
+def _key(kind: Kind, namespace: str, name: str) -> tuple[str, str]:
+    """The key as stored: what is cluster-wide has no namespace, whatever the caller says."""
+    return (namespace if kind.namespaced else "", name)
+
+
+def _applied(transaction: Transaction, outcome: rules.Outcome) -> bytes:
+    if outcome.changes:
+        transaction.apply(outcome.changes)
+    return outcome.row.document
