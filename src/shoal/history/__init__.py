@@ -2,8 +2,13 @@
 
 History is written once and only ever trimmed by age and size; it is never read to decide anything.
 
-- `base`: the Protocols and the rules that the contract suite (`shoal.testing.history`) checks
-- `sql`: rows in SQLite or Postgres, in a database of their own
-- `segments`: log segments in files: the layout that supervisors write and everybody reads
-- `memory`: for tests and simulations
+- `base`: the Protocols and the rules that the contract suites (`shoal.testing.history`) check
+- `recorder`: what controllers call; counts what repeats
+- `sql`: entries in SQLite or Postgres, in a database of their own; `tables` its shape, `rows` an
+  entry's columns, `batching` the thread that writes behind
+- `segments`: a log's files, as supervisors write and everybody reads them; `_layout` their names
+- `files`: the logs of all tasks, over folders of segments
+- `memory`: both, for tests and simulations
+
+Imports `objects`, `faults` and `clock`; `segments` nothing but the standard library.
 """

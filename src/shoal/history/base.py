@@ -1,9 +1,22 @@
 """History: what happened, kept after those it happened to are gone. The rules are the contract.
 
 Entries belong to an object, named by (kind, namespace, name, uid): a job of the same name later has
-another uid and another history. Appending is idempotent by the entry's `id`: the same id twice is one
-entry. Entries of one object come back in the order of their stamps, those with equal stamps in the
-order of appending. Retention trims the oldest first and says how many it cut (`Trimmed`).
+another uid and another history. Entries come back in the order of their stamps, those with equal
+stamps in the order of appending.
+
+**Appending** is idempotent by the entry's `id`: the same id again replaces the entry (to raise a
+count, to add a task's end) but for its stamp: it keeps its place, so that `after` misses nothing.
+`append` never waits for a disk or another machine: it returns at once, what it took is seen by
+`entries` from then on, and is on disk within a tenth of a second and after `close`. A process killed
+before that loses it: history is never read to decide anything. When the storage fails for so long
+that the bound on what may wait is reached, entries are dropped, and one of reason `EntriesDropped`
+says how many.
+
+**Texts** may hold anything: NUL and lone surrogates are replaced, messages longer than
+`MESSAGE_LIMIT` are cut and say so. A `value` that is not a number comes back as None.
+
+**Retention** (`trim`) drops the oldest first and says how many it dropped.
+
 Thread-safe. Logs are apart (`Logs`): bytes, not rows.
 """
 
@@ -14,7 +27,10 @@ from typing import Any, Literal, Protocol
 
 from shoal.objects.meta import Part, Stamp
 
-__all__ = ["About", "Entry", "History", "LogChunk", "LogKey", "Logs", "Retention"]
+__all__ = ["MESSAGE_LIMIT", "About", "Entry", "History", "LogChunk", "LogKey", "Logs", "Retention"]
+
+MESSAGE_LIMIT = 16_384
+"""Characters of a message that are kept."""
 
 EntryType = Literal["event", "attempt", "usage", "metric", "decision"]
 
@@ -62,7 +78,7 @@ class History(Protocol):
     """Entries; see the module's docstring for the rules."""
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Add entries; all or none. An id that is there already is replaced (for counts)."""
+        """Add entries, all or none; see **Appending**."""
         ...
 
     def entries(
@@ -76,12 +92,18 @@ class History(Protocol):
         limit: int = 0,
         newest: bool = False,
     ) -> tuple[Entry, ...]:
-        """Entries in order; `after` is an entry's id to continue from, `newest` takes the last
-        `limit` instead of the first. `about` without a name is all objects of its kind."""
+        """Entries in order, stamped `since` or later; `after` is an entry's id to continue from,
+        `newest` takes the last `limit` instead of the first (0: no limit). `about` without a name is
+        all objects of its kind, in all namespaces where its own is empty.
+
+        Raises:
+            Expired: the entry that `after` names is not there (any more).
+            Unavailable: the storage does not answer.
+        """
         ...
 
     def trim(self, retention: Retention, now: Stamp) -> int:
-        """Drop what is over the bounds; how many went."""
+        """Drop what is over the bounds, the oldest first; how many went."""
         ...
 
     def close(self) -> None:
@@ -110,7 +132,7 @@ class LogChunk(Part, frozen=True, kw_only=True):
 
 
 class Logs(Protocol):
-    """Logs of tasks that run and of tasks that have ended, read the same way."""
+    """Logs of tasks that run and of tasks that have ended, read the same way. Thread-safe."""
 
     def keys(
         self,
@@ -121,13 +143,17 @@ class Logs(Protocol):
         role: str = "",
         index: int | None = None,
     ) -> tuple[LogKey, ...]:
-        """The logs there are, oldest incarnation first."""
+        """The logs there are: those of an earlier job of this name first, then by role and index, and
+        the oldest incarnation first. Without `job_uid`, of all jobs that had the name."""
         ...
 
     def read(
         self, key: LogKey, *, offset: int = 0, since: Stamp = 0.0, tail_lines: int = 0
     ) -> Iterator[LogChunk]:
-        """What is kept from `offset` on. A gap (rotated away) shows as a jump in `offset`."""
+        """What is kept from `offset` on, written at `since` or later (to a tenth of a second, never
+        less than asked), and of the last `tail_lines` lines (0: all); what is there now, and nothing
+        for a log that is not there. A gap (rotated away, or the disk was full) is a jump in `offset`.
+        To follow, read again from the end of the last chunk."""
         ...
 
     def append(self, key: LogKey, at: Stamp, data: bytes) -> None:
@@ -139,5 +165,5 @@ class Logs(Protocol):
         ...
 
     def trim(self, max_bytes: int, max_age_seconds: float, now: Stamp) -> int:
-        """Drop ended logs, oldest first, beyond the bounds; how many bytes went."""
+        """Drop ended logs, those last written to first, beyond the bounds; how many bytes went."""
         ...

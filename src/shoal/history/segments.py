@@ -258,6 +258,11 @@ class Reader:
         return sum(found[-1]) if found else 0
 
     @property
+    def kept_bytes(self) -> int:
+        """How much of the log is there."""
+        return sum(length for _, length in segments(self.directory))
+
+    @property
     def last_at(self) -> float:
         """When something was written last, to `INDEX_SECONDS`; 0: never."""
         for start, length in reversed(segments(self.directory)):

@@ -1,0 +1,100 @@
+"""Entries as rows of plain values: the one place that says what an entry may hold once it is stored.
+
+Every History stores what `normal` gives, so an entry reads the same from each of them. Texts come
+from users' programs and machines: what a database could not hold is replaced, never refused, for
+nobody who records what happened could do anything about a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import msgspec
+
+from shoal.history.base import MESSAGE_LIMIT, About, Entry
+from shoal.objects import codec
+
+__all__ = ["COLUMNS", "Row", "from_row", "normal", "to_row"]
+
+Row = dict[str, Any]  # Any: each column has a type of its own
+
+COLUMNS = (
+    "id", "type", "kind", "namespace", "name", "uid", "at", "reason", "message", "severity", "count",
+    "value", "data",
+)  # fmt: skip
+
+
+def to_row(entry: Entry) -> Row:
+    """The entry's columns."""
+    about = entry.about
+    value = entry.value
+    return {
+        "id": entry.id,
+        "type": entry.type,
+        "kind": about.kind,
+        "namespace": about.namespace,
+        "name": about.name,
+        "uid": about.uid,
+        "at": entry.at,
+        "reason": _storable(entry.reason),
+        "message": _storable(_bounded(entry.message)),
+        "severity": entry.severity,
+        "count": entry.count,
+        "value": value if value is not None and math.isfinite(value) else None,
+        "data": _document(entry.data),
+    }
+
+
+def from_row(row: Row) -> Entry:
+    """The entry that `to_row` took apart."""
+    return Entry(
+        id=row["id"],
+        type=row["type"],
+        about=About(kind=row["kind"], namespace=row["namespace"], name=row["name"], uid=row["uid"]),
+        at=row["at"],
+        reason=row["reason"],
+        message=row["message"],
+        severity=row["severity"],
+        count=row["count"],
+        value=row["value"],
+        data=msgspec.json.decode(row["data"]),
+    )
+
+
+def normal(entry: Entry) -> Entry:
+    """The entry as it will come back."""
+    return from_row(to_row(entry))
+
+
+def _bounded(message: str) -> str:
+    if len(message) <= MESSAGE_LIMIT:
+        return message
+    more = len(message) - MESSAGE_LIMIT
+    return f"{message[:MESSAGE_LIMIT]} ... ({more} more characters)"
+
+
+def _document(data: dict[str, Any]) -> str:
+    try:
+        return codec.encode(data).decode()
+    except UnicodeEncodeError:
+        return codec.encode(_storable_parts(data)).decode()
+
+
+def _storable_parts(value: Any) -> Any:
+    match value:
+        case str():
+            return _storable(value)
+        case dict():
+            items = cast("dict[Any, Any]", value)  # JSON: anything may be in it
+            return {_storable_parts(key): _storable_parts(part) for key, part in items.items()}
+        case list() | tuple():
+            return [_storable_parts(part) for part in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _storable(text: str) -> str:
+    if text.isascii():
+        return text.replace("\0", "\ufffd") if "\0" in text else text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

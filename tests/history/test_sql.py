@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.history.base import Entry, History, Retention
+from shoal.history.sql import SqlHistory
+from shoal.objects.errors import Unavailable, VersionSkew
+from shoal.testing.history import JOB, HistoryContract, entry, ids
+
+
+class TestSqliteHistory(HistoryContract):
+    @pytest.fixture
+    def history(self, tmp_path: Path) -> Iterator[History]:
+        history = SqlHistory(f"sqlite:///{tmp_path}/history.db")
+        yield history
+        history.close()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/history.db"
+
+
+def test_what_was_appended_is_there_after_close(url: str) -> None:
+    first = SqlHistory(url)
+    first.append(tuple(entry(str(number), float(number)) for number in range(1000)))
+    first.close()
+    second = SqlHistory(url)
+    assert len(second.entries()) == 1000
+    second.close()
+
+
+def test_appending_reaches_the_disk_by_itself(url: str, tmp_path: Path) -> None:
+    history = SqlHistory(url)
+    history.append((entry("a", 1.0),))
+    other = SqlHistory(url)
+    try:
+        while not ids(other):
+            pass  # the test's own timeout is the deadline
+    finally:
+        other.close()
+        history.close()
+
+
+def test_a_database_of_another_version_is_named(url: str, tmp_path: Path) -> None:
+    SqlHistory(url).close()
+    with sqlite3.connect(tmp_path / "history.db") as connection:
+        connection.execute("UPDATE history_version SET version = 99")
+    connection.close()
+    with pytest.raises(VersionSkew, match="version 99"):
+        SqlHistory(url)
+
+
+def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="does not answer"):
+        SqlHistory(f"sqlite:///{tmp_path}/none/history.db")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "history.db").write_bytes(b"nothing that SQLite knows" * 100)
+    with pytest.raises(Unavailable):
+        SqlHistory(f"sqlite:///{tmp_path}/history.db")
+
+
+def test_one_entry_that_cannot_be_stored_harms_no_other(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    history = SqlHistory(url)
+    bad = Entry(id="bad", type="event", about=JOB, at=float("nan"))
+    history.append((entry("a", 1.0), bad, entry("b", 2.0)))
+    assert ids(history) == ["a", "b"]
+    assert "'bad' cannot be stored" in caplog.text
+    history.close()
+
+
+def test_trimming_in_several_transactions(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.history.sql._TRIM_ROWS", 7)
+    history = SqlHistory(url)
+    history.append(tuple(entry(str(number), float(number)) for number in range(100)))
+    assert history.trim(Retention(max_age_seconds=50.0), now=100.0) == 50
+    assert history.trim(Retention(max_age_seconds=1e9, max_entries=11), now=100.0) == 39
+    assert ids(history) == [str(number) for number in range(89, 100)]
+    history.close()
