@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from shoal.objects.errors import Invalid
 from shoal.objects.meta import Condition, Name, Object, Part, Stamp
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
@@ -35,6 +36,7 @@ __all__ = [
     "Slots",
     "Success",
     "Toleration",
+    "priority_number",
 ]
 
 PRIORITIES = {"production": 1000, "normal": 0, "experiment": -1000}
@@ -43,6 +45,21 @@ Phase = Literal["Pending", "Starting", "Running", "Suspended", "Succeeded", "Fai
 Runtime = Literal["plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
+
+def priority_number(priority: int | str) -> int:
+    """The number that a priority means: itself, or what its name stands for.
+
+    Raises:
+        Invalid: no priority has this name.
+    """
+    if isinstance(priority, int):
+        return priority
+    number = PRIORITIES.get(priority)
+    if number is None:
+        names = ", ".join(PRIORITIES)
+        raise Invalid(f"{priority!r} is no priority", hint=f"write a number or one of {names}")
+    return number
 
 
 class Resources(Part, frozen=True, kw_only=True):

@@ -27,13 +27,16 @@ API_VERSION = "shoal.dev/v1alpha1"
 Stamp = float
 """Wall time, seconds since 1970, UTC."""
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", max_length=63)]
+_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_LABEL_MEANS = "a name of lower-case letters, digits and dashes, at most 63, with no dash at either end"
+
+Name = Annotated[str, msgspec.Meta(pattern=f"^{_LABEL}$", max_length=63, description=_LABEL_MEANS)]
 """A DNS label: lower case letters, digits and dashes, at most 63, no dash at either end."""
 
 Namespace = Annotated[
-    str, msgspec.Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$", max_length=63)
+    str, msgspec.Meta(pattern=f"^({_LABEL})?$", max_length=63, description=_LABEL_MEANS)
 ]
-"""A `Name`, or nothing for what is cluster-wide."""
+"""A name, or empty for objects that belong to the whole cluster."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):

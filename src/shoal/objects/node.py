@@ -65,3 +65,8 @@ class Node(Object, frozen=True, kw_only=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
     kind: str = "Node"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """See `Object.key`: no namespace, whatever the metadata says."""
+        return ("", self.metadata.name)

@@ -70,7 +70,7 @@ class CpuMillis(int, Quantity):
         powers = {"": 0, "k": 3, **_SMALL}
         if suffix not in powers:
             hint = f"; did you mean {str(value).strip()[:-1]}m?" if suffix == "M" else ""
-            raise QuantityError(f"{value!r} is not {cls.wanted}{hint}")
+            raise QuantityError(f"{_quoted(value)} is not {cls.wanted}{hint}")
         return cls(_scaled(mantissa, exponent + powers[suffix] + 3, value))
 
     def text(self) -> str:
@@ -92,7 +92,7 @@ class Bytes(int, Quantity):
             return cls(_scaled(mantissa, exponent + _DECIMAL[suffix], value))
         if suffix in _BINARY:
             return cls(_scaled(mantissa << _BINARY[suffix], exponent, value))
-        raise QuantityError(f"{value!r} is not {cls.wanted}{_bytes_hint(value, suffix)}")
+        raise QuantityError(f"{_quoted(value)} is not {cls.wanted}{_bytes_hint(value, suffix)}")
 
     def text(self) -> str:
         """See `Quantity.text`: the shortest exact spelling, `2Gi` rather than `2147483648`."""
@@ -120,11 +120,11 @@ class Seconds(float, Quantity):
     def parse(cls, value: Any) -> Seconds:
         """See `Quantity.parse`."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise QuantityError(f"{value!r} is not {cls.wanted}")
+            raise QuantityError(f"{_quoted(value)} is not {cls.wanted}")
         total = value if not isinstance(value, str) else _duration(value.strip())
         # NaN fails both comparisons; the order also keeps an int too large for a float from being one.
         if total is None or not 0 <= total <= _LONGEST_SECONDS:
-            raise QuantityError(f"{value!r} is not {cls.wanted}{_duration_hint(value)}")
+            raise QuantityError(f"{_quoted(value)} is not {cls.wanted}{_duration_hint(value)}")
         return cls(round(total * 1000) / 1000)
 
     def text(self) -> str:
@@ -142,7 +142,7 @@ class Seconds(float, Quantity):
 
 def _split(value: Any, wanted: str) -> tuple[int, int, str]:
     """(mantissa, power of ten, suffix)."""
-    wrong = f"{value!r} is not {wanted}"
+    wrong = f"{_quoted(value)} is not {wanted}"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(wrong)
     if isinstance(value, int):
@@ -168,7 +168,17 @@ def _scaled(mantissa: int, exponent: int, value: Any) -> int:
 
 
 def _too_large(value: Any) -> str:
-    return f"{value!r} is larger than any machine"
+    return f"{_quoted(value)} is larger than any machine"
+
+
+def _quoted(value: Any) -> str:
+    """The value as a message quotes it: never long, whatever came over the wire."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**30:
+        return "a very large number"
+    if not isinstance(value, bool | int | float | str):
+        return "nothing" if value is None else f"a {'list' if isinstance(value, list) else 'map'}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]}...{text[-1]}"
 
 
 def _bytes_hint(value: Any, suffix: str) -> str:

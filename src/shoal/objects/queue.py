@@ -61,3 +61,8 @@ class Queue(Object, frozen=True, kw_only=True):
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
     kind: str = "Queue"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """See `Object.key`: no namespace, whatever the metadata says."""
+        return ("", self.metadata.name)

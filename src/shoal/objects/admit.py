@@ -1,0 +1,165 @@
+"""What may enter the store: a document becomes an object, or every reason why it does not.
+
+Three gates, all pure. `admit` reads a document alone. `admit_job` holds a job against its queue.
+`check_update` holds a change against what is there. The server passes each write through them; the
+command line passes files through the first, to name lines before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from shoal.objects import codec
+from shoal.objects.errors import Forbidden, Invalid, Problem
+from shoal.objects.job import Job, priority_number
+from shoal.objects.kinds import KINDS, Kind
+from shoal.objects.meta import API_VERSION, Object
+from shoal.objects.nearest import did_you_mean
+from shoal.objects.paths import Finding, Path, overlap, spell
+from shoal.objects.queue import Queue
+from shoal.objects.rules import check_rules
+from shoal.objects.update import check_update
+from shoal.objects.validate import check_structure
+from shoal.objects.wording import shown
+
+__all__ = ["LARGEST_OBJECT", "Locate", "admit", "admit_job", "check_document", "check_update", "invalid"]
+
+LARGEST_OBJECT = 1 << 20
+"""Bytes of an object's document; above etcd's own limit nothing could be kept on Kubernetes."""
+
+Locate = Callable[[Path], tuple[int, int]]
+"""The line and column of a path in the text it came from; (0, 0) when there is none."""
+
+
+def admit(
+    document: Any, kind: Kind | None = None, *, namespace: str = "", locate: Locate | None = None
+) -> Object:
+    """The object that a document describes, with its defaults and without status.
+
+    `kind` is what the caller expects (from a URL), else the document must say. `namespace` is the one
+    the caller works in: given to a document that names none, and another one is refused.
+
+    Raises:
+        Invalid: something is wrong; `problems` holds everything that is.
+    """
+    obj, findings = check_document(document, kind, namespace=namespace)
+    if obj is None or findings:
+        raise invalid("the object", problems_of(findings, locate))
+    return obj
+
+
+def check_document(
+    document: Any, kind: Kind | None = None, *, namespace: str = ""
+) -> tuple[Object | None, list[Finding]]:
+    """As `admit`, but gives the findings back; the object is None when there are any."""
+    if not isinstance(document, dict):
+        return None, [
+            Finding((), f"an object has the fields kind, metadata and spec; found {shown(document)}")
+        ]
+    fields = dict(cast("dict[str, Any]", document))
+    fields.pop("status", None)  # written by controllers alone, and theirs to check
+    meant, findings = _kind_of(fields, kind)
+    if meant is None:
+        return None, findings
+    findings += _place(fields, meant, namespace)
+    kept, structural = check_structure(fields, meant.struct)
+    findings += structural
+    obj = codec.canonical(codec.convert(kept, meant.struct))
+    findings += _not_implied(check_rules(obj), structural)
+    if not findings and (size := len(codec.encode(obj))) > LARGEST_OBJECT:
+        findings.append(Finding((), f"an object has at most {LARGEST_OBJECT} bytes; found {size}"))
+    return (None if findings else obj), findings
+
+
+def admit_job(job: Job, queue: Queue | None) -> Job:
+    """The job, if its queue takes it. `queue` is the one that the job names, None when there is none.
+
+    Raises:
+        Invalid: no such queue, or it is being deleted.
+        Forbidden: the queue is not for this namespace, or not at this priority.
+    """
+    name, namespace = job.spec.queue, job.metadata.namespace
+    if queue is None or queue.metadata.deleted:
+        state = "there is no queue" if queue is None else "this queue is being deleted:"
+        problem = Problem("spec.queue", f"{state} {name}")
+        raise Invalid(f"{state} {name}", (problem,), hint="shoal get queues lists them")
+    if queue.spec.namespaces and namespace not in queue.spec.namespaces:
+        allowed = ", ".join(queue.spec.namespaces)
+        raise Forbidden(f"queue {name} is not for namespace {namespace}", hint=f"it is for {allowed}")
+    limits = queue.spec.highest_priority
+    highest = limits.get(namespace, limits.get("*"))
+    if highest is not None and priority_number(job.spec.priority) > priority_number(highest):
+        raise Forbidden(
+            f"jobs of namespace {namespace} have at most priority {highest} in queue {name}; "
+            f"this one asks for {job.spec.priority}",
+            hint=f"set spec.priority to {highest} or less, or use another queue",
+        )
+    return job
+
+
+def problems_of(findings: Iterable[Finding], locate: Locate | None = None) -> tuple[Problem, ...]:
+    """Findings as errors carry them, in the order of the text they were found in."""
+    problems = [
+        Problem(spell(f.path), f.message, *(locate(f.path) if locate else (0, 0))) for f in findings
+    ]
+    return tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+
+
+def invalid(what: str, problems: tuple[Problem, ...]) -> Invalid:
+    """The error for everything wrong with `what` (a file, an object)."""
+    if len(problems) == 1:
+        return Invalid(f"{what} is not valid: {problems[0]}", problems)
+    return Invalid(f"{what} has {len(problems)} problems, the first: {problems[0]}", problems)
+
+
+def _kind_of(fields: dict[str, Any], expected: Kind | None) -> tuple[Kind | None, list[Finding]]:
+    """The kind to read the document as, None where it is not ours to read, and what is wrong with
+    what it says of itself. Both fields then hold what they should."""
+    version, name = fields.get("apiVersion"), fields.get("kind")
+    findings: list[Finding] = []
+    if version is None and expected is None:
+        findings.append(Finding(("apiVersion",), f"is required: {API_VERSION}"))
+    elif version not in (None, API_VERSION):
+        near = did_you_mean(str(version), [API_VERSION])
+        findings.append(Finding(("apiVersion",), f"wants {API_VERSION}; found {shown(version)}{near}"))
+        if not near:
+            return None, findings  # another platform's object: its other fields say nothing here
+    if name is None and expected is None:
+        return None, [*findings, Finding(("kind",), f"is required: {', '.join(KINDS)}")]
+    kind = expected if name is None else KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        near = did_you_mean(str(name), KINDS) or f"; known are {', '.join(KINDS)}"
+        return None, [*findings, Finding(("kind",), f"there is no kind {shown(name)}{near}")]
+    if expected is not None and kind is not expected:
+        return None, [*findings, Finding(("kind",), f"wants {expected.name}; found {kind.name}")]
+    fields["apiVersion"], fields["kind"] = API_VERSION, kind.name
+    return kind, findings
+
+
+def _place(fields: dict[str, Any], kind: Kind, namespace: str) -> list[Finding]:
+    """Put the object where the caller works; cluster-wide ones into no namespace."""
+    metadata = fields.get("metadata")
+    if not isinstance(metadata, dict):
+        return []
+    placed = dict(cast("dict[str, Any]", metadata))
+    fields["metadata"] = placed
+    given = placed.get("namespace")
+    if not kind.namespaced:
+        placed["namespace"] = ""
+    elif given in (None, ""):
+        placed["namespace"] = namespace or "default"
+    elif namespace and isinstance(given, str) and given != namespace:
+        message = f"the object is of namespace {given}, and the command of namespace {namespace}"
+        return [Finding(("metadata", "namespace"), message)]
+    return []
+
+
+def _not_implied(found: Iterable[Finding], known: list[Finding]) -> list[Finding]:
+    """Those that do not follow from something that is reported already."""
+    wrong = [path for finding in known for path in (finding.path, *finding.involves)]
+    return [
+        finding
+        for finding in found
+        if not any(overlap(path, w) for path in (finding.path, *finding.involves) for w in wrong)
+    ]

@@ -1,0 +1,212 @@
+"""A plain document against the Struct of its kind: every problem at once, each with its path.
+
+Decoding stops at the first problem and names no neighbours; a person who wrote forty lines wants all
+of them, with what was meant. This walks the document beside the type and leaves what is wrong out of
+the value it gives back, so that the rules of the kind can be tried on the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+from msgspec import inspect
+
+from shoal.objects.nearest import nearest
+from shoal.objects.paths import Finding, Path
+from shoal.objects.quantities import Quantity, QuantityError
+from shoal.objects.wording import scalar_hint, shown, wanted
+
+__all__ = ["check_structure", "fields_of"]
+
+
+class _Left:
+    """What stands for a value that is wrong, until its place is filled or left out."""
+
+
+_LEFT_OUT = _Left()
+
+
+def check_structure(document: Any, struct: type[msgspec.Struct]) -> tuple[Any, list[Finding]]:
+    """(the document without what is wrong, what is wrong).
+
+    The first can always be made into the Struct: an optional part that is wrong is left out, a required
+    one stands there as some value of its type. Null means absence, as it does in Kubernetes.
+    """
+    findings: list[Finding] = []
+    value = _Walk(findings).struct(document, fields_of(struct), ())
+    return (_some_fields(fields_of(struct)) if value is _LEFT_OUT else value), findings
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> dict[str, inspect.Field]:
+    """The fields of a Struct by their names on the wire."""
+    described = cast("inspect.StructType", inspect.type_info(struct))
+    return {field.encode_name: field for field in described.fields}
+
+
+class _Walk:
+    """One pass over a document; each method returns the value to keep, or `_LEFT_OUT`."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+
+    def wrong(self, path: Path, message: str, *involves: Path) -> _Left:
+        self.findings.append(Finding(path, message, involves))
+        return _LEFT_OUT
+
+    def struct(self, value: Any, fields: dict[str, inspect.Field], path: Path) -> Any:
+        if not isinstance(value, dict):
+            names = ", ".join(list(fields)[:4])
+            return self.wrong(path, f"wants fields such as {names}; found {shown(value)}")
+        document = cast("dict[str, Any]", value)
+        kept: dict[str, Any] = {}
+        for name, item in document.items():
+            field = fields.get(name)
+            if field is None:
+                self.unknown(name, fields, path)
+            elif item is not None:
+                made = self.value(item, field.type, (*path, name))
+                if made is not _LEFT_OUT:
+                    kept[name] = made
+        for name, field in fields.items():
+            if field.required and name not in kept:
+                if document.get(name) is None:
+                    self.wrong((*path, name), f"is required: {wanted(field.type)}")
+                kept[name] = _some(field.type)
+        return kept
+
+    def unknown(self, name: str, fields: dict[str, inspect.Field], path: Path) -> None:
+        near = nearest(name, fields)
+        if near:
+            # What was meant is not missing either: rules about it stay silent.
+            self.wrong((*path, name), f"unknown field; did you mean {near}?", (*path, near))
+        else:
+            self.wrong((*path, name), f"unknown field; known here: {', '.join(sorted(fields))}")
+
+    def value(self, value: Any, kind: inspect.Type, path: Path) -> Any:
+        match kind:
+            case inspect.Metadata():
+                return self.scalar(value, kind.type, path, wanted(kind))
+            case inspect.StructType():
+                return self.struct(value, fields_of(kind.cls), path)
+            case inspect.VarTupleType() | inspect.ListType():
+                return self.items(value, kind, path)
+            case inspect.DictType():
+                return self.entries(value, kind, path)
+            case inspect.CustomType():
+                return self.quantity(value, kind, path)
+            case inspect.UnionType():
+                return self.union(value, kind, path)
+            case inspect.LiteralType():
+                return self.choice(value, kind, path)
+            case inspect.AnyType():
+                return value
+            case _:
+                return self.scalar(value, kind, path, wanted(kind))
+
+    def items(self, value: Any, kind: inspect.VarTupleType | inspect.ListType, path: Path) -> Any:
+        if not isinstance(value, list):
+            return self.wrong(path, f"wants {wanted(kind)}; found {shown(value)}")
+        made = [
+            self.value(item, kind.item_type, (*path, i))
+            for i, item in enumerate(cast("list[Any]", value))
+        ]
+        # An item that is wrong keeps its place: what follows must be found where the text has it.
+        return [_some(kind.item_type) if item is _LEFT_OUT else item for item in made]
+
+    def entries(self, value: Any, kind: inspect.DictType, path: Path) -> Any:
+        if not isinstance(value, dict):
+            return self.wrong(path, f"wants {wanted(kind)}; found {shown(value)}")
+        made = {
+            key: self.value(item, kind.value_type, (*path, key))
+            for key, item in cast("dict[str, Any]", value).items()
+        }
+        return {key: item for key, item in made.items() if item is not _LEFT_OUT}
+
+    def quantity(self, value: Any, kind: inspect.CustomType, path: Path) -> Any:
+        try:
+            cast("type[Quantity]", kind.cls).parse(value)
+        except QuantityError as error:
+            return self.wrong(path, str(error))
+        return value
+
+    def union(self, value: Any, kind: inspect.UnionType, path: Path) -> Any:
+        """`X | None`, or a number or text."""
+        kinds = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+        if len(kinds) == 1:
+            return self.value(value, kinds[0], path)
+        for each in kinds:
+            if _Walk([]).value(value, each, path) is not _LEFT_OUT:
+                return value
+        return self.wrong(path, f"wants {' or '.join(map(wanted, kinds))}; found {shown(value)}")
+
+    def choice(self, value: Any, kind: inspect.LiteralType, path: Path) -> Any:
+        if isinstance(value, str) and value in kind.values:
+            return value
+        near = nearest(value, map(str, kind.values)) if isinstance(value, str) else ""
+        hint = f"; did you mean {near}?" if near else ""
+        return self.wrong(path, f"wants {wanted(kind)}; found {shown(value)}{hint}")
+
+    def scalar(self, value: Any, kind: inspect.Type, path: Path, words: str) -> Any:
+        if _fits(value, kind):
+            return value
+        return self.wrong(path, f"wants {words}; found {shown(value)}{scalar_hint(value, kind)}")
+
+
+def _fits(value: Any, kind: inspect.Type) -> bool:
+    match kind:
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType() | inspect.FloatType():
+            number = int if isinstance(kind, inspect.IntType) else int | float
+            if isinstance(value, bool) or not isinstance(value, number):
+                return False
+            low = kind.ge is None or value >= kind.ge
+            return low and (kind.le is None or value <= kind.le)
+        case inspect.StrType():
+            return isinstance(value, str) and _text_fits(value, kind)
+        case _:
+            raise NotImplementedError(f"no field of a kind has the type {kind}")
+
+
+def _text_fits(value: str, kind: inspect.StrType) -> bool:
+    if kind.max_length is not None and len(value) > kind.max_length:
+        return False
+    if kind.min_length is not None and len(value) < kind.min_length:
+        return False
+    # `$` also matches before a final line break.
+    return kind.pattern is None or (
+        re.search(kind.pattern, value) is not None and not value.endswith("\n")
+    )
+
+
+def _some(kind: inspect.Type) -> Any:
+    """Some value of the type; its path is reported, so no rule will speak of it."""
+    match kind:
+        case inspect.Metadata():
+            return _some(kind.type)
+        case inspect.StructType():
+            return _some_fields(fields_of(kind.cls))
+        case inspect.VarTupleType() | inspect.ListType():
+            return []
+        case inspect.StrType():
+            return "left-out"
+        case inspect.IntType() | inspect.FloatType():
+            return kind.ge or 0
+        case inspect.LiteralType():
+            return kind.values[0]
+        case inspect.BoolType():
+            return False
+        case inspect.CustomType():
+            return 0
+        case inspect.UnionType():
+            return _some(kind.types[0])
+        case _:
+            return {}
+
+
+def _some_fields(fields: dict[str, inspect.Field]) -> dict[str, Any]:
+    return {name: _some(field.type) for name, field in fields.items() if field.required}
