@@ -104,7 +104,7 @@ class Book:
             attempt=self.attempt,
             failures=self.failures,
             infrastructure_failures=self.infrastructure_failures,
-            roles=tuple(self._close(role.name) for role in self.job.spec.roles),
+            roles=self._close_all(),
             exit_code=self.exit_code,
             decided_by=self.decided_by,
             refusal=self.refusal,
@@ -129,6 +129,11 @@ class Book:
         self.exit_codes.update((slot, int(value)) for slot, value in read(role.exit_codes))
         self.index_failures.update((slot, int(value)) for slot, value in read(role.failures))
         self.nodes.update(read(role.nodes))
+
+    def _close_all(self) -> tuple[RoleStatus, ...]:
+        roles = tuple(self._close(role.name) for role in self.job.spec.roles)
+        untouched = tuple(RoleStatus(name=role.name) for role in self.job.spec.roles)
+        return () if roles == untouched else roles
 
     def _close(self, role: str) -> RoleStatus:
         def write(values: dict[Slot, Any]) -> str:

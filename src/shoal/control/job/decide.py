@@ -25,7 +25,7 @@ from shoal.control.job.actions import (
 )
 from shoal.control.job.book import Book
 from shoal.control.job.ends import Verdict, count_ends, slot_of
-from shoal.control.job.members import keep_members, wanted_slots
+from shoal.control.job.members import keep_members, lose_members, wanted_slots
 from shoal.control.job.phase import describe_phase
 from shoal.control.job.seen import FINALIZER, Seen, Slot, scope_of
 from shoal.control.job.starts import missing_starts
@@ -60,14 +60,16 @@ def decide(seen: Seen, now: float) -> Decision:
 
 
 def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], list[Start], list[float | None]]:
-    verdict, notes = count_ends(seen, book, now)
+    notes = lose_members(seen, book)
+    verdict, ends = count_ends(seen, book, now)
+    notes += ends
     verdict = verdict or decided(seen, book, now)
     if verdict is not None:
         _close(book, verdict, now)
         notes.append(Note(verdict.phase, verdict.message or _closing(book), verdict.phase == "Failed"))
         return notes, [], []
     wanted = wanted_slots(seen, book)
-    notes += keep_members(seen, book, wanted)
+    keep_members(seen, book, wanted)
     starts, wait = missing_starts(seen, book, wanted, now)
     if starts:
         notes.append(_started_note(seen, book, starts))

@@ -24,7 +24,7 @@ class Verdict:
     """The job is decided: its phase, why, and which task decided."""
 
     def __init__(self, phase: Phase, reason: str, message: str, task: Task | None = None) -> None:
-        self.phase = phase
+        self.phase: Phase = phase
         self.reason = reason
         self.message = message
         self.task = task

@@ -12,7 +12,27 @@ from shoal.control.job.book import Book
 from shoal.control.job.seen import Seen, Slot, scope_of
 from shoal.objects.task import Placement
 
-__all__ = ["keep_members", "wanted_slots"]
+__all__ = ["keep_members", "lose_members", "wanted_slots"]
+
+
+def lose_members(seen: Seen, book: Book) -> list[Note]:
+    """Make stale what a lost node held, with its gang: one failure of the infrastructure.
+
+    Comes before ends are counted, for its peers' failures are no more than the echo of the loss.
+    """
+    lost = {slot: node for slot, node in book.members().items() if node in seen.lost}
+    if not lost or seen.job.spec.cancelled or seen.deleted:
+        for slot in lost:
+            book.next_incarnation(slot)
+        return []
+    book.infrastructure_failures += 1
+    if scope_of(seen.job) == "Gang":
+        book.next_attempt()
+    else:
+        for slot in lost:
+            book.next_incarnation(slot)
+    nodes = ", ".join(sorted(set(lost.values())))
+    return [Note("NodeLost", f"node {nodes} was declared lost with {len(lost)} tasks", warning=True)]
 
 
 def wanted_slots(seen: Seen, book: Book) -> dict[Slot, Placement]:
@@ -24,32 +44,26 @@ def wanted_slots(seen: Seen, book: Book) -> dict[Slot, Placement]:
     return {slot: place for slot, place in seen.placed.items() if slot not in book.outcomes}
 
 
-def keep_members(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Note]:
-    """Make stale what no longer belongs; burns the infrastructure's budget for lost nodes only.
+def keep_members(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> None:
+    """Make stale what no longer belongs; burns no budget.
 
     The members of a cancelled or deleted job stay members until they have ended: nothing follows them.
     """
     if seen.job.spec.cancelled or seen.deleted:
-        return []
+        return
     members = book.members()
     gone = [slot for slot, node in members.items() if _moved(wanted.get(slot), node)]
     gone += [slot for slot in _other_devices(seen, book, wanted) if slot not in gone]
     joined = [slot for slot in wanted if slot not in members]
     if not members or not (gone or (joined and scope_of(seen.job) == "Gang")):
-        return []
-    notes: list[Note] = []
-    lost = sorted({members[slot] for slot in gone if slot in members and members[slot] in seen.lost})
-    if lost:
-        book.infrastructure_failures += 1
-        notes.append(Note("NodeLost", f"node {', '.join(lost)} was declared lost", warning=True))
+        return
     if scope_of(seen.job) == "Gang":
         book.next_attempt()
-        return notes
+        return
     for slot in gone:
         book.next_incarnation(slot)
     if not book.members() and not wanted:
         book.attempt += 1
-    return notes
 
 
 def _moved(place: Placement | None, node: str) -> bool:

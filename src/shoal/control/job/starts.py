@@ -44,7 +44,7 @@ def missing_starts(
 
 def _gang(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]:
     """All wanted slots or none; none while anything of an older attempt is left."""
-    if _stale_slots(seen, book, wanted) or any(seen.unknown(place.node) for place in wanted.values()):
+    if _stale_slots(seen, book, wanted) or any(not _answers(seen, p.node) for p in wanted.values()):
         return []
     return [] if _started(seen, book) >= wanted.keys() else sorted(wanted)
 
@@ -56,9 +56,13 @@ def _single(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]
         slot
         for slot, place in sorted(wanted.items())
         if slot not in busy
-        and not seen.unknown(place.node)
+        and _answers(seen, place.node)
         and not seen.unknown(book.nodes.get(slot, place.node))
     ]
+
+
+def _answers(seen: Seen, node: str) -> bool:
+    return node not in seen.silent and node not in seen.lost
 
 
 def _started(seen: Seen, book: Book) -> set[Slot]:

@@ -1,0 +1,37 @@
+# Everything a developer types. `make demo` and `make test` set up what they need by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install demo test quick lint bench soak clean
+
+install: .venv/installed
+
+# A changed dependency list installs again; exact versions come from constraints.txt.
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: install
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+quick: install
+	$(BIN)/python -m pytest -q -m "not slow and not process and not postgres"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: install
+	$(BIN)/python -m bench
+
+soak: install
+	$(BIN)/python -m pytest -m soak --timeout 0 tests
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
