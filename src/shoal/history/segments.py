@@ -140,8 +140,7 @@ class Writer:
         rest = memoryview(data)
         while rest:
             if not self._ready():
-                self._lost += len(rest)
-                self.dropped_bytes += len(rest)
+                self._lose(len(rest))
                 return
             if at - self._indexed_at >= INDEX_SECONDS:
                 self._add_to_index(at)
@@ -149,7 +148,8 @@ class Writer:
                 written = os.write(self._log, rest[: self._max_segment_bytes - self._length])
             except OSError as error:
                 self._fail(error)
-                continue
+                self._lose(len(rest))
+                return
             self._length += written
             rest = rest[written:]
         faults.point("history.segment.written")
@@ -225,6 +225,10 @@ class Writer:
                 os.unlink(path)
             except OSError as error:
                 self.last_error = error
+
+    def _lose(self, count: int) -> None:
+        self._lost += count
+        self.dropped_bytes += count
 
     def _fail(self, error: OSError) -> None:
         self.last_error = error
