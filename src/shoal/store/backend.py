@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
+from shoal.objects.kinds import Kind
 from shoal.objects.selectors import Selector
-
-if TYPE_CHECKING:
-    from shoal.store.feed import Feed
+from shoal.store.base import Watch
 
 __all__ = [
     "Backend",
     "Change",
+    "Found",
     "LeaseRow",
     "Query",
     "Row",
@@ -32,17 +32,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One stored object: its key, what it is found by, and its document."""
+class Found:
+    """A stored object, as far as the rules look at it."""
 
     kind: str
+    uid: str
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Found):
+    """An object to store: also its key, and what else it is found by."""
+
     namespace: str
     name: str
-    uid: str
     labels: Mapping[str, str]
     owners: tuple[str, ...]
     """Uids."""
-    document: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,13 @@ class Change:
     revision: int
     type: Literal["Added", "Modified", "Deleted"]
     row: Row
+    reowned: bool = False
+    """Modified: its owners are others than before."""
+
+    def step(self) -> Step:
+        """As watches tell it."""
+        row = self.row
+        return Step(self.revision, self.type, row.kind, row.namespace, row.document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +118,7 @@ class Query:
 class View(Protocol):
     """What is stored, as the transaction that asks sees it."""
 
-    def find(self, kind: str, namespace: str, name: str) -> Row | None:
+    def find(self, kind: str, namespace: str, name: str) -> Found | None:
         """The object of that key."""
         ...
 
@@ -113,7 +126,7 @@ class View(Protocol):
         """Whether an object of that uid is there."""
         ...
 
-    def owned_by(self, uid: str) -> list[Row]:
+    def owned_by(self, uid: str) -> Sequence[Found]:
         """Objects that name that uid as an owner."""
         ...
 
@@ -168,15 +181,15 @@ class Backend(Protocol):
     """Where rows live. Thread-safe."""
 
     @property
-    def feed(self) -> Feed:
-        """What tells watches of changes."""
+    def epoch(self) -> str:
+        """Tells this store from any other; see `versions`."""
         ...
 
     def write(self, operation: Callable[[Transaction], T]) -> T:
         """Run the operation in a transaction and answer when its changes are durable.
 
         The operation refuses by raising before it has changed anything. It may be run more than
-        once, on any thread. Changes are told to the feed before this returns.
+        once, on any thread. Watches are told of its changes before this returns.
 
         Raises:
             Unavailable: the database cannot take it now.
@@ -185,6 +198,10 @@ class Backend(Protocol):
 
     def read(self) -> AbstractContextManager[Snapshot]:
         """Look at one moment of the store; writers go on meanwhile."""
+        ...
+
+    def watch(self, kind: Kind, namespace: str, version: str) -> Watch:
+        """See `shoal.store.base.Store.watch`."""
         ...
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class Older(Protocol):
     """Reads steps that the feed no longer holds. Thread-safe."""
 
     def __call__(self, kind: str, namespace: str, after: int, limit: int) -> tuple[list[Step], int]:
-        """At most `limit` steps after that revision, oldest first, and the store's newest revision.
+        """At most `limit` steps after that revision, oldest first, and how far one has come with them.
 
         Raises:
             Expired: steps after that revision have been dropped.
@@ -78,13 +78,11 @@ class Feed:
         """Steps up to this revision are no longer in memory."""
         return self._floor
 
-    def publish(self, before: int, steps: list[Step], head: int) -> None:
-        """Tell watches that a transaction took the store from revision `before` to `head`."""
-        for watch in self.extend(before, steps, head):
-            watch.wake()
-
     def extend(self, before: int, steps: list[Step], head: int) -> list[FeedWatch]:
-        """As `publish`, but the caller is to wake the watches returned, with no lock held."""
+        """Take in that a transaction took the store from revision `before` to `head`.
+
+        The caller is to wake the watches returned, once it holds no lock that a reader may want.
+        """
         with self._lock:
             if head <= self._head:
                 return []
@@ -145,8 +143,8 @@ class Feed:
                 return self._recent(kind, namespace, position, limit)
         if self._older is None:
             raise expired()
-        steps, head = self._older(kind, namespace, position, limit)
-        return steps, (steps[-1].revision if steps and len(steps) == limit else max(head, position))
+        steps, reached = self._older(kind, namespace, position, limit)
+        return steps, max(reached, position)
 
     def close(self) -> None:
         """End every subscription with `Unavailable`."""
@@ -237,7 +235,7 @@ class FeedWatch:
         steps, self._position = self._feed.after(
             self._kind.name, self._namespace, self._position, _PORTION
         )
-        if len(steps) == _PORTION:
+        if self._position < self._feed.head:
             self.wake()
         events = [self._event(step) for step in steps]
         if events:

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import TypeVar
 
 from shoal.clock import Clock, SystemClock
+from shoal.objects.kinds import Kind
 from shoal.store.backend import Change, LeaseRow, Query, Row, Step, Transaction, Window
 from shoal.store.base import Authorise, allow_all
-from shoal.store.feed import Feed
+from shoal.store.feed import Feed, FeedWatch
 from shoal.store.transactional import TransactionalStore
 from shoal.store.versions import new_epoch, version_text
 
@@ -46,7 +47,7 @@ class _Dicts:
 
     def __init__(self, clock: Clock, window: Window) -> None:
         self.epoch = new_epoch()
-        self.feed = Feed(epoch=self.epoch, window=window, clock=clock)
+        self._feed = Feed(epoch=self.epoch, window=window, clock=clock)
         self._lock = threading.RLock()
         self._revision = 0
         self._kinds: dict[str, _Shelf] = {}
@@ -61,7 +62,7 @@ class _Dicts:
             before = self._revision
             self._told = []
             result = operation(self)
-            wake = self.feed.extend(before, self._told, self._revision)
+            wake = self._feed.extend(before, self._told, self._revision)
         # outside the lock: whoever is woken may be about to call the store
         for watch in wake:
             watch.wake()
@@ -73,9 +74,13 @@ class _Dicts:
         with self._lock:
             yield self
 
+    def watch(self, kind: Kind, namespace: str, version: str) -> FeedWatch:
+        """See `Backend.watch`."""
+        return self._feed.watch(kind, namespace, version, lambda: self._revision)
+
     def close(self) -> None:
         """See `Backend.close`."""
-        self.feed.close()
+        self._feed.close()
 
     @property
     def head(self) -> int:
@@ -85,7 +90,7 @@ class _Dicts:
     @property
     def floor(self) -> int:
         """See `Snapshot.floor`."""
-        return self.feed.floor
+        return self._feed.floor
 
     def document(self, kind: str, namespace: str, name: str) -> bytes | None:
         """See `Snapshot.document`."""
@@ -133,7 +138,7 @@ class _Dicts:
                 self._uids.add(row.uid)
                 for owner in row.owners:
                     self._owned.setdefault(owner, set()).add((row.kind, key))
-            self._told.append(Step(change.revision, change.type, row.kind, row.namespace, row.document))
+            self._told.append(change.step())
 
     def lease(self, name: str) -> LeaseRow | None:
         """See `Transaction.lease`."""

@@ -17,7 +17,7 @@ from shoal.objects import codec
 from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
-from shoal.store.backend import Change, Row, View
+from shoal.store.backend import Change, Found, Row, View
 from shoal.store.document import Draft, merged_status, same, validated
 
 __all__ = ["Outcome", "Patch", "create", "delete", "described", "patch_status", "update"]
@@ -28,9 +28,12 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule decided; no changes when the write says what is there already."""
+    """What a rule decided: the object's document, and the changes that make it so.
 
-    row: Row
+    No changes: the write says what is there already.
+    """
+
+    document: bytes
     changes: tuple[Change, ...] = ()
 
 
@@ -68,7 +71,7 @@ def create(view: View, kind: Kind, obj: Object, *, submitter: str, uid: str, now
     draft.metadata |= {"created": now, "submitter": submitter}
     row = _row(kind.name, draft)
     validated(row.document, type(obj), what)
-    return Outcome(row, (Change(revision, "Added", row),))
+    return Outcome(row.document, (Change(revision, "Added", row),))
 
 
 def update(view: View, kind: Kind, obj: Object, *, now: float) -> Outcome:
@@ -85,12 +88,10 @@ def update(view: View, kind: Kind, obj: Object, *, now: float) -> Outcome:
     row = _found(view, kind, namespace, name, new.metadata.get("uid", ""))
     draft = Draft(row.document)
     if new.metadata.get("resourceVersion") != draft.metadata["resourceVersion"]:
-        raise Conflict(
-            f"{what} has changed since it was read", hint="read it again and repeat the change"
-        )
+        raise Conflict(f"{what} has changed since it was read", hint="read it again")
     edited = _edit(draft, new, type(obj))
     if not edited:
-        return Outcome(row)
+        return Outcome(row.document)
     if draft.metadata.get("deleted"):
         _check_deleted(row, draft, edited, what)
         if not draft.metadata.get("finalizers"):
@@ -101,9 +102,10 @@ def update(view: View, kind: Kind, obj: Object, *, now: float) -> Outcome:
         draft.metadata["generation"] += 1
     revision, version = view.next_version()
     draft.metadata["resourceVersion"] = version
-    row = _row(row.kind, draft)
-    validated(row.document, type(obj), what)
-    return Outcome(row, (Change(revision, "Modified", row),))
+    changed = _row(row.kind, draft)
+    validated(changed.document, type(obj), what)
+    change = Change(revision, "Modified", changed, reowned="owners" in edited)
+    return Outcome(changed.document, (change,))
 
 
 def patch_status(view: View, kind: Kind, namespace: str, name: str, patch: Patch) -> Outcome:
@@ -128,14 +130,14 @@ def patch_status(view: View, kind: Kind, namespace: str, name: str, patch: Patch
             f"{patch.writer!r} has written the status of {what} since it was read", hint="read it again"
         )
     if not _apply(status, kind, patch, what):
-        return Outcome(row)
+        return Outcome(row.document)
     writers[patch.writer] = patch.counter + 1
     status["writers"] = msgspec.Raw(codec.encode(writers))
     draft.set_status(status)
     revision, version = view.next_version()
     draft.metadata["resourceVersion"] = version
-    row = _row(row.kind, draft)
-    return Outcome(row, (Change(revision, "Modified", row),))
+    changed = _row(row.kind, draft)
+    return Outcome(changed.document, (Change(revision, "Modified", changed),))
 
 
 def delete(view: View, kind: Kind, namespace: str, name: str, *, uid: str, now: float) -> Outcome:
@@ -149,9 +151,9 @@ def delete(view: View, kind: Kind, namespace: str, name: str, *, uid: str, now: 
     if not draft.metadata.get("finalizers"):
         return _removal(view, row.kind, draft, now)
     if draft.metadata.get("deleted"):
-        return Outcome(row)
+        return Outcome(row.document)
     change = _stamp_deleted(view, row.kind, draft, now)
-    return Outcome(change.row, (change,))
+    return Outcome(change.row.document, (change,))
 
 
 def described(kind: Kind, namespace: str, name: str) -> str:
@@ -182,7 +184,7 @@ def _row(kind: str, draft: Draft) -> Row:
     )
 
 
-def _found(view: View, kind: Kind, namespace: str, name: str, uid: str) -> Row:
+def _found(view: View, kind: Kind, namespace: str, name: str, uid: str) -> Found:
     row = view.find(kind.name, namespace, name)
     if row is None:
         raise NotFound(f"{described(kind, namespace, name)} does not exist")
@@ -219,7 +221,7 @@ def _edit(draft: Draft, new: Draft, struct: type[Object]) -> set[str]:
     return edited
 
 
-def _check_deleted(row: Row, draft: Draft, edited: set[str], what: str) -> None:
+def _check_deleted(row: Found, draft: Draft, edited: set[str], what: str) -> None:
     kept: list[str] = Draft(row.document).metadata.get("finalizers", [])
     if edited != {"finalizers"} or not set(draft.metadata.get("finalizers", ())) <= set(kept):
         raise Invalid(f"{what} is being deleted: its finalizers can be removed, nothing else changes")
@@ -275,4 +277,4 @@ def _removal(view: View, kind: str, draft: Draft, now: float) -> Outcome:
             owned = Draft(row.document)
             if not (owned.metadata.get("deleted") and owned.metadata.get("finalizers")):
                 changes.append(_stamp_deleted(view, row.kind, owned, now))
-    return Outcome(changes[0].row, tuple(changes))
+    return Outcome(changes[0].row.document, tuple(changes))

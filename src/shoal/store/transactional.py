@@ -95,7 +95,7 @@ class TransactionalStore:
             after=(begun.namespace, begun.name) if begun else None,
             limit=limit + 1 if limit else 0,
         )
-        epoch = self._backend.feed.epoch
+        epoch = self._backend.epoch
         with self._backend.read() as snapshot:
             if begun and read_version(begun.version, epoch) < snapshot.floor:
                 raise expired()
@@ -160,7 +160,7 @@ class TransactionalStore:
         """See `Store.watch`."""
         namespace, _ = _key(kind, namespace, "")
         self._authorise(actor, "watch", kind, namespace, "")
-        return self._backend.feed.watch(kind, namespace, version, self._head)
+        return self._backend.watch(kind, namespace, version)
 
     def acquire(self, name: str, holder: str, duration_seconds: float, *, actor: Actor) -> Lease | None:
         """See `Store.acquire`."""
@@ -192,10 +192,6 @@ class TransactionalStore:
         """See `Store.close`."""
         self._backend.close()
 
-    def _head(self) -> int:
-        with self._backend.read() as snapshot:
-            return snapshot.head
-
 
 def _random_uid() -> str:
     return str(uuid.uuid4())
@@ -221,4 +217,4 @@ def _key(kind: Kind, namespace: str, name: str) -> tuple[str, str]:
 def _applied(transaction: Transaction, outcome: rules.Outcome) -> bytes:
     if outcome.changes:
         transaction.apply(outcome.changes)
-    return outcome.row.document
+    return outcome.document

@@ -1,0 +1,150 @@
+"""Connections: two engines per database, one that writes and one that only reads."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from shoal.objects.errors import Invalid, Unavailable
+
+__all__ = ["BUSY_SECONDS", "Database", "connect"]
+
+BUSY_SECONDS = 30.0
+"""How long a call may wait for another process that holds the database."""
+_SQLITE_POLL_SECONDS = 5
+"""How long SQLite itself waits for a lock before the writer's retries take over."""
+_READERS = 8
+_MORE_READERS = 56
+
+
+@dataclass(frozen=True)
+class Database:
+    """`where` names it in errors, without its password."""
+
+    writer: Engine
+    reader: Engine
+    where: str
+
+    @property
+    def sqlite(self) -> bool:
+        """Whether it is a file."""
+        return self.writer.dialect.name == "sqlite"
+
+    def dispose(self) -> None:
+        """Close every connection; the last one to an SQLite file tidies it, so it must be a writer's."""
+        self.reader.dispose()
+        self.writer.dispose()
+
+
+def connect(url_or_path: str | os.PathLike[str]) -> Database:
+    """Engines for a path of an SQLite file, or a URL: `sqlite:///PATH`, `postgresql://...`.
+
+    Raises:
+        Invalid: it is neither, or no driver for it is installed.
+        Unavailable: the file cannot be opened.
+    """
+    url = _url(os.fspath(url_or_path))
+    try:
+        if url.get_backend_name() == "sqlite":
+            return _sqlite(url)
+        return _postgres(url)
+    except ModuleNotFoundError as error:
+        raise Invalid(
+            f"the driver {error.name!r} for {url.get_backend_name()} is not installed",
+            hint="pip install 'shoal[postgres]'",
+        ) from error
+
+
+def _url(text: str) -> URL:
+    if "://" not in text:
+        return URL.create("sqlite+pysqlite", database=text)
+    try:
+        url = make_url(text)
+        backend = url.get_backend_name()
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise Invalid(f"the store's address cannot be read: {error}") from error
+    if backend == "postgres":
+        backend = "postgresql"
+    drivers = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+psycopg"}
+    if backend not in drivers:
+        raise Invalid(f"no store can be kept in {backend}", hint="use an SQLite file or postgresql://")
+    return url.set(drivername=drivers[backend])
+
+
+def _sqlite(url: URL) -> Database:
+    if not url.database or url.database == ":memory:":
+        raise Invalid("an SQLite store needs a file", hint="MemoryStore keeps objects in memory")
+    path = Path(url.database)
+    _create_private(path)
+    arguments = {"timeout": _SQLITE_POLL_SECONDS, "check_same_thread": False}
+    writer = create_engine(url, connect_args=arguments, pool_size=1, max_overflow=0)
+    reader = create_engine(
+        url, connect_args=arguments, pool_size=_READERS, max_overflow=_MORE_READERS, pool_use_lifo=True
+    )
+    # IMMEDIATE: the lock is taken, and waited for, before anything is read that a write builds on
+    _prepare(writer, "BEGIN IMMEDIATE", "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL")
+    _prepare(reader, "BEGIN", "PRAGMA query_only=ON")
+    return Database(writer, reader, str(path))
+
+
+def _create_private(path: Path) -> None:
+    """SQLite gives the files beside this one (-wal, -shm) the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise Unavailable(
+            f"the store at {path} cannot be opened: {error.strerror}",
+            hint="see whether its folder exists and may be written",
+        ) from error
+
+
+def _prepare(engine: Engine, begin: str, *pragmas: str) -> None:
+    """Every statement of ours is in a transaction that we begin; sqlite3's own idea of when is off."""
+
+    def connected(connection: Any, _: object) -> None:  # Any: a sqlite3.Connection behind the pool
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(pragma)
+        cursor.close()
+
+    def begun(connection: Any) -> None:  # Any: SQLAlchemy's events are untyped
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+
+
+def _postgres(url: URL) -> Database:
+    where = url.set(password=None).render_as_string()
+    arguments = {"application_name": "shoal", "connect_timeout": 10}
+    pool: dict[str, Any] = {"pool_pre_ping": True, "connect_args": arguments}  # Any: SQLAlchemy's own
+    writer = create_engine(url, pool_size=1, max_overflow=0, **pool)
+    reader = create_engine(
+        url,
+        pool_size=_READERS,
+        max_overflow=_MORE_READERS,
+        isolation_level="REPEATABLE READ",
+        **pool,
+    )
+    _limit(writer, "SET synchronous_commit = on", f"SET lock_timeout = '{BUSY_SECONDS:.0f}s'")
+    _limit(reader, "SET default_transaction_read_only = on")
+    return Database(writer, reader, where)
+
+
+def _limit(engine: Engine, *settings: str) -> None:
+    """A process that stalls inside a transaction loses it, for it holds what every writer needs."""
+    stalled = f"SET idle_in_transaction_session_timeout = '{BUSY_SECONDS:.0f}s'"
+
+    def connected(connection: Any, _: object) -> None:  # Any: a psycopg connection behind the pool
+        with connection.cursor() as cursor:
+            for setting in (stalled, *settings):
+                cursor.execute(setting)
+        connection.commit()
+
+    event.listen(engine, "connect", connected)

@@ -1,0 +1,95 @@
+"""Notices what other processes write to the same database.
+
+One thread while anybody watches: on Postgres it listens for the writers' notifications, on SQLite it
+looks at the newest revision several times a second. It only moves the feed's head; watches then read
+the events table.
+"""
+
+from __future__ import annotations
+
+import logging
+import select as sockets
+import threading
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import Connection, select, text
+from sqlalchemy.exc import DBAPIError
+
+from shoal.store.feed import Feed
+from shoal.store.sql.connect import Database
+from shoal.store.sql.tables import CHANNEL, HEAD
+
+__all__ = ["Follower"]
+
+_LOG = logging.getLogger("shoal.store")
+_LOOK_SECONDS = 0.1
+_LISTEN_SECONDS = 0.25
+"""How long a stop may have to wait for the listening thread."""
+_RETRY_SECONDS = 1.0
+
+
+class Follower:
+    """Runs from the first watch to `close`. Thread-safe.
+
+    `own` is held by this process's writer from before its transaction until the feed knows of it, so
+    that what this process wrote is not taken for another's.
+    """
+
+    def __init__(self, database: Database, feed: Feed, own: AbstractContextManager[object]) -> None:
+        self._database = database
+        self._feed = feed
+        self._own = own
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to follow, unless it has begun."""
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Stop; idempotent."""
+        with self._lock:
+            self._stop.set()
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        follow = self._poll if self._database.sqlite else self._listen
+        failing = False
+        while not self._stop.is_set():
+            try:
+                with self._database.reader.connect() as connection:
+                    follow(connection)
+            except DBAPIError as error:
+                if not failing:
+                    _LOG.warning("watches hear nothing of other processes' writes now: %s", error.orig)
+                failing = True
+                self._stop.wait(_RETRY_SECONDS)
+            else:
+                failing = False
+
+    def _poll(self, connection: Connection) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            self._look(connection)
+            connection.rollback()
+
+    def _listen(self, connection: Connection) -> None:
+        connection.detach()  # a connection that listens must not serve others
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.execute(text(f"LISTEN {CHANNEL}"))
+        socket: Any = connection.connection.driver_connection  # Any: psycopg's, or it has closed
+        while not self._stop.is_set():
+            self._look(connection)
+            sockets.select([socket], [], [], _LISTEN_SECONDS)
+
+    def _look(self, connection: Connection) -> None:
+        head: int = connection.execute(select(HEAD.c.revision)).scalar_one()
+        if head > self._feed.head:
+            with self._own:
+                self._feed.skip_to(head)

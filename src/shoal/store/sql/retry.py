@@ -1,0 +1,35 @@
+"""The one policy for a database that another process holds."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from shoal.clock import Clock
+from shoal.store.sql.connect import BUSY_SECONDS
+from shoal.store.sql.failures import failure
+
+__all__ = ["until_free"]
+
+T = TypeVar("T")
+
+
+def until_free(clock: Clock, attempt: Callable[[], T]) -> T:
+    """Attempt it until the database is not busy, for `BUSY_SECONDS` at most.
+
+    Raises:
+        DBAPIError: of the last attempt; at once when it is not that the database is busy.
+    """
+    deadline = clock.monotonic() + BUSY_SECONDS
+    never = threading.Event()
+    while True:
+        try:
+            return attempt()
+        except DBAPIError as error:
+            if failure(error) != "busy" or clock.monotonic() >= deadline:
+                raise
+        clock.wait(never, random.uniform(0.005, 0.05))

@@ -1,0 +1,156 @@
+"""One thread that writes: it takes all operations that wait, runs them in one transaction, commits once.
+
+Group commit makes durability cheap under load (one flush for many writes) and a single writer per
+process leaves SQLite nothing to be locked by but other processes, which are waited for here, in one
+place. Operations refuse before they change anything, so a refused one leaves the transaction as it was;
+when the database itself refuses, each operation is run again in a transaction of its own, and only
+the one at fault fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+from shoal import faults
+from shoal.clock import Clock
+from shoal.objects.errors import Unavailable
+from shoal.store.backend import Transaction
+from shoal.store.feed import Feed
+from shoal.store.sql.connect import Database
+from shoal.store.sql.failures import failure, translated
+from shoal.store.sql.retry import until_free
+from shoal.store.sql.transaction import SqlTransaction
+from shoal.store.sql.trim import Trimmer
+
+__all__ = ["Writer"]
+
+T = TypeVar("T")
+_LOG = logging.getLogger("shoal.store")
+_GROUP = 256
+"""Most operations of one transaction."""
+
+
+class Writer:
+    """See the module. Thread-safe; its thread runs from the first write to `close`."""
+
+    def __init__(self, database: Database, feed: Feed, clock: Clock, trimmer: Trimmer) -> None:
+        self._database = database
+        self._feed = feed
+        self._clock = clock
+        self._trimmer = trimmer
+        self.busy = threading.Lock()
+        """Held from before a transaction until the feed knows of it."""
+        self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def write(self, operation: Callable[[Transaction], T]) -> T:
+        """See `Backend.write`."""
+        queued = _Operation(operation)
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the store has been closed")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+                self._thread.start()
+            self._queue.put(queued)
+        return queued.future.result()
+
+    def close(self) -> None:
+        """Finish what is queued, then stop; idempotent."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            thread.join()
+
+    def _run(self) -> None:
+        while (group := self._take()) is not None:
+            self._write_group(group)
+            try:
+                self._trimmer.after_writes(self._feed.head)
+            except Exception:  # noqa: BLE001  nobody waits for it, and writes must go on
+                _LOG.exception("the store's window could not be trimmed")
+
+    def _take(self) -> list[_Operation] | None:
+        """Everything that waits, at least one operation; None at the end."""
+        first = self._queue.get()
+        if first is None:
+            return None
+        group = [first]
+        while len(group) < _GROUP:
+            try:
+                following = self._queue.get_nowait()
+            except Empty:
+                break
+            if following is None:
+                self._queue.put(None)
+                break
+            group.append(following)
+        return group
+
+    def _write_group(self, group: list[_Operation]) -> None:
+        try:
+            until_free(self._clock, lambda: self._transact(group))
+        except DBAPIError as error:
+            if len(group) > 1 and failure(error) == "refused":
+                for operation in group:
+                    self._write_group([operation])
+                return
+            for operation in group:
+                operation.future.set_exception(translated(error, self._database.where))
+        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+            for operation in group:
+                if not operation.future.done():
+                    operation.future.set_exception(error)
+
+    def _transact(self, group: list[_Operation]) -> None:
+        with self.busy:
+            with self._database.writer.begin() as connection:
+                transaction = SqlTransaction(connection, self._feed.epoch)
+                for operation in group:
+                    operation.run(transaction)
+                transaction.finish(self._clock.now())
+            faults.point("store.write.committed")
+            wake = self._feed.extend(transaction.before, transaction.steps, transaction.revision)
+        for watch in wake:
+            watch.wake()
+        self._trimmer.count(transaction.steps)
+        for operation in group:
+            operation.answer()
+
+
+class _Operation:
+    """One queued write, and whoever waits for it."""
+
+    def __init__(self, operation: Callable[[Transaction], Any]) -> None:
+        self.future: Future[Any] = Future()
+        self._operation = operation
+        self._result: Any = None
+        self._refusal: Exception | None = None
+
+    def run(self, transaction: Transaction) -> None:
+        """Run it; a refusal is kept for the answer, a failure of the database is everyone's."""
+        self._result = self._refusal = None
+        try:
+            self._result = self._operation(transaction)
+        except DBAPIError:
+            raise
+        except Exception as error:  # noqa: BLE001  the caller's: a refusal, or a value with no JSON
+            self._refusal = error
+
+    def answer(self) -> None:
+        """Tell whoever waits."""
+        if self._refusal is not None:
+            self.future.set_exception(self._refusal)
+        else:
+            self.future.set_result(self._result)
