@@ -23,10 +23,21 @@ from shoal.objects.update import check_update
 from shoal.objects.validate import check_structure
 from shoal.objects.wording import shown
 
-__all__ = ["LARGEST_OBJECT", "Locate", "admit", "admit_job", "check_document", "check_update", "invalid"]
+__all__ = [
+    "LARGEST_OBJECT",
+    "Locate",
+    "admit",
+    "admit_job",
+    "check_document",
+    "check_update",
+    "invalid",
+    "problems_of",
+]
 
 LARGEST_OBJECT = 1 << 20
 """Bytes of an object's document; above etcd's own limit nothing could be kept on Kubernetes."""
+
+_LISTED = 100
 
 Locate = Callable[[Path], tuple[int, int]]
 """The line and column of a path in the text it came from; (0, 0) when there is none."""
@@ -107,10 +118,13 @@ def problems_of(findings: Iterable[Finding], locate: Locate | None = None) -> tu
 
 
 def invalid(what: str, problems: tuple[Problem, ...]) -> Invalid:
-    """The error for everything wrong with `what` (a file, an object)."""
+    """The error for everything wrong with `what` (a file, an object), the first hundred one by one."""
     if len(problems) == 1:
         return Invalid(f"{what} is not valid: {problems[0]}", problems)
-    return Invalid(f"{what} has {len(problems)} problems, the first: {problems[0]}", problems)
+    message = f"{what} has {len(problems)} problems, the first: {problems[0]}"
+    if (more := len(problems) - _LISTED) > 0:
+        problems = (*problems[:_LISTED], Problem("", f"{more} more problems are not listed"))
+    return Invalid(message, problems)
 
 
 def _kind_of(fields: dict[str, Any], expected: Kind | None) -> tuple[Kind | None, list[Finding]]:
@@ -130,7 +144,7 @@ def _kind_of(fields: dict[str, Any], expected: Kind | None) -> tuple[Kind | None
     kind = expected if name is None else KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         near = did_you_mean(str(name), KINDS) or f"; known are {', '.join(KINDS)}"
-        return None, [*findings, Finding(("kind",), f"there is no kind {shown(name)}{near}")]
+        return None, [*findings, Finding(("kind",), f"{shown(name)} is no kind{near}")]
     if expected is not None and kind is not expected:
         return None, [*findings, Finding(("kind",), f"wants {expected.name}; found {kind.name}")]
     fields["apiVersion"], fields["kind"] = API_VERSION, kind.name

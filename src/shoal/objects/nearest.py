@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 __all__ = ["did_you_mean", "nearest"]
 
+_LONGEST = 100
+"""Characters of a word that may be somebody's slip."""
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known name most like `word`, compared without case; empty when none is near."""
@@ -13,6 +16,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     lower = word.lower()
     if lower in by_lower:
         return by_lower[lower]
+    if len(word) > _LONGEST:
+        return ""
     from difflib import get_close_matches  # only where something is misspelt: 1 ms of start-up
 
     found = get_close_matches(lower, by_lower, n=1, cutoff=0.6)

@@ -22,6 +22,10 @@ from shoal.objects.wording import scalar_hint, shown, wanted
 __all__ = ["check_structure", "fields_of"]
 
 
+_WORTH_A_HINT = 100
+"""Findings; beyond them nobody reads on, and looking for the nearest name takes time."""
+
+
 class _Left:
     """What stands for a value that is wrong, until its place is filled or left out."""
 
@@ -79,7 +83,7 @@ class _Walk:
         return kept
 
     def unknown(self, name: str, fields: dict[str, inspect.Field], path: Path) -> None:
-        near = nearest(name, fields)
+        near = nearest(name, fields) if len(self.findings) < _WORTH_A_HINT else ""
         if near:
             # What was meant is not missing either: rules about it stay silent.
             self.wrong((*path, name), f"unknown field; did you mean {near}?", (*path, near))

@@ -1,0 +1,114 @@
+"""YAML in and out: files to objects, with every problem of a file, and objects to text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import yaml
+
+from shoal.objects import codec
+from shoal.objects.admit import check_document, invalid, problems_of
+from shoal.objects.errors import Invalid, Problem
+from shoal.objects.kinds import kind_of
+from shoal.objects.meta import Object
+from shoal.objects.paths import Path
+from shoal.objects.places import Document
+from shoal.objects.scalars import plain_scalar
+from shoal.objects.yaml_events import LARGEST_FILE, parse_documents
+
+__all__ = ["LARGEST_FILE", "load_objects", "parse_documents", "to_yaml"]
+
+
+def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list[Object]:
+    """The objects of a file of YAML or JSON, in its order; the items of a `kind: List` are objects too.
+
+    `source` names the file in errors. `namespace` is the one the caller works in, as for `admit`.
+
+    Raises:
+        Invalid: anything is wrong anywhere in the file; `problems` holds everything that is, with
+            lines and columns.
+    """
+    try:
+        documents, problems = parse_documents(text)
+    except Invalid as error:
+        raise Invalid(f"{source}: {error}", hint=error.hint) from error
+    objects: list[Object] = []
+    seen: set[tuple[str, str, str]] = set()
+    for document in documents:
+        for value, path in _items(document):
+            obj, found = check_document(value, namespace=namespace)
+
+            def locate(inner: Path, document: Document = document, path: Path = path) -> tuple[int, int]:
+                return document.locate((*path, *inner))
+
+            problems += problems_of(found, locate)
+            if obj is None:
+                continue
+            objects.append(obj)
+            identity = (kind_of(obj).name, *obj.key)
+            if identity in seen:
+                line, column = locate(("metadata", "name"))
+                message = f"the file holds two objects {obj.kind} {obj.metadata.name}"
+                problems.append(Problem("metadata.name", message, line, column))
+            seen.add(identity)
+    if problems:
+        raise invalid(source, tuple(sorted(problems, key=lambda p: (p.line, p.column))))
+    if not objects:
+        raise Invalid(f"{source} holds no object")
+    return objects
+
+
+def to_yaml(*objects: Object | dict[str, Any]) -> str:
+    """Objects (or documents) as YAML for people, defaults left out; several are separated by `---`."""
+    return "---\n".join(_dump(each) for each in objects)
+
+
+def _items(document: Document) -> Iterator[tuple[Any, Path]]:
+    """Each object of a document, and where it stands in it."""
+    value = document.value
+    if value is None:
+        return
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        items = fields.get("items")
+        if fields.get("kind") == "List" and isinstance(items, list):
+            for at, item in enumerate(cast("list[Any]", items)):
+                yield item, ("items", at)
+            return
+    yield value, ()
+
+
+def _dump(each: Object | dict[str, Any]) -> str:
+    document: dict[str, Any] = each if isinstance(each, dict) else codec.builtins(each)
+    first = [name for name in ("apiVersion", "kind", "metadata", "spec", "status") if name in document]
+    ordered = {name: document[name] for name in [*first, *document]}
+    if ordered.get("status") == {}:
+        del ordered["status"]
+    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+_TAG = "tag:yaml.org,2002:"
+_Base: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_Base):  # pyright: ignore[reportUntypedBaseClass]  # the C dumper where it is built in
+    """Quotes what this module would read as something else, and keeps short lists on one line."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text else None
+    if plain_scalar(text) is not text:
+        style = "'"
+    untyped = cast("Any", dumper)  # Any: the stub leaves the type of the value open
+    return untyped.represent_scalar(f"{_TAG}str", text, style=style)
+
+
+def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
+    short = sum(len(str(item)) + 4 for item in items) < 90
+    flow = short and not any(isinstance(item, dict | list) or "\n" in str(item) for item in items)
+    return dumper.represent_sequence(f"{_TAG}seq", items, flow_style=flow)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(list, _represent_list)

@@ -1,0 +1,261 @@
+"""From the text of a YAML or JSON file to plain documents with their places.
+
+Unquoted words are read as `scalars` says. Keys are always text. Tags other than those of plain scalars
+are refused: nothing in a file can name a Python type. `<<` merges, as it does in most readers.
+
+**Bounds**, each with one clear error. The size of a file is tested before it is parsed. Values are
+counted as they are read, and every use of an alias counts as much as what it repeats, so a small file
+that stands for a huge one is refused as soon as that is known. Parsing is by events, without recursion,
+so deep nesting is an error and never a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import yaml
+
+from shoal.objects.errors import Invalid, Problem
+from shoal.objects.paths import Path, spell
+from shoal.objects.places import Document, Place
+from shoal.objects.scalars import plain_scalar
+
+__all__ = ["LARGEST_FILE", "parse_documents"]
+
+LARGEST_FILE = 4 << 20
+"""Bytes of a file."""
+_LARGEST_COUNT = 500_000
+"""Values of a file, aliases repeated; a long text counts as several."""
+_DEEPEST = 100
+_TAG = "tag:yaml.org,2002:"
+_SCALAR_TAGS = frozenset(f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")) | {"!"}
+_COLLECTION_TAGS = frozenset({f"{_TAG}map", f"{_TAG}seq"})
+
+
+def parse_documents(text: str | bytes) -> tuple[list[Document], list[Problem]]:
+    """The documents of a file of YAML or JSON, in order, and what is wrong with it as such.
+
+    A file that cannot be read to its end gives the documents before that place.
+
+    Raises:
+        Invalid: the file is too large, or is not text.
+    """
+    words = _text(text)
+    reader = _Reader()
+    try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        for event in yaml.parse(words, Loader=loader):
+            reader.take(event)
+    except _Stop as stop:
+        reader.problems.append(stop.problem)
+    except yaml.YAMLError as error:
+        # JSON is YAML but for a few of its escapes.
+        document = _json(words) if words.lstrip()[:1] in ("{", "[") else None
+        if document is not None:
+            return [document], []
+        reader.problems.append(_syntax(error))
+    return reader.documents, reader.problems
+
+
+class _Stop(Exception):
+    """Reading on makes no sense."""
+
+    def __init__(self, message: str, event: yaml.Event, path: Path = ()) -> None:
+        self.problem = Problem(spell(path), message, *_position(event))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or map whose end has not been read. `key` is the one that waits for its value."""
+
+    value: dict[str, Any] | list[Any]
+    place: Place
+    anchor: str | None
+    size: int = 1
+    key: str | None = None
+    key_event: yaml.Event | None = None
+    merged: list[tuple[Any, Place]] = field(default_factory=list[tuple[Any, Place]])
+
+
+class _Reader:
+    """Builds documents from events."""
+
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+        self.problems: list[Problem] = []
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, Place, int]] = {}
+        self._count = 0
+
+    def take(self, event: yaml.Event) -> None:
+        match event:
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._start(event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._end(event)
+            case yaml.DocumentStartEvent():
+                self._anchors.clear()
+            case _:
+                pass
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        self._test_tag(event, event.tag, _SCALAR_TAGS)
+        text: str = event.value or ""
+        quoted = event.tag in (None, "!") and not event.implicit[0]
+        is_text = quoted or event.tag == f"{_TAG}str" or self._wants_key()
+        value = text if is_text else plain_scalar(text)
+        self._add(value, Place(*_position(event)), 1 + len(text) // 64, event, event.anchor)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        name = event.anchor or ""
+        if any(frame.anchor == name for frame in self._open):
+            raise _Stop(f"*{name} stands inside what it repeats, which would never end", event)
+        if name not in self._anchors:
+            raise _Stop(f"*{name} repeats &{name}, which is not there", event)
+        value, place, size = self._anchors[name]
+        self._add(value, place, size, event, None)
+
+    def _start(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        if len(self._open) >= _DEEPEST:
+            raise _Stop(f"nested deeper than {_DEEPEST} levels", event)
+        if self._wants_key():
+            raise _Stop("a key is a single text", event, self._path())
+        self._test_tag(event, event.tag, _COLLECTION_TAGS)
+        self._count += 1
+        value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self._open.append(_Open(value, Place(*_position(event), {}), event.anchor))
+
+    def _end(self, event: yaml.Event) -> None:
+        frame = self._open.pop()
+        for value, place in frame.merged:
+            self._merge(frame, value, place, event)
+        self._add(frame.value, frame.place, frame.size, event, frame.anchor)
+
+    def _add(self, value: Any, place: Place, size: int, event: yaml.Event, anchor: str | None) -> None:
+        """Put a complete value where the text has it."""
+        frame = self._open[-1] if self._open else None
+        total = size + (frame.size if frame else 0)
+        if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
+            self._count += size
+        if max(self._count, total) > _LARGEST_COUNT:
+            raise _Stop(f"the file stands for more than {_LARGEST_COUNT} values", event)
+        if anchor is not None:
+            self._anchors[anchor] = (value, place, size)
+        if frame is None:
+            self.documents.append(Document(value, place))
+            return
+        frame.size = total
+        inside = cast("dict[str | int, Place]", frame.place.inside)
+        if isinstance(frame.value, list):
+            inside[len(frame.value)] = place
+            frame.value.append(value)
+        elif frame.key is None:
+            if not isinstance(value, str):
+                raise _Stop("a key is a single text", event, self._path())
+            frame.key, frame.key_event = value, event
+        else:
+            self._entry(frame, frame.value, inside, value, place)
+
+    def _entry(
+        self,
+        frame: _Open,
+        entries: dict[str, Any],
+        inside: dict[str | int, Place],
+        value: Any,
+        place: Place,
+    ) -> None:
+        key, at = cast("str", frame.key), cast("yaml.Event", frame.key_event)
+        line, column = _position(at)
+        if key == "<<" and cast("yaml.ScalarEvent", at).implicit[0]:
+            frame.merged.append((value, place))
+        elif key in entries:
+            message = f"{key} is given twice, first on line {inside[key].line}"
+            self.problems.append(Problem(spell(self._path()), message, line, column))
+        else:
+            entries[key] = value
+            inside[key] = Place(line, column, place.inside)
+        frame.key = frame.key_event = None
+
+    def _merge(self, frame: _Open, value: Any, place: Place, event: yaml.Event) -> None:
+        """`<<`: entries of other maps, where this one has none of its own."""
+        if isinstance(value, list):
+            for at, each in enumerate(cast("list[Any]", value)):
+                self._merge(frame, each, (place.inside or {}).get(at, place), event)
+        elif isinstance(value, dict):
+            entries = cast("dict[str, Any]", frame.value)
+            for key, item in cast("dict[str, Any]", value).items():
+                if key not in entries:
+                    entries[key] = item
+                    cast("dict[str | int, Place]", frame.place.inside)[key] = (place.inside or {})[key]
+        else:
+            raise _Stop("<< takes a map, or a list of maps", event, self._path())
+
+    def _wants_key(self) -> bool:
+        return bool(self._open) and self._open[-1].key is None and isinstance(self._open[-1].value, dict)
+
+    def _path(self) -> Path:
+        path: list[str | int] = []
+        for frame in self._open:
+            if isinstance(frame.value, list):
+                path.append(len(frame.value))
+            elif frame.key is not None:
+                path.append(frame.key)
+        return tuple(path)
+
+    def _test_tag(self, event: yaml.Event, tag: str | None, known: frozenset[str]) -> None:
+        if tag is not None and tag not in known:
+            message = f"the tag {tag[:60]} is not understood here: leave it out"
+            self.problems.append(Problem(spell(self._path()), message, *_position(event)))
+
+
+def _text(text: str | bytes) -> str:
+    size = len(text)
+    if size > LARGEST_FILE:
+        limit = f"{LARGEST_FILE >> 20} MiB"
+        hint = "split it into several files"
+        raise Invalid(f"the file has {size / (1 << 20):.1f} MiB; at most {limit} are read", hint=hint)
+    try:
+        return text.decode("utf-8-sig") if isinstance(text, bytes) else text.encode().decode()
+    except UnicodeError as error:
+        where = getattr(error, "start", 0)
+        raise Invalid(f"this is not UTF-8 text: see byte {where}") from error
+
+
+def _position(event: yaml.Event) -> tuple[int, int]:
+    mark = event.start_mark
+    return (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+
+
+def _syntax(error: yaml.YAMLError) -> Problem:
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        said = error.problem or error.context or "it cannot be read"
+        hint = ""
+        if "mapping values" in said:
+            hint = " (quote a text that holds ': ', and see the indentation)"
+        elif "cannot start any token" in said:
+            hint = " (indent with spaces, not tabs, and quote a text that begins with @, ` or %)"
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        return Problem("", f"this is not YAML: {said}{hint}", line, column)
+    reason = getattr(error, "reason", "") or "it cannot be read"
+    return Problem("", f"this is not YAML: {reason}")
+
+
+def _json(text: str) -> Document | None:
+    try:
+        return Document(json.loads(text, object_pairs_hook=_unique), Place(1, 1))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key is given twice")
+    return made
