@@ -1,0 +1,58 @@
+"""Which verbs there are, in the order and the groups in which help lists them.
+
+Kept apart from the verbs so that `shoal --help`, completion and "did you mean" import none of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["VERBS", "Verb"]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb: `module` holds its Click command under the name `command`."""
+
+    module: str
+    section: str
+    help: str
+    """The first line of the command's own help; a test compares the two."""
+
+
+def _verb(module: str, section: str, text: str) -> Verb:
+    return Verb(f"shoal.cli.{module}", section, text)
+
+
+_START = "Start and stop"
+_SEE = "See"
+_CHANGE = "Change"
+_NODES = "Nodes"
+_SELF = "Shoal itself"
+
+VERBS: dict[str, Verb] = {
+    "run": _verb("verbs.run", _START, "Run a command as a job and follow it."),
+    "apply": _verb("verbs.apply", _START, "Create or change objects from YAML files."),
+    "up": _verb("offline.up", _START, "Start Shoal on this machine."),
+    "down": _verb("offline.down", _START, "Stop Shoal on this machine."),
+    "get": _verb("verbs.get", _SEE, "List objects, or show some of them."),
+    "describe": _verb("verbs.describe", _SEE, "Show one object in full, with its recent events."),
+    "explain": _verb("verbs.explain", _SEE, "Say why a job is in the state it is in."),
+    "logs": _verb("verbs.logs", _SEE, "Show what a job's tasks have written."),
+    "events": _verb("verbs.events", _SEE, "Show what happened."),
+    "top": _verb("verbs.top", _SEE, "Show what jobs, nodes or queues use."),
+    "wait": _verb("verbs.wait", _SEE, "Wait until jobs have finished, or something else is so."),
+    "exec": _verb("verbs.exec", _CHANGE, "Run a command beside a task, in its isolation."),
+    "scale": _verb("verbs.scale", _CHANGE, "Change how many tasks a job has."),
+    "suspend": _verb("verbs.suspend", _CHANGE, "Stop jobs for now; resume continues them."),
+    "resume": _verb("verbs.resume", _CHANGE, "Let suspended jobs go on."),
+    "cancel": _verb("verbs.cancel", _CHANGE, "End jobs for good; they stay listed."),
+    "delete": _verb("verbs.delete", _CHANGE, "Remove objects."),
+    "cordon": _verb("verbs.cordon", _NODES, "Let nothing new start on nodes."),
+    "uncordon": _verb("verbs.uncordon", _NODES, "Let tasks start on nodes again."),
+    "drain": _verb("verbs.drain", _NODES, "Cordon nodes and move their tasks away."),
+    "lost": _verb("verbs.lost", _NODES, "Declare nodes gone, so that their tasks start elsewhere."),
+    "doctor": _verb("offline.doctor", _SELF, "Check this machine: isolation, versions, disk."),
+    "version": _verb("verbs.version", _SELF, "Show the versions of client and server."),
+    "completion": _verb("verbs.completion", _SELF, "Print a shell's completion script."),
+}

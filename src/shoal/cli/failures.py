@@ -1,0 +1,149 @@
+"""How an error is told: a sentence and a hint on stderr, a document on stdout for programs, a code.
+
+| exit code | meaning |
+| --- | --- |
+| 0, 1, 2 | done; failed; the command line or an object is wrong |
+| 3, 4, 5 | not found; conflict or exists already; not allowed |
+| 6, 7 | the server cannot be reached; timed out waiting |
+| 100, 101, 102, 103 | the job failed; has not finished; is not found; was cancelled |
+| 130 | left with Ctrl-C |
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from shoal.cli.settings import Settings
+from shoal.objects.errors import NotFound, ShoalError
+
+__all__ = [
+    "INTERRUPTED",
+    "JOB_CANCELLED",
+    "JOB_FAILED",
+    "JOB_NOT_FINISHED",
+    "JOB_NOT_FOUND",
+    "CommandNotFound",
+    "Declined",
+    "JobNotFinished",
+    "JobNotFound",
+    "NotExecutable",
+    "TimedOut",
+    "Usage",
+    "report",
+]
+
+JOB_FAILED, JOB_NOT_FINISHED, JOB_NOT_FOUND, JOB_CANCELLED = 100, 101, 102, 103
+INTERRUPTED = 130
+
+
+class Usage(ShoalError):
+    """The words on the command line make no sense together."""
+
+    code = "Usage"
+    exit_code = 2
+
+
+class Declined(ShoalError):
+    """The person said no."""
+
+    code = "Declined"
+    exit_code = 1
+
+
+class TimedOut(ShoalError):
+    """What was waited for did not come in time."""
+
+    code = "TimedOut"
+    exit_code = 7
+
+
+class JobNotFinished(TimedOut):
+    """As TimedOut, of a job's end."""
+
+    code = "NotFinished"
+    exit_code = JOB_NOT_FINISHED
+
+
+class JobNotFound(NotFound):
+    """As NotFound, for verbs whose exit code tells a job's outcome."""
+
+    exit_code = JOB_NOT_FOUND
+
+
+class CommandNotFound(ShoalError):
+    """What is to be run is nowhere on PATH; shells say 127."""
+
+    code = "CommandNotFound"
+    exit_code = 127
+
+
+class NotExecutable(ShoalError):
+    """What is to be run is a file, but no program; shells say 126."""
+
+    code = "NotExecutable"
+    exit_code = 126
+
+
+class _Internal(ShoalError):
+    """A defect of Shoal's."""
+
+    code = "Internal"
+    exit_code = 1
+
+
+def report(error: Exception, settings: Settings) -> int:
+    """Tell the error; returns the exit code."""
+    if isinstance(error, click.Abort):
+        return INTERRUPTED
+    if settings.debug:
+        import traceback
+
+        traceback.print_exception(error)
+    told = _as_shoal_error(error, settings)
+    if settings.output == "json":
+        from shoal.cli.output import write_json
+
+        write_json(told.document())
+    from shoal.cli.text import printable
+
+    print(f"error: {printable(told.message, newlines=True)}", file=sys.stderr)
+    problems: list[dict[str, Any]] = told.details.get("problems", []) if told.code == "Invalid" else []
+    for problem in problems:
+        where = f"line {problem['line']}, column {problem['column']}: " if problem.get("line") else ""
+        path = f"{problem['path']}: " if problem.get("path") else ""
+        print(f"  {printable(where + path + str(problem['message']))}", file=sys.stderr)
+    if told.hint:
+        print(f"hint: {printable(told.hint)}", file=sys.stderr)
+    return told.exit_code
+
+
+def _as_shoal_error(error: Exception, settings: Settings) -> ShoalError:
+    if isinstance(error, ShoalError):
+        return error
+    if isinstance(error, click.UsageError):
+        return Usage(_sentence(error), hint=_usage_hint(error))
+    if isinstance(error, click.ClickException):
+        return Usage(_sentence(error))
+    if isinstance(error, OSError) and error.filename:
+        return ShoalError(f"{error.filename}: {error.strerror}")
+    return _Internal(
+        f"Shoal itself went wrong: {type(error).__name__}: {error}",
+        hint="" if settings.debug else "--debug shows where; please report it with that output",
+    )
+
+
+def _sentence(error: click.ClickException) -> str:
+    text = error.format_message().strip().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    near = ""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        near = f"did you mean {' or '.join(error.possibilities)}? "
+    if error.ctx is None:
+        return near.strip()
+    return f"{near}`{error.ctx.command_path} --help` shows how it is used"

@@ -1,0 +1,100 @@
+"""A Job as `name: value` lines: what was asked for and how far it has come."""
+
+from __future__ import annotations
+
+import shlex
+
+from shoal.cli.text import cores, duration, memory, stamp
+from shoal.objects.columns import age
+from shoal.objects.job import Job, Role
+
+__all__ = ["command_text", "job_lines"]
+
+_LONGEST_COMMAND = 300
+
+
+def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
+    """What `describe` says before its tables."""
+    spec, status, metadata = job.spec, job.status, job.metadata
+    lines = [
+        ("phase", _phase(job, now)),
+        ("namespace", metadata.namespace),
+        ("queue", f"{spec.queue}, priority {spec.priority}"),
+        ("runtime", spec.runtime),
+    ]
+    waits = status.scheduling
+    if waits.code and status.phase == "Pending":
+        lines.append(("waits", f"{waits.code}: {waits.message}"))
+    if status.message:
+        lines.append(("message", status.message))
+    if status.exit_code is not None:
+        decided = f", by {status.decided_by}" if status.decided_by else ""
+        lines.append(("exit code", f"{status.exit_code}{decided}"))
+    if spec.array is not None:
+        bound = f", {spec.array.parallelism} at once" if spec.array.parallelism else ""
+        lines.append(("array", f"{spec.array.indices}{bound}"))
+    for role in spec.roles:
+        lines.append((f"role {role.name}", _role(role)))
+        lines.append(("", command_text(role)))
+        if role.working_directory:
+            lines.append(("", f"in {role.working_directory}"))
+    lines.append(("restarts", _restarts(job)))
+    limits = spec.limits
+    if limits.wall_time is not None:
+        lines.append(("wall time", limits.wall_time.text()))
+    if limits.idle_timeout is not None:
+        lines.append(("idle timeout", limits.idle_timeout.text()))
+    if spec.isolation != "default":
+        lines.append(("isolation", spec.isolation))
+    lines.append(("created", f"{stamp(metadata.created, now)} by {metadata.submitter or 'unknown'}"))
+    if status.started:
+        lines.append(("started", f"{stamp(status.started, now)}, attempt {status.attempt}"))
+    if status.finished:
+        lasted = duration(status.finished - (status.started or metadata.created))
+        lines.append(("finished", f"{stamp(status.finished, now)}, after {lasted}"))
+    return lines
+
+
+def command_text(role: Role) -> str:
+    """The command as one would type it, cut where it is very long."""
+    words = [*role.command, *role.args]
+    text = shlex.join(words) if words else role.image or "(no command)"
+    return text if len(text) <= _LONGEST_COMMAND else text[: _LONGEST_COMMAND - 1] + "…"
+
+
+def _phase(job: Job, now: float) -> str:
+    status = job.status
+    asked = ""
+    if not status.finished and job.spec.cancelled:
+        asked = ", being cancelled"
+    elif not status.finished and job.spec.suspend and status.phase != "Suspended":
+        asked = ", being suspended"
+    reason = f" ({status.reason})" if status.reason and status.reason != status.phase else ""
+    if status.restart_after > now:
+        asked += f", starts again in {duration(status.restart_after - now)}"
+    if job.metadata.deleted:
+        asked += f", deletion asked for {age(job.metadata.deleted, now)} ago"
+    return f"{status.phase}{reason}{asked}"
+
+
+def _role(role: Role) -> str:
+    size = str(role.replicas)
+    if role.min_replicas is not None:
+        size = f"{role.min_replicas} to {role.replicas}"
+    wants = [f"cpu {cores(role.resources.cpu)}"]
+    if role.resources.cpu_limit is not None:
+        wants.append(f"cpu limit {cores(role.resources.cpu_limit)}")
+    if role.resources.memory is not None:
+        wants.append(f"memory {memory(role.resources.memory)}")
+    if role.resources.gpu:
+        wants.append(f"gpu {role.resources.gpu}")
+    each = "each " if size != "1" else ""
+    return f"{size} x {each}{', '.join(wants)}"
+
+
+def _restarts(job: Job) -> str:
+    spec, status = job.spec.restart, job.status
+    text = f"{status.failures} of {spec.limit}, policy {spec.policy}"
+    if status.infrastructure_failures:
+        text += f"; {status.infrastructure_failures} through the infrastructure"
+    return text

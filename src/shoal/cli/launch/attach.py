@@ -1,0 +1,204 @@
+"""Following a job to its end: its output on stdout, what it waits for on stderr, then its exit code.
+
+Three things speak, each from a thread of its own: the watch of the job, the stream of its logs, and
+Ctrl-C. All of them only put an event into one queue; this thread alone decides.
+
+1. The job's state is told when it changes what a person would do: what it waits for, a restart, a
+   suspension.
+2. The first Ctrl-C edits the job's spec (`cancelled`) and following goes on until it has ended. The
+   second leaves at once with 130; the cancel goes on without us.
+3. When the job has finished, the log stream ends by itself; it is given some seconds for that.
+4. When nobody reads stdout any more (`shoal run ... | head`) the job is cancelled, as a shell would end
+   a command there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, NamedTuple
+
+from shoal.cli.failures import INTERRUPTED, JobNotFound
+from shoal.cli.launch.interrupts import Interrupts
+from shoal.cli.launch.narrator import Narrator
+from shoal.cli.lines import TaskLines
+from shoal.cli.output import say
+from shoal.cli.settings import Settings
+from shoal.cli.verdicts import process_code, sentence
+from shoal.client import Client
+from shoal.client.edits import FINISHED
+from shoal.objects.errors import Expired, NotFound, ShoalError, Unavailable
+from shoal.objects.job import Job
+from shoal.objects.kinds import JOB
+from shoal.store.base import Watch
+
+__all__ = ["follow"]
+
+_BROKEN_PIPE = 141
+_LOGS_MAY_LAG_SECONDS = 10.0
+_LOGS_MAY_START_SECONDS = 30.0
+
+
+class _Event(NamedTuple):
+    what: Literal["job", "logs ended", "logs failed", "interrupt", "cancel failed"]
+    error: Exception | None = None
+
+
+def follow(client: Client, settings: Settings, create: Callable[[], Job], *, prefixed: bool) -> int:
+    """Create the job, follow it, and return the exit code of `shoal run`. A Ctrl-C while it is being
+    created cancels it too.
+
+    Raises:
+        ShoalError: it cannot be created, the server was lost for good, or the job was deleted.
+    """
+    events: SimpleQueue[_Event] = SimpleQueue()
+    with Interrupts(lambda: events.put(_Event("interrupt"))) as interrupts:
+        job = create()
+        lines = TaskLines(prefixed=prefixed)
+        return _Follower(client, settings, job, lines, events, interrupts).run()
+
+
+class _Follower:
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        job: Job,
+        lines: TaskLines,
+        events: SimpleQueue[_Event],
+        interrupts: Interrupts,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._job = job
+        self._name = f"job/{job.metadata.name}"
+        self._lines = lines
+        self._events = events
+        self._interrupts = interrupts
+        self._narrator = Narrator(settings, self._name)
+        self._cancelling = False
+        self._logs_over = False
+        self._pipe_broken = False
+
+    def run(self) -> int:
+        watch = self._watch()
+        threading.Thread(target=self._read_logs, name="logs", daemon=True).start()
+        deadline = float("inf")
+        try:
+            while not (self._finished and self._logs_over) and time.monotonic() < deadline:
+                event = self._next(deadline)
+                if event is None:
+                    continue
+                if event.what == "job":
+                    watch = self._look(watch)
+                    if self._finished and deadline == float("inf"):
+                        deadline = time.monotonic() + _LOGS_MAY_LAG_SECONDS
+                elif event.what == "interrupt":
+                    self._interrupts.taken()
+                    if self._cancelling:
+                        say(f"{self._name} is being cancelled; see {self._again('get')}")
+                        return INTERRUPTED
+                    self._cancel("cancelling", "press Ctrl-C again to leave while that goes on")
+                else:
+                    self._logs_stopped(event)
+        finally:
+            watch.close()
+        return self._end()
+
+    @property
+    def _finished(self) -> bool:
+        return self._job.status.phase in FINISHED
+
+    def _next(self, deadline: float) -> _Event | None:
+        left = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+        try:
+            return self._events.get(timeout=left)
+        except Empty:
+            return None
+
+    def _watch(self) -> Watch:
+        metadata = self._job.metadata
+        watch = self._client.watch_object(JOB, metadata.namespace, metadata.name)
+        watch.on_ready(lambda: self._events.put(_Event("job")))
+        return watch
+
+    def _look(self, watch: Watch) -> Watch:
+        """Take what the watch has; a watch that fell behind begins anew."""
+        try:
+            changes = watch.poll()
+        except Expired:
+            watch.close()
+            return self._watch()
+        for change in changes:
+            if change.record is None:
+                continue
+            job: Any = change.record.object
+            if change.type == "Deleted" or job.metadata.uid != self._job.metadata.uid:
+                raise JobNotFound(f"{self._name} was deleted while it was being followed")
+            self._narrator.tell(job)
+            self._job = job
+        return watch
+
+    def _cancel(self, doing: str, hint: str) -> None:
+        """In a thread, so that a slow server does not keep the second Ctrl-C waiting."""
+        if self._finished:
+            return
+        self._cancelling = True
+        say(f"{doing} {self._name}; {hint}")
+
+        def cancel() -> None:
+            try:
+                self._client.cancel(self._job.metadata.namespace, self._job.metadata.name)
+            except ShoalError as error:
+                self._events.put(_Event("cancel failed", error))
+
+        threading.Thread(target=cancel, name="cancel", daemon=True).start()
+
+    def _read_logs(self) -> None:
+        try:
+            self._pass_on_logs()
+        except Exception as error:  # noqa: BLE001  carried to the thread that decides
+            self._events.put(_Event("logs failed", error))
+        else:
+            self._events.put(_Event("logs ended"))
+
+    def _pass_on_logs(self) -> None:
+        """A server that has just been started serves logs a little later than objects."""
+        metadata = self._job.metadata
+        deadline = time.monotonic() + _LOGS_MAY_START_SECONDS
+        while True:
+            try:
+                records = self._client.logs(metadata.namespace, metadata.name, follow=True)
+                break
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        for record in records:
+            self._lines.write(record.role, record.index, record.data, record.missing_bytes)
+        self._lines.finish()
+
+    def _logs_stopped(self, event: _Event) -> None:
+        if event.what == "cancel failed":
+            say(f"it could not be cancelled: {event.error}")
+            self._cancelling = False  # so that Ctrl-C tries again
+            return
+        self._logs_over = True
+        if isinstance(event.error, BrokenPipeError):
+            self._pipe_broken = True
+            self._cancel("nobody reads the output any more: cancelling", "it ends by itself")
+        elif isinstance(event.error, NotFound):
+            pass  # the job was deleted: the watch says so
+        elif event.error is not None:
+            say(f"its output cannot be shown: {event.error}")
+
+    def _end(self) -> int:
+        say(f"{self._name} {sentence(self._job, time.time())}")
+        if not self._logs_over:
+            say(f"there may be more output: {self._again('logs')}")
+        return _BROKEN_PIPE if self._pipe_broken else process_code(self._job)
+
+    def _again(self, verb: str) -> str:
+        return self._settings.spelt(f"{verb} {self._name}")

@@ -1,0 +1,142 @@
+"""The Job that the options of `shoal run` describe."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+from shoal.cli.failures import Usage
+from shoal.cli.launch.shares import cpu_share
+from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restart, Role, Runtime
+from shoal.objects.meta import Metadata
+from shoal.objects.quantities import Bytes, CpuMillis, Seconds
+
+__all__ = ["Request", "at_once", "build_job", "job_name"]
+
+_INTERPRETERS = re.compile(
+    r"(python|pypy|node|ruby|perl)[0-9.]*|bash|sh|zsh|env|nice|nohup|time|torchrun|uv|run|mpirun|mpiexec"
+)
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Without vowels, so that no name spells a word."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was said on the command line; None and empty: not said."""
+
+    command: tuple[str, ...]
+    directory: str
+    environment: dict[str, str]
+    workers: int | None = None
+    least: int | None = None
+    most: int | None = None
+    indices: tuple[str, int | None] | None = None
+    queue: str = "default"
+    priority: int | str = 0
+    cpu: CpuMillis | None = None
+    memory: Bytes | None = None
+    gpu: int = 0
+    name: str = ""
+    runtime: str = ""
+    isolation: Literal["default", "strict"] = "default"
+    restarts: int = 0
+    wall_time: Seconds | None = None
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            Usage: two options contradict each other.
+        """
+        elastic = self.least is not None or self.most is not None
+        if elastic and self.workers is not None:
+            raise Usage("--workers is a fixed number, --min and --max a range; give one of the two")
+        if self.least is not None and self.most is None:
+            raise Usage("--min needs --max", hint=f"such as --min {self.least} --max {self.least + 3}")
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise Usage(f"--min {self.least} is more than --max {self.most}")
+        if self.indices is not None and (elastic or self.workers is not None):
+            raise Usage("--array runs one task per index; it takes no --workers, --min or --max")
+
+
+def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> Job:
+    """The Job; `node_millis` are the sizes of the nodes, for the processors of a task."""
+    replicas = request.workers or request.most or 1
+    minimum = (request.least or 1) if request.most is not None else None
+    cpu = request.cpu
+    if cpu is None:
+        cpu = CpuMillis(cpu_share(node_millis, at_once(request, node_millis)))
+    role = Role(
+        replicas=replicas,
+        min_replicas=minimum,
+        command=request.command,
+        env=request.environment,
+        working_directory=request.directory,
+        resources=Resources(cpu=cpu, memory=request.memory, gpu=request.gpu),
+    )
+    array = None
+    if request.indices is not None:
+        array = ArraySpec(indices=request.indices[0], parallelism=request.indices[1])
+    return Job(
+        metadata=Metadata(name=request.name or job_name(request.command), namespace=namespace),
+        spec=JobSpec(
+            roles=(role,),
+            runtime=_runtime(request),
+            queue=request.queue,
+            priority=request.priority,
+            array=array,
+            limits=Limits(wall_time=request.wall_time),
+            restart=Restart(limit=request.restarts),
+            isolation=request.isolation,
+        ),
+    )
+
+
+def at_once(request: Request, node_millis: Sequence[int]) -> int:
+    """The most tasks that run at the same time. An array without a bound runs as many as there are
+    whole cores."""
+    if request.indices is None:
+        return request.workers or request.most or 1
+    from shoal.objects.ranges import IndexSet
+
+    indices, bound = request.indices
+    return min(len(IndexSet.parse(indices)), bound or max(1, sum(node_millis) // 1000))
+
+
+def job_name(command: Sequence[str]) -> str:
+    """A name that says what runs and is not taken: `train-x7k2q` for `python train.py`."""
+    suffix = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))
+    return f"{_stem(command)}-{suffix}"
+
+
+def _stem(command: Sequence[str]) -> str:
+    clean = re.sub(r"[^a-z0-9]+", "-", _program(command).lower()).strip("-")[:40].strip("-")
+    return clean or "job"
+
+
+def _program(command: Sequence[str]) -> str:
+    """The script, module or program that the words run; the interpreter where they hold a program."""
+    words = iter(command)
+    for word in words:
+        name = Path(word).name
+        if word == "-c":
+            break
+        if word == "-m":
+            return next(words, "").rpartition(".")[2]
+        if not word.startswith("-") and "=" not in word and not _INTERPRETERS.fullmatch(name):
+            return name.partition(".")[0]
+    return Path(command[0]).name
+
+
+def _runtime(request: Request) -> Runtime:
+    """What was asked for; else torchrun's contract for several workers, so that torch finds its
+    peers, and nothing for a single task or independent ones."""
+    if request.runtime:
+        return cast("Runtime", request.runtime)
+    several = (request.workers or request.most or 1) > 1
+    return "torchrun" if several else "plain"

@@ -1,0 +1,71 @@
+"""Which objects a person means: `job/x`, `jobs a b`, or plain `x` where a verb is about one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.cli.failures import Usage
+from shoal.cli.settings import Settings
+from shoal.objects.kinds import Kind, kind_named
+
+__all__ = ["Target", "one", "several", "spelt", "targets"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One object, by kind, namespace (empty for cluster-wide kinds) and name."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return spelt(self.kind, self.name)
+
+
+def spelt(kind: Kind, name: str) -> str:
+    """How an object is written on the command line: `job/x`."""
+    return f"{kind.name.lower()}/{name}"
+
+
+def targets(words: Sequence[str], settings: Settings, default: Kind | None = None) -> list[Target]:
+    """The objects that `words` name. Without a default kind the first word may be a kind, and the
+    others its objects; a kind alone names none.
+
+    Raises:
+        Usage: a word names nothing.
+        NotFound: no kind is called so.
+    """
+    kind = default
+    if kind is None and words and "/" not in words[0]:
+        kind, words = kind_named(words[0]), words[1:]
+    found: list[Target] = []
+    for word in words:
+        prefix, slash, name = word.partition("/")
+        of = kind_named(prefix) if slash else kind
+        if of is None or not (name if slash else word) or "/" in name:
+            raise Usage(f"{word!r} names no object", hint="write KIND/NAME, such as job/train")
+        namespace = settings.namespace if of.namespaced else ""
+        found.append(Target(of, namespace, name if slash else word))
+    return list(dict.fromkeys(found))
+
+
+def several(words: Sequence[str], settings: Settings, kind: Kind) -> list[Target]:
+    """At least one object, all of one kind.
+
+    Raises:
+        Usage: none is named, or one of another kind.
+    """
+    found = targets(words, settings, kind)
+    if not found:
+        raise Usage(f"name a {kind.name.lower()}", hint=f"`shoal get {kind.plural}` lists them")
+    for target in found:
+        if target.kind is not kind:
+            raise Usage(f"{target} is not a {kind.name.lower()}")
+    return found
+
+
+def one(word: str, settings: Settings, kind: Kind) -> Target:
+    """Exactly this object, which must be of the kind."""
+    return several([word], settings, kind)[0]

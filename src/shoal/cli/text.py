@@ -1,0 +1,58 @@
+"""Words for people: lengths of time, stamps, sizes, and text made safe for a terminal."""
+
+from __future__ import annotations
+
+import time
+
+from shoal.objects.quantities import Seconds
+
+__all__ = ["cores", "duration", "memory", "plural", "printable", "stamp"]
+
+
+def duration(seconds: float) -> str:
+    """A length of time: `1.4s`, `42s`, `3m10s`, `2h5m`."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = round(seconds) if seconds < 3600 else round(seconds / 60) * 60
+    return Seconds(whole).text()
+
+
+def stamp(at: float, now: float) -> str:
+    """A wall time in the reader's zone: the time of day today, otherwise the date as well."""
+    if not at:
+        return "-"
+    local = time.localtime(at)
+    today = time.localtime(now)[:3] == local[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", local)
+
+
+def memory(size: int | None) -> str:
+    """An amount of memory, rounded for reading: `512Mi`, `1.5Gi`; `-` for none."""
+    if size is None:
+        return "-"
+    for suffix, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if size >= factor:
+            return f"{size / factor:.1f}".removesuffix(".0") + suffix
+    return str(size)
+
+
+def cores(millis: int | None) -> str:
+    """Thousandths of a core as cores: `0.5`, `2`; `-` for none."""
+    return "-" if millis is None else f"{millis / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `3 tasks`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def printable(text: str, *, newlines: bool = False) -> str:
+    """The text without control characters: names and messages come from others, and an escape
+    sequence in one must not reach the terminal."""
+    if text.isprintable():
+        return text
+    kept = "\n\t" if newlines else ""
+    return "".join(
+        c if c.isprintable() or c in kept else (" " if c in "\n\t" else "\N{REPLACEMENT CHARACTER}")
+        for c in text
+    )

@@ -1,0 +1,156 @@
+"""`shoal describe`: one object in full: what was asked for, what is so, and what happened lately."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.cli.completion import complete_kinds_and_names
+from shoal.cli.connection import connect
+from shoal.cli.failures import Usage
+from shoal.cli.options import reports, verb
+from shoal.cli.output import say, write_document, write_names
+from shoal.cli.settings import Settings
+from shoal.cli.table import Table
+from shoal.cli.targets import Target, targets
+from shoal.client import Client
+from shoal.objects import codec
+from shoal.objects.columns import age
+from shoal.objects.job import Job
+from shoal.objects.kinds import JOB, NODE
+
+if TYPE_CHECKING:
+    from shoal.cli.taskrows import TaskRow
+    from shoal.history.base import Entry
+
+_EVENTS = 20
+_TASKS = 30
+
+
+@verb("describe")
+@click.argument(
+    "objects", nargs=-1, required=True, metavar="KIND/NAME", shell_complete=complete_kinds_and_names
+)
+@reports
+def command(settings: Settings, objects: tuple[str, ...]) -> None:
+    """Show one object in full, with its recent events.
+
+    For a job also its tasks, index by index, and what each uses.
+    """
+    named = targets(objects, settings)
+    if len(named) != 1:
+        raise Usage("name one object", hint="such as: shoal describe job/train")
+    target = named[0]
+    with connect(settings) as client:
+        obj = client.get(target.kind.struct, target.namespace, target.name)
+        events = client.events(
+            namespace=target.namespace, kind=target.kind, name=target.name,
+            uid=obj.metadata.uid, limit=_EVENTS,
+        )  # fmt: skip
+        tasks = _tasks(client, target, obj)
+    if settings.output == "name":
+        write_names([str(target)])
+    elif settings.output in ("json", "yaml"):
+        document = {"object": obj, "events": events}
+        write_document(settings, document if tasks is None else {**document, "tasks": tasks})
+    else:
+        _print(target, obj, tasks, events)
+
+
+def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
+    """A job's tasks; those on a node; None for other kinds."""
+    from shoal.cli.taskrows import TaskRow, task_rows
+
+    if target.kind is JOB:
+        return task_rows(obj, client.tasks(target.namespace, target.name))
+    if target.kind is NODE:
+        return [
+            TaskRow(
+                role=f"{task.namespace}/{task.job} {task.role}", index=task.index, phase=task.phase,
+                incarnation=task.incarnation, node=task.node, started=task.started,
+                cpu_seconds=task.cpu_seconds, memory_bytes=task.memory_bytes,
+            )
+            for task in client.usage().tasks
+            if task.node == target.name and task.outcome is None
+        ]  # fmt: skip
+    return None
+
+
+def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequence[Entry]) -> None:
+    now = time.time()
+    print(target)
+    if isinstance(obj, Job):
+        from shoal.cli.jobtext import job_lines
+
+        lines = job_lines(obj, now)
+    else:
+        from shoal.cli.fields import flattened
+
+        lines = [("created", f"{age(obj.metadata.created, now)} ago")]
+        spec = codec.builtins(obj.spec)
+        status = {k: v for k, v in codec.builtins(obj.status).items() if k not in _HIDDEN}
+        lines += [(path, _shown(value)) for path, value in flattened(spec).items()]
+        lines += [(path, _shown(value)) for path, value in flattened(status).items()]
+    labels = obj.metadata.labels
+    if labels:
+        lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
+    Table(["", ""], indent=2).write([[f"{name}:", value] for name, value in lines])
+    _section("Conditions", ["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], [
+        [c.type, c.status, age(c.changed, now), c.reason or "-", c.message or "-"]
+        for c in obj.status.conditions
+    ])  # fmt: skip
+    if tasks is not None:
+        _print_tasks(tasks, now)
+    _section("Events", ["AGE", "TYPE", "REASON", "MESSAGE"], [
+        [age(entry.at, now), entry.severity, entry.reason, _counted(entry)] for entry in events
+    ])  # fmt: skip
+    if len(events) == _EVENTS:
+        say(f"showing the last {_EVENTS} events; shoal events {target} shows all")
+
+
+def _print_tasks(tasks: list[TaskRow], now: float) -> None:
+    from shoal.cli.text import duration, memory
+
+    shown = tasks
+    if len(tasks) > _TASKS:  # what is going on is worth more than what waits or is over
+        lively = [task for task in tasks if task.memory_bytes is not None or task.phase == "Failed"]
+        shown = [*lively, *(task for task in tasks if task not in lively)][:_TASKS]
+    _section("Tasks", ["TASK", "PHASE", "NODE", "START", "EXIT", "AGE", "CPU", "MEMORY"], [
+        [
+            f"{task.role} {task.index}",
+            task.phase,
+            task.node or "-",
+            str(task.incarnation),
+            "-" if task.exit_code is None else str(task.exit_code),
+            age(task.started, now),
+            duration(task.cpu_seconds) if task.cpu_seconds else "-",
+            memory(task.memory_bytes),
+        ]
+        for task in shown
+    ])  # fmt: skip
+    if len(shown) < len(tasks):
+        say(f"showing {len(shown)} of {len(tasks)} tasks; -o json shows all")
+
+
+def _section(title: str, titles: list[str], rows: list[list[str]]) -> None:
+    if rows:
+        print(f"\n{title}")
+        Table(titles, indent=2).write(rows)
+        sys.stdout.flush()
+
+
+def _counted(entry: Entry) -> str:
+    return f"{entry.message} (x{entry.count})" if entry.count > 1 else entry.message
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return str(value)
+
+
+_HIDDEN = ("conditions", "observedGeneration", "writers")

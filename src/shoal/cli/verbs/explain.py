@@ -1,0 +1,81 @@
+"""`shoal explain`: the one reason why an object is in the state it is in, with its evidence."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from shoal.cli.connection import connect
+from shoal.cli.options import names_of, reports, verb
+from shoal.cli.output import write_document, write_names
+from shoal.cli.settings import Settings
+from shoal.cli.table import Table
+from shoal.cli.targets import Target, one
+from shoal.objects.columns import age
+from shoal.objects.kinds import JOB
+
+if TYPE_CHECKING:
+    from shoal.client.reports import Explanation
+
+_AHEAD = 5
+
+
+@verb("explain")
+@names_of("job", single=True)
+@reports
+def command(settings: Settings, job: str) -> None:
+    """Say why a job is in the state it is in.
+
+    One reason, the scheduler's own, with the numbers behind it, the jobs that are tried before it, and
+    what would change it.
+    """
+    from shoal.cli.remedies import remedy
+
+    target = one(job, settings, JOB)
+    with connect(settings) as client:
+        why = client.explain(target.kind, target.namespace, target.name)
+    advice = remedy(why.code, str(target), why.evidence)
+    if settings.output == "name":
+        write_names([str(target)])
+    elif settings.output in ("json", "yaml"):
+        write_document(settings, {"explanation": why, "remedy": advice})
+    else:
+        _print(target, why, advice, wide=settings.output == "wide")
+
+
+def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None:
+    from shoal.cli.fields import flattened
+    from shoal.cli.text import printable
+
+    now = time.time()
+    since = f", for {age(why.since, now)}" if why.since else ""
+    code = f" ({why.code})" if why.code and why.code != why.phase else ""
+    print(f"{target} is {why.phase or 'there'}{code}{since}")
+    if why.message:
+        print(f"  {printable(why.message)}")
+    if why.evidence:
+        print("\nEvidence")
+        rows = [[path, _shown(value)] for path, value in flattened(why.evidence).items()]
+        Table(["", ""], indent=2).write(rows)
+    if why.ahead:
+        more = "" if len(why.ahead) <= _AHEAD or wide else " and others"
+        shown = why.ahead if wide else why.ahead[:_AHEAD]
+        print(f"\nTried before it: {', '.join(shown)}{more}")
+    if why.decisions and wide:
+        print("\nDecisions")
+        Table(["AGE", "STEP", "MESSAGE"], indent=2).write(
+            [[age(entry.at, now), entry.reason, entry.message] for entry in why.decisions]
+        )
+    if why.events:
+        print("\nEvents")
+        Table(["AGE", "REASON", "MESSAGE"], indent=2).write(
+            [[age(entry.at, now), entry.reason, entry.message] for entry in why.events[-_AHEAD:]]
+        )
+    if advice:
+        print(f"\nWhat would change it: {advice}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(str(part) for part in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return str(value)

@@ -1,0 +1,197 @@
+"""`shoal run`: a command as a job, here and now, with nothing set up before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shoal.cli.failures import CommandNotFound, NotExecutable, Usage
+from shoal.cli.launch.environment import task_environment
+from shoal.cli.launch.job import Request, build_job
+from shoal.cli.launch.shares import local_cores_millis
+from shoal.cli.options import dry_run, reports, verb
+from shoal.cli.output import say, write_document, write_names
+from shoal.cli.parameters import CPU, DURATION, INDICES, KEY_VALUE, MEMORY, PRIORITY
+from shoal.cli.settings import Settings
+from shoal.client import Client
+from shoal.objects.errors import Exists
+from shoal.objects.job import Job
+
+_COUNT = click.IntRange(min=1, max=100_000)
+_RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic")
+
+
+@verb("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("--workers", type=_COUNT, help="So many tasks; 1 unless given.")
+@click.option("--min", "least", type=_COUNT, help="Elastic: run with as few tasks as this ...")
+@click.option("--max", "most", type=_COUNT, help="... and as many as this.")
+@click.option(
+    "--array", "indices", type=INDICES, metavar="0-99%10", help="One task per index, at most 10 at once."
+)
+@click.option("--queue", "-q", default="default", help="Which queue; `default` unless given.")
+@click.option(
+    "--priority", "-p", type=PRIORITY, default=0, help="A number, or production, normal, experiment."
+)
+@click.option("--cpu", type=CPU, help="Cores for each task; so many that all fit unless given.")
+@click.option("--memory", type=MEMORY, help="Memory for each task, such as 2Gi; a hard limit.")
+@click.option("--gpu", type=click.IntRange(min=0), default=0, help="GPUs for each task.")
+@click.option("--name", default="", help="The job's name; made up from the command unless given.")
+@click.option(
+    "--runtime",
+    type=click.Choice(_RUNTIMES),
+    default=None,
+    help="How tasks find one another; torchrun for several workers, otherwise plain.",
+)
+@click.option(
+    "--env",
+    "-e",
+    "variables",
+    type=KEY_VALUE,
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="A variable for the tasks; without a value, the one that is set here.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["default", "strict"]),
+    default="default",
+    help="strict: its own network, and everything that doctor lists, or nothing runs.",
+)
+@click.option(
+    "--restart",
+    "restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    help="How often to start again after a failure; 0 unless given.",
+)
+@click.option("--wall-time", type=DURATION, help="End it as failed after this long, such as 2h.")
+@click.option("--detach", "-d", is_flag=True, help="Print the job's name and leave; the job goes on.")
+@click.option("--prefix/--no-prefix", default=True, help="Name the task before each line of output.")
+@dry_run
+@reports
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+def command(
+    settings: Settings,
+    words: tuple[str, ...],
+    variables: tuple[tuple[str, str | None], ...],
+    detach: bool,
+    prefix: bool,
+    dry_run: bool,
+    **said: Any,
+) -> int:
+    """Run a command as a job and follow it.
+
+    \b
+    shoal run -- python train.py
+    shoal run --workers 4 -- python train.py
+    shoal run --array 0-99%8 -d -- ./sweep.sh
+
+    What is needed is started (shoal down stops it). The tasks run in this directory, with this PATH and
+    this virtual environment, but without this shell's secrets. The exit code is the task's.
+
+    The first Ctrl-C cancels the job and waits for its end, the second leaves at once.
+    """
+    if not words:
+        raise Usage("say what to run", hint="such as: shoal run -- python train.py")
+    request = Request(
+        command=words,
+        directory=_directory(),
+        environment=task_environment(os.environ, variables),
+        **said,  # the other options bear the names of its fields
+    )
+    if not settings.remote:
+        _check_program(words[0])
+    if dry_run:
+        write_document(settings, build_job(request, settings.namespace, [local_cores_millis()]))
+        return 0
+    return _run(settings, request, detach=detach, prefixed=prefix)
+
+
+def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool) -> int:
+    starting = None
+    if not settings.remote:
+        from shoal.cli.offline.start import Starting
+
+        starting = Starting(settings.home)  # first of all: the rest is loaded while it starts
+    from shoal.cli.connection import connect
+    from shoal.cli.launch import attach
+
+    if starting is not None and starting.finish():
+        say(f"started Shoal (state in {settings.home}); stop it with: {settings.spelt('down')}")
+    with connect(settings) as client:
+        if not detach:
+            return attach.follow(
+                client, settings, lambda: _create(client, settings, request, True), prefixed=prefixed
+            )
+        job = _create(client, settings, request, False)
+        if settings.output in ("json", "yaml"):
+            write_document(settings, job)
+    return 0
+
+
+def _create(client: Client, settings: Settings, request: Request, following: bool) -> Job:
+    nodes = [local_cores_millis()]
+    if request.cpu is None:
+        nodes = _node_sizes(client) or nodes
+    while True:
+        try:
+            job = client.create(build_job(request, settings.namespace, nodes))
+            break
+        except Exists:
+            if request.name:
+                raise  # a made-up name is simply made up anew
+    target = f"job/{job.metadata.name}"
+    if not following and settings.output not in ("json", "yaml"):
+        write_names([target])
+    _say_next(settings, target, following=following)
+    return job
+
+
+def _node_sizes(client: Client) -> list[int]:
+    """Thousandths of the cores of the nodes that take tasks."""
+    from shoal.objects.kinds import NODE
+
+    nodes = [record.object for record in client.list(NODE).records]
+    return [
+        int(node.status.capacity.cpu)
+        for node in nodes
+        if not node.spec.unschedulable and not node.spec.lost and node.status.capacity.cpu
+    ]
+
+
+def _say_next(settings: Settings, target: str, *, following: bool) -> None:
+    """The three commands that one would want next."""
+    commands = [
+        (f"logs -f {target}", "its output, from another terminal" if following else "follow its output"),
+        (f"describe {target}", "how it is doing"),
+        (f"cancel {target}", "end it (here: Ctrl-C)" if following else "end it"),
+    ]
+    lines = [(settings.spelt(words), what) for words, what in commands]
+    width = max(len(line) for line, _ in lines)
+    body = "\n".join(f"  {line.ljust(width)}  {what}" for line, what in lines)
+    say(f"{target} is submitted\n{body}" if following else body)
+
+
+def _directory() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise Usage("this directory does not exist any more", hint="cd to one that does") from error
+
+
+def _check_program(program: str) -> None:
+    """Say at once what would otherwise fail on a node, with the exit codes that shells use."""
+    if shutil.which(program):
+        return
+    path = Path(program)
+    if path.is_file():
+        runs = "python" if path.suffix == ".py" else "sh"
+        near = f"{runs} {program}" if os.sep in program or path.suffix else f"./{program}"
+        raise NotExecutable(f"{program} cannot be executed", hint=f"did you mean: {near}?")
+    raise CommandNotFound(
+        f"{program}: command not found", hint="is its virtual environment active, its path right?"
+    )

@@ -1,0 +1,54 @@
+"""`shoal scale`: an edit of a role's `replicas` and `minReplicas`."""
+
+from __future__ import annotations
+
+import click
+
+from shoal.cli.edits import change_each
+from shoal.cli.failures import Usage
+from shoal.cli.options import names_of, reports, verb
+from shoal.cli.settings import Settings
+from shoal.cli.targets import several
+from shoal.client import edits
+from shoal.objects.job import Job
+from shoal.objects.kinds import JOB
+
+_COUNT = click.IntRange(min=1)
+
+
+@verb("scale")
+@names_of("job")
+@click.option("--replicas", type=_COUNT, help="Exactly this many tasks (at most, for elastic roles).")
+@click.option("--min", "least", type=_COUNT, help="The fewest tasks to run with.")
+@click.option("--max", "most", type=_COUNT, help="The most tasks to run with.")
+@click.option("--role", default="", help="Which role; may be left out where there is only one.")
+@reports
+def command(
+    settings: Settings,
+    jobs: tuple[str, ...],
+    replicas: int | None,
+    least: int | None,
+    most: int | None,
+    role: str,
+) -> None:
+    """Change how many tasks a job has.
+
+    --replicas sets the number; --min and --max change the range of an elastic role, each by itself or
+    both.
+    """
+    if (replicas is None) == (least is None and most is None):
+        raise Usage("say either --replicas N, or --min A and --max B or one of them")
+    if least is not None and most is not None and least > most:
+        raise Usage(f"--min {least} is more than --max {most}")
+
+    def change(job: Job) -> Job:
+        number = replicas or most or _replicas(job, role)
+        return edits.scaled(job, number, role=role, min_replicas=least)
+
+    change_each(
+        settings, several(jobs, settings, JOB), change, done="scaled", already="has that size already"
+    )
+
+
+def _replicas(job: Job, role: str) -> int:
+    return next((each.replicas for each in job.spec.roles if each.name == role or not role), 1)

@@ -1,0 +1,27 @@
+"""`shoal uncordon`: an edit of `spec.unschedulable`."""
+
+from __future__ import annotations
+
+from shoal.cli.edits import change_each
+from shoal.cli.options import names_of, reports, verb
+from shoal.cli.settings import Settings
+from shoal.cli.targets import several
+from shoal.client import edits
+from shoal.objects.kinds import NODE
+
+
+@verb("uncordon")
+@names_of("node")
+@reports
+def command(settings: Settings, nodes: tuple[str, ...]) -> None:
+    """Let tasks start on nodes again.
+
+    Takes back `cordon` and `drain`.
+    """
+    change_each(
+        settings,
+        several(nodes, settings, NODE),
+        lambda node: edits.cordoned(node, False),
+        done="uncordoned",
+        already="is not cordoned",
+    )

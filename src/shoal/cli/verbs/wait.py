@@ -1,0 +1,124 @@
+"""`shoal wait`: until jobs have finished, or another thing is so of an object."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from shoal.cli.completion import complete_kinds_and_names
+from shoal.cli.connection import connect
+from shoal.cli.failures import INTERRUPTED, JobNotFinished, JobNotFound, TimedOut, Usage
+from shoal.cli.options import reports, verb
+from shoal.cli.output import say, write_document
+from shoal.cli.parameters import DURATION
+from shoal.cli.settings import Settings
+from shoal.cli.targets import Target, targets
+from shoal.cli.verdicts import outcome_code, sentence
+from shoal.client import Client
+from shoal.objects.errors import NotFound
+from shoal.objects.job import Job
+from shoal.objects.kinds import JOB
+
+_PHASES = ("Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
+_FINISHED = ("Succeeded", "Failed", "Cancelled")
+_WHATS = "finished, deleted, phase=PHASE or condition=TYPE[=True|False]"
+
+
+@verb("wait")
+@click.argument(
+    "objects", nargs=-1, required=True, metavar="[KIND/]NAME...", shell_complete=complete_kinds_and_names
+)
+@click.option("--for", "what", default="finished", metavar="WHAT", help=f"What to wait for: {_WHATS}.")
+@click.option("--timeout", type=DURATION, help="Give up after this long, such as 10m; otherwise never.")
+@reports
+def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: float | None) -> int:
+    """Wait until jobs have finished, or something else is so.
+
+    Of jobs, the exit code says how they ended: 0 all succeeded, 100 one failed, 103 one was cancelled,
+    102 one is not there, 101 not finished within --timeout. Other waits that time out end with 7.
+    Ctrl-C only stops waiting.
+    """
+    named = targets(objects, settings, JOB)
+    condition = _condition(what)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    found: list[Any] = []
+    codes: list[int] = []
+    with connect(settings) as client:
+        for target in named:
+            try:
+                obj = _wait(client, target, condition, deadline)
+            except TimeoutError:
+                raise _timed_out(target, what, timeout or 0.0) from None
+            except KeyboardInterrupt:
+                say(f"\nno longer waiting; {target} goes on. Wait again with: shoal wait {target}")
+                return INTERRUPTED
+            if obj is None and what != "deleted":
+                missing = JobNotFound if target.kind is JOB else NotFound
+                raise missing(f"there is no {target}{_in(target)}")
+            found.append(obj)
+            codes.append(_code(obj, what))
+            if not settings.machine_readable:
+                print(f"{target} {_told(obj, what)}", flush=True)
+            elif settings.output == "name":
+                print(target, flush=True)
+    if settings.output in ("json", "yaml"):
+        write_document(settings, found[0] if len(found) == 1 else {"items": found})
+    return next((code for code in codes if code), 0)
+
+
+def _condition(what: str) -> Callable[[Any], bool]:
+    """Whether an object (None: gone) is as `--for` says, or can never be."""
+    word, _, value = what.partition("=")
+    if what == "finished":
+        return lambda obj: obj is None or obj.status.phase in _FINISHED
+    if what == "deleted":
+        return lambda obj: obj is None
+    if word == "phase" and value in _PHASES:
+        return lambda obj: obj is None or obj.status.phase in (value, *_FINISHED)
+    if word == "condition" and value:
+        kind, _, status = value.partition("=")
+        wanted = (status or "True").capitalize()
+        return lambda obj: (
+            obj is None or any(c.type == kind and c.status == wanted for c in obj.status.conditions)
+        )
+    near = f"; the phases are {', '.join(_PHASES)}" if word == "phase" else ""
+    raise Usage(f"--for {what} is nothing to wait for{near}", hint=f"wait for {_WHATS}")
+
+
+def _wait(
+    client: Client, target: Target, condition: Callable[[Any], bool], deadline: float | None
+) -> Any:
+    left = None if deadline is None else max(0.001, deadline - time.monotonic())
+    return client.wait(target.kind.struct, target.namespace, target.name, condition, left)
+
+
+def _timed_out(target: Target, what: str, timeout: float) -> TimedOut:
+    failure = JobNotFinished if what == "finished" else TimedOut
+    return failure(
+        f"{target} is not {what.rpartition('=')[2]} after {timeout:g}s",
+        hint=f"see why with: shoal explain {target}" if target.kind is JOB else "",
+    )
+
+
+def _in(target: Target) -> str:
+    return f" in namespace {target.namespace}" if target.namespace else ""
+
+
+def _code(obj: Any, what: str) -> int:
+    """0 when it is as asked. A job that finished otherwise than asked cannot become so any more."""
+    if not isinstance(obj, Job) or what.startswith("condition") or what == "deleted":
+        return 0
+    if what.startswith("phase=") and obj.status.phase == what.removeprefix("phase="):
+        return 0
+    return outcome_code(obj)
+
+
+def _told(obj: Any, what: str) -> str:
+    if obj is None:
+        return "is deleted"
+    if isinstance(obj, Job) and obj.status.phase in _FINISHED:
+        return sentence(obj, time.time())
+    return f"is {what.rpartition('=')[2]}"
