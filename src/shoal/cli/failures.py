@@ -111,7 +111,7 @@ def report(error: Exception, settings: Settings) -> int:
 
     print(f"error: {printable(told.message, newlines=True)}", file=sys.stderr)
     problems: list[dict[str, Any]] = told.details.get("problems", []) if told.code == "Invalid" else []
-    for problem in problems:
+    for problem in problems if len(problems) > 1 else ():  # one alone is the message
         where = f"line {problem['line']}, column {problem['column']}: " if problem.get("line") else ""
         path = f"{problem['path']}: " if problem.get("path") else ""
         print(f"  {printable(where + path + str(problem['message']))}", file=sys.stderr)
@@ -136,7 +136,7 @@ def _as_shoal_error(error: Exception, settings: Settings) -> ShoalError:
 
 
 def _sentence(error: click.ClickException) -> str:
-    text = error.format_message().strip().rstrip(".")
+    text = error.format_message().strip().partition(". Did you mean")[0].rstrip(".")
     return text[:1].lower() + text[1:]
 
 

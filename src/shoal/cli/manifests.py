@@ -1,0 +1,90 @@
+"""Objects from files: a file, all of a folder's, or standard input; every problem of all of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from shoal.cli.failures import Usage
+from shoal.cli.settings import Settings
+from shoal.objects.errors import Invalid, Problem
+from shoal.objects.kinds import kind_of
+from shoal.objects.meta import Object
+
+__all__ = ["read_manifests"]
+
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
+    """The objects of all sources, those that others refer to first.
+
+    Raises:
+        Usage: a source is not there.
+        Invalid: with everything that is wrong in any of them.
+    """
+    from shoal.objects.yaml import LARGEST_FILE, load_objects
+
+    objects: list[Object] = []
+    problems: list[Problem] = []
+    errors: list[Invalid] = []
+    seen: dict[tuple[str, tuple[str, str]], str] = {}
+    namespace = (
+        "" if settings.namespace == "default" and not settings.namespace_flag else settings.namespace
+    )
+    for name, text in _texts(sources, LARGEST_FILE):
+        try:
+            found = load_objects(text, name, namespace=namespace)
+        except Invalid as error:
+            errors.append(error)
+            problems += [_in_file(name, problem) for problem in error.problems] or [
+                Problem("", error.message)
+            ]
+            continue
+        for obj in found:
+            first = seen.setdefault((kind_of(obj).name, obj.key), name)
+            if first != name:
+                problems.append(
+                    Problem("", f"{name}: {obj.kind} {obj.metadata.name} is in {first} already")
+                )
+        objects += found
+    if len(errors) == 1 and len(problems) <= 1:
+        raise errors[0]
+    if problems:
+        count = len(problems)
+        raise Invalid(f"the files have {count} problems; nothing was changed", tuple(problems))
+    if not objects:
+        raise Usage(f"there is no object in {', '.join(sources)}")
+    return sorted(objects, key=lambda obj: kind_of(obj).namespaced)  # queues before the jobs in them
+
+
+def _texts(sources: Iterable[str], largest: int) -> Iterator[tuple[str, bytes]]:
+    for source in dict.fromkeys(sources):
+        if source == "-":
+            yield "standard input", sys.stdin.buffer.read(largest + 1)
+            continue
+        path = Path(source)
+        if path.is_dir():
+            files = sorted(p for p in path.rglob("*") if p.suffix in _ENDINGS and p.is_file())
+            if not files:
+                raise Usage(f"{source} holds no file that ends in {', '.join(_ENDINGS)}")
+        else:
+            files = [path]
+        for file in files:
+            yield str(file), _read(file, largest)
+
+
+def _read(file: Path, largest: int) -> bytes:
+    """At most one byte more than is allowed, so that a huge file costs no memory to refuse."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(largest + 1)
+    except OSError as error:
+        raise Usage(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _in_file(name: str, problem: Problem) -> Problem:
+    where = f"{name}, line {problem.line}, column {problem.column}" if problem.line else name
+    path = f"{problem.path}: " if problem.path else ""
+    return Problem("", f"{where}: {path}{problem.message}")

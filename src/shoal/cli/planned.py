@@ -1,0 +1,141 @@
+"""What applying objects would change: each object as it is and as it would be, field by field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shoal.cli import colour
+from shoal.cli.fields import MISSING, differences
+from shoal.cli.targets import Target
+from shoal.cli.text import plural, printable
+from shoal.client import Client
+from shoal.objects import codec
+from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
+from shoal.objects.kinds import JOB, QUEUE, kind_of
+from shoal.objects.meta import Object
+
+__all__ = ["Change", "plan", "print_plan", "summary"]
+
+_LONGEST_VALUE = 60
+
+
+@dataclass(frozen=True)
+class Change:
+    """One object: what a file asks for, what it would become, and in which fields that differs."""
+
+    target: Target
+    wanted: Object
+    after: Any
+    result: Literal["created", "changed", "unchanged"]
+    fields: list[tuple[str, Any, Any]]
+
+    def document(self) -> dict[str, Any]:
+        """For programs; an old or new value that is not there is null."""
+        shown = [{"path": path, "old": _null(old), "new": _null(new)} for path, old, new in self.fields]
+        return {
+            "kind": self.target.kind.name,
+            "namespace": self.target.namespace,
+            "name": self.target.name,
+            "result": self.result,
+            "changes": shown,
+        }
+
+
+def plan(client: Client, objects: list[Object]) -> list[Change]:
+    """Ask the server what each object would become; nothing is changed.
+
+    Raises:
+        Invalid: with everything that the server does not admit in any of them.
+    """
+    queues = {obj.metadata.name for obj in objects if kind_of(obj) is QUEUE}
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    first: ShoalError | None = None
+    for obj in objects:
+        target = Target(kind_of(obj), *obj.key)
+        try:
+            changes.append(_change(client, target, obj))
+        except ShoalError as error:
+            if _waits_for_its_queue(obj, error, queues):
+                changes.append(Change(target, obj, obj, "created", []))
+                continue
+            first = first or error
+            problems += _problems(target, error)
+    if first is None:
+        return changes
+    if len(objects) == 1:
+        raise first
+    raise Invalid(
+        f"the server refuses {plural(len(problems), 'thing')}; nothing was changed", tuple(problems)
+    )
+
+
+def print_plan(changes: list[Change]) -> None:
+    """Each object with what becomes of it, and its fields: old value, new value."""
+    import sys
+
+    for change in changes:
+        word = {"created": "will be created", "changed": "will be changed"}.get(
+            change.result, "stays as it is"
+        )
+        print(colour.painted(f"{change.target} {word}", colour.BOLD, sys.stdout))
+        for path, old, new in change.fields:
+            print(f"  {printable(path)}: {_shown(old)} -> {_shown(new)}")
+    sys.stdout.flush()
+
+
+def summary(changes: list[Change]) -> str:
+    """`2 to create, 1 to change, 3 unchanged`."""
+    counts = {
+        word: sum(change.result == result for change in changes)
+        for result, word in (
+            ("created", "to create"),
+            ("changed", "to change"),
+            ("unchanged", "unchanged"),
+        )
+    }
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
+def _change(client: Client, target: Target, obj: Object) -> Change:
+    try:
+        before = client.record(target.kind, target.namespace, target.name).object
+    except NotFound:
+        before = None
+    applied = client.apply(obj, dry_run=True)
+    after = applied.record.object
+    fields: list[tuple[str, Any, Any]] = []
+    if before is not None and applied.result == "changed":
+        fields = differences(_peoples(before), _peoples(after))
+    return Change(target, obj, after, applied.result, fields)
+
+
+def _peoples(obj: Object) -> dict[str, Any]:
+    """The parts that people write."""
+    metadata = obj.metadata
+    annotations = {k: v for k, v in metadata.annotations.items() if not k.startswith("shoal.dev/")}
+    parts = {"labels": metadata.labels, "annotations": annotations, "spec": obj.spec}
+    return codec.builtins(parts)
+
+
+def _waits_for_its_queue(obj: Object, error: ShoalError, queues: set[str]) -> bool:
+    """A job whose only fault is that its queue is not there, when the same files create that queue."""
+    if kind_of(obj) is not JOB or not isinstance(error, Invalid):
+        return False
+    return obj.spec.queue in queues and {problem.path for problem in error.problems} == {"spec.queue"}
+
+
+def _problems(target: Target, error: ShoalError) -> list[Problem]:
+    if isinstance(error, Invalid) and error.problems:
+        return [Problem("", f"{target}: {problem}") for problem in error.problems]
+    return [Problem("", f"{target}: {error.message}")]
+
+
+def _shown(value: Any) -> str:
+    text = printable(str(value) if not isinstance(value, list) else ", ".join(map(str, value)))  # pyright: ignore[reportUnknownArgumentType]
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _null(value: Any) -> Any:
+    return None if value is MISSING else value
