@@ -10,7 +10,18 @@ from typing import Literal
 from shoal.objects.meta import Part
 from shoal.objects.quantities import Bytes, CpuMillis
 
-__all__ = ["Endpoint", "Placement", "TaskKey", "TaskSpec", "Told", "task_name"]
+__all__ = [
+    "RENDEZVOUS_FOLDER",
+    "Endpoint",
+    "Placement",
+    "TaskKey",
+    "TaskSpec",
+    "Told",
+    "task_name",
+]
+
+RENDEZVOUS_FOLDER = "$(SHOAL_RENDEZVOUS)"
+"""In the value of a variable that a task is told: the folder that the cluster put its files in."""
 
 
 class TaskKey(Part, frozen=True, kw_only=True):
@@ -67,8 +78,9 @@ class Endpoint(Part, frozen=True, kw_only=True):
 
 
 class Told(Part, frozen=True, kw_only=True):
-    """What rendezvous adds to a task: environment, files (relative path to text, placed in the
-    folder that `$SHOAL_RENDEZVOUS` names), and words that replace the command when not empty."""
+    """What rendezvous adds to a task: environment (with the folder where `RENDEZVOUS_FOLDER` stands),
+    files (relative path to text, placed in that folder, which `$SHOAL_RENDEZVOUS` names; what starts
+    with `#!` can be run), and words that replace the command when not empty."""
 
     env: dict[str, str] = {}
     files: dict[str, str] = {}

@@ -1,6 +1,18 @@
 """What a task is told so that it finds its peers: one pure function per framework's contract.
 
-Each module has `tell(job, task, group) -> Told`-like output built from endpoints that are resolved by
-the cluster, never spelled here. Imports `shoal.objects` alone; the shapes it needs of tasks and
-endpoints are its own (`base`).
+`tell` is the entry point. Every task gets the `plain` contract, and the one of its job's runtime over
+it. Endpoints are resolved by the cluster and never spelled here; ranks belong to the members that are
+present, in the order of roles and indices, without holes. Every key that could meet one of an earlier
+attempt holds the attempt.
+
+- `group`: the members, their ranks and addresses, what all contracts are made of
+- `plain`, `torchrun`, `tensorflow`, `mpi`, `jax`, `xgboost`, `paddle`: the contracts
+- `contracts`: which runtime has which
+
+Imports `shoal.objects` alone; pure: no I/O, no clock, no randomness. `docs/design/rendezvous.md` lists
+every variable.
 """
+
+from shoal.rendezvous.contracts import tell
+
+__all__ = ["tell"]
