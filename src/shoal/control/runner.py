@@ -73,10 +73,14 @@ class Cache(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """A cache that a controller listens to: `keys(old, new)` are the keys to look at after a change."""
+    """A cache that a controller listens to: `keys(old, new)` are the keys to look at after a change.
+
+    With a delay, changes that come close together cost one look.
+    """
 
     cache: Cache
     keys: Callable[[Any, Any], Iterable[Key]]
+    delay_seconds: float = 0.0
 
 
 class Controller(Protocol):
@@ -156,7 +160,7 @@ class Runner:
             line = _Line(controller, WorkQueue(clock), workers)
             self._lines.append(line)
             for source in controller.sources():
-                source.cache.on_change(_enqueue(line.queue, source.keys))
+                source.cache.on_change(_enqueue(line.queue, source))
                 if not any(source.cache is known for known in self._caches):
                     self._caches.append(source.cache)
         guard.on_change(self._wake_all)
@@ -318,9 +322,9 @@ class _Line:
     workers: int
 
 
-def _enqueue(queue: WorkQueue, keys: Callable[[Any, Any], Iterable[Key]]) -> Callable[[Any, Any], None]:
+def _enqueue(queue: WorkQueue, source: Source) -> Callable[[Any, Any], None]:
     def changed(old: Any, new: Any) -> None:
-        for key in keys(old, new):
-            queue.add(key)
+        for key in source.keys(old, new):
+            queue.add_within(key, source.delay_seconds)
 
     return changed

@@ -48,6 +48,18 @@ class WorkQueue:
             heapq.heappush(self._heap, (due, key))
             self._something.set()
 
+    def add_within(self, key: Key, seconds: float) -> None:
+        """Have the key taken after that time at the latest: an earlier delay stays."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        with self._lock:
+            due = self._clock.monotonic() + seconds
+            if key not in self._waiting and due < self._due.get(key, float("inf")):
+                self._due[key] = due
+                heapq.heappush(self._heap, (due, key))
+                self._something.set()
+
     def take(self) -> Key | None:
         """The next key that is ready, None when there is none. `done` must follow."""
         with self._lock:

@@ -1,0 +1,102 @@
+"""What a job holds on its nodes: the scheduler, quotas and queue status all count with this.
+
+An index holds its node's capacity while the allocation names it there, while the job controller has
+given it to that node (it says so in the status before it starts anything), or while a task of it is
+there that has not ended. A slot that was taken back is thus free only once its task has gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shoal.cluster.base import Task
+from shoal.objects.job import Job, Resources
+from shoal.objects.quantities import CpuMillis
+from shoal.objects.ranges import IndexMap, IndexSet
+from shoal.schedule.snapshot import Hold
+
+__all__ = ["holds_of", "task_holds"]
+
+
+def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
+    """Everything that the job holds, by role, index and node."""
+    there: dict[tuple[str, int, str], _Held] = {}
+    resources = {role.name: role.resources for role in job.spec.roles}
+    for slots in job.status.allocation.slots:
+        indices = list(IndexSet.parse(slots.indices))
+        share = len(slots.devices) // max(1, len(indices))
+        for position, index in enumerate(indices):
+            held = there[slots.role, index, slots.node] = _Held(slot=True)
+            held.ask(resources.get(slots.role, _NOTHING))
+            held.devices = list(slots.devices[position * share : (position + 1) * share])
+    if job.status.phase not in ("Succeeded", "Failed", "Cancelled"):
+        for role in job.status.roles:
+            outcomes = IndexMap.parse(role.outcomes)
+            for index, node in IndexMap.parse(role.nodes).items():
+                if index not in outcomes:
+                    held = there.setdefault((role.name, index, node), _Held())
+                    held.claimed = True
+                    held.ask(resources.get(role.name, _NOTHING))
+    for task in tasks:
+        if task.phase != "Ended":
+            spec = task.spec
+            held = there.setdefault((spec.role, spec.index, spec.placement.node), _Held())
+            held.add(task)
+    return tuple(held.row(*key) for key, held in sorted(there.items()))
+
+
+def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:
+    """What tasks hold whose job is not there."""
+    there: dict[tuple[str, int, str], _Held] = {}
+    for task in tasks:
+        if task.phase != "Ended":
+            key = (task.spec.name, task.spec.index, task.spec.placement.node)
+            there.setdefault(key, _Held()).add(task)
+    return tuple(held.row(*key) for key, held in sorted(there.items()))
+
+
+_NOTHING = Resources(cpu=CpuMillis(0))
+"""Of a role that is no longer there."""
+
+
+@dataclass
+class _Held:
+    slot: bool = False
+    claimed: bool = False
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+    devices: list[str] = field(default_factory=list[str])
+    live_cpu: int = 0
+    live_memory: int = 0
+    live: bool = False
+
+    def ask(self, resources: Resources) -> None:
+        self.cpu = max(self.cpu, int(resources.cpu))
+        self.memory = max(self.memory, int(resources.memory or 0))
+        self.gpu = max(self.gpu, resources.gpu)
+
+    def add(self, task: Task) -> None:
+        spec = task.spec
+        self.live = True
+        self.live_cpu += int(spec.cpu)
+        self.live_memory += int(spec.memory or 0)
+        self.cpu = max(self.cpu, self.live_cpu)
+        self.memory = max(self.memory, self.live_memory)
+        self.devices += [each for each in spec.placement.devices if each not in self.devices]
+        self.gpu = max(self.gpu, len(self.devices))
+
+    def row(self, role: str, index: int, node: str) -> Hold:
+        return Hold(
+            role=role,
+            index=index,
+            node=node,
+            devices=tuple(self.devices),
+            cpu=self.cpu,
+            memory=self.memory,
+            gpu=self.gpu,
+            slot=self.slot,
+            live=self.live,
+            claimed=self.claimed,
+        )

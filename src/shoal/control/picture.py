@@ -1,0 +1,174 @@
+"""The scheduler's snapshot, kept up to date row by row as the caches change.
+
+A change marks its job; the next snapshot makes that job's row anew and leaves all others as they are.
+Forms are shared by equal jobs and counted, so that none is kept longer than a job asks for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable
+
+from shoal.cluster.base import Task
+from shoal.control.cache import ObjectCache
+from shoal.control.holdings import task_holds
+from shoal.control.rows import form_of, job_row, node_row, queue_row
+from shoal.control.tasks import TaskCache
+from shoal.control.work import Key
+from shoal.objects.job import Job
+from shoal.objects.node import Node
+from shoal.objects.queue import Queue
+from shoal.schedule.plan import Policy
+from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, QueueRow, Snapshot
+
+__all__ = ["Picture"]
+
+Order = tuple[int, float, str, str]
+
+
+class Picture:
+    """Listens to the caches from when it is made; `snapshot` is called by one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        jobs: ObjectCache[Job],
+        queues: ObjectCache[Queue],
+        nodes: ObjectCache[Node],
+        tasks: TaskCache,
+        policy: Policy,
+    ) -> None:
+        self._jobs = jobs
+        self._queues = queues
+        self._nodes = nodes
+        self._tasks = tasks
+        self._policy = policy
+        self._lock = threading.Lock()
+        self._dirty: set[tuple[Key, str]] = set()
+        self._stale: set[str] = {"nodes", "queues"}
+        self._rows: dict[Key, JobRow] = {}
+        self._orders: list[Order] = []
+        self._sorted: list[JobRow] = []
+        self._forms = _Forms()
+        self._strangers: dict[str, tuple[Hold, ...]] = {}
+        self._node_rows: tuple[NodeRow, ...] = ()
+        self._queue_rows: tuple[QueueRow, ...] = ()
+        jobs.on_change(self._job_changed)
+        tasks.on_change(self._task_changed)
+        nodes.on_change(self._mark("nodes"))
+        queues.on_change(self._mark("queues"))
+
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        with self._lock:
+            dirty, self._dirty = self._dirty, set()
+            stale, self._stale = self._stale, set[str]()
+        try:
+            if "nodes" in stale:
+                nodes = sorted(self._nodes.all(), key=lambda node: node.metadata.name)
+                self._node_rows = tuple(node_row(node) for node in nodes)
+            if "queues" in stale:
+                queues = sorted(self._queues.all(), key=lambda queue: queue.metadata.name)
+                self._queue_rows = tuple(queue_row(queue) for queue in queues)
+            for key, uid in sorted(dirty):
+                self._renew(key, uid)
+        except BaseException:
+            with self._lock:
+                self._dirty |= dirty
+                self._stale |= stale
+            raise
+        return Snapshot(
+            nodes=self._node_rows,
+            queues=self._queue_rows,
+            forms=self._forms.all(),
+            jobs=tuple(self._sorted),
+            strangers=tuple(hold for uid in sorted(self._strangers) for hold in self._strangers[uid]),
+        )
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        with self._lock:
+            for job in (old, new):
+                if job is not None:
+                    self._dirty.add((job.key, job.metadata.uid))
+
+    def _task_changed(self, old: Task | None, new: Task | None) -> None:
+        if old is not None and new is not None and (old.phase == "Ended") == (new.phase == "Ended"):
+            return  # it holds what it held
+        with self._lock:
+            for task in (old, new):
+                if task is not None:
+                    self._dirty.add(((task.spec.namespace, task.spec.job), task.spec.job_uid))
+
+    def _mark(self, what: str) -> Callable[[object, object], None]:
+        def changed(_old: object, _new: object) -> None:
+            with self._lock:
+                self._stale.add(what)
+
+        return changed
+
+    def _renew(self, key: Key, uid: str) -> None:
+        job = self._jobs.get(key)
+        tasks = self._tasks.of_job(uid)
+        self._strangers.pop(uid, None)
+        if job is None or job.metadata.uid != uid:
+            holds = task_holds(tasks)
+            if holds:
+                self._strangers[uid] = holds
+            old = self._rows.get(key)
+            if old is not None and old.uid == uid:
+                self._remove(key)
+            return
+        if key in self._rows:
+            self._remove(key)
+        form = self._forms.take(form_of(job))
+        row = job_row(job, tasks, form, self._policy)
+        if row is None:
+            self._forms.drop(form)
+        else:
+            self._insert(key, row)
+
+    def _insert(self, key: Key, row: JobRow) -> None:
+        order = row.order
+        position = bisect.bisect_left(self._orders, order)
+        self._orders.insert(position, order)
+        self._sorted.insert(position, row)
+        self._rows[key] = row
+
+    def _remove(self, key: Key) -> None:
+        row = self._rows.pop(key)
+        position = bisect.bisect_left(self._orders, row.order)
+        del self._orders[position]
+        del self._sorted[position]
+        self._forms.drop(row.form)
+
+
+class _Forms:
+    """Forms by number; a number is used again once no row has it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Form, int] = {}
+        self._forms: list[Form] = []
+        self._uses: list[int] = []
+        self._free: list[int] = []
+
+    def take(self, form: Form) -> int:
+        number = self._numbers.get(form)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._forms)
+            if number == len(self._forms):
+                self._forms.append(form)
+                self._uses.append(0)
+            self._forms[number] = form
+            self._numbers[form] = number
+        self._uses[number] += 1
+        return number
+
+    def drop(self, number: int) -> None:
+        self._uses[number] -= 1
+        if self._uses[number] == 0:
+            del self._numbers[self._forms[number]]
+            self._free.append(number)
+
+    def all(self) -> tuple[Form, ...]:
+        return tuple(self._forms)

@@ -1,0 +1,136 @@
+"""Objects as the scheduler's rows. Pure: an object and its tasks give a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.cluster.base import Task
+from shoal.control.holdings import holds_of
+from shoal.control.job.seen import scope_of
+from shoal.objects.job import PRIORITIES, Job, Role
+from shoal.objects.node import Node
+from shoal.objects.queue import Queue
+from shoal.objects.ranges import IndexMap, IndexSet
+from shoal.schedule.plan import Policy
+from shoal.schedule.snapshot import Form, JobRow, NodeRow, QueueRow, RoleForm, Shape
+
+__all__ = ["ending_of", "form_of", "job_row", "node_row", "priority_of", "queue_row"]
+
+_LONGEST_AVOIDANCE_SECONDS = 60.0
+
+
+def node_row(node: Node) -> NodeRow:
+    """A node as the scheduler sees it."""
+    spec, status = node.spec, node.status
+    ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
+    return NodeRow(
+        name=node.metadata.name,
+        cpu=int(status.capacity.cpu),
+        memory=int(status.capacity.memory),
+        gpus=status.capacity.gpus,
+        labels=spec.labels,
+        taints=spec.taints,
+        ready=ready,
+        schedulable=not spec.unschedulable and not node.metadata.deleted,
+        lost=spec.lost,
+    )
+
+
+def queue_row(queue: Queue) -> QueueRow:
+    """A queue as the scheduler sees it."""
+    quota = queue.spec.quota
+    return QueueRow(
+        name=queue.metadata.name,
+        cpu=None if quota.cpu is None else int(quota.cpu),
+        memory=None if quota.memory is None else int(quota.memory),
+        gpu=quota.gpu,
+        jobs=quota.jobs,
+        namespaces=queue.spec.namespaces,
+        highest={name: priority_of(value) for name, value in queue.spec.highest_priority.items()},
+    )
+
+
+def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRow | None:
+    """A job as the scheduler sees it; None when there is nothing to decide about it."""
+    meta, status = job.metadata, job.status
+    ending, holds = ending_of(job), holds_of(job, tasks)
+    if ending and not holds and not status.scheduling.code:
+        return None
+    refusal = status.refusal
+    refused = refusal is not None and refusal.allocation == status.allocation.id
+    doublings = min(max(0, status.infrastructure_failures - 1), 10)
+    patience = min(_LONGEST_AVOIDANCE_SECONDS, policy.avoid_seconds * 2.0**doublings)
+    return JobRow(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        generation=meta.generation,
+        queue=job.spec.queue,
+        priority=priority_of(job.spec.priority),
+        created=meta.created,
+        form=form,
+        ending=ending,
+        allocation=status.allocation.id,
+        changed=status.allocation.changed,
+        code=status.scheduling.code,
+        evidence=status.scheduling.evidence,
+        holds=holds,
+        done=tuple(
+            (role.name, IndexSet(IndexMap.parse(role.outcomes)).text)
+            for role in status.roles
+            if role.outcomes
+        ),
+        refused=refused,
+        avoid=refusal.node if refusal is not None else "",
+        avoid_until=refusal.at + patience if refusal is not None else 0.0,
+    )
+
+
+def form_of(job: Job) -> Form:
+    """What the job asks for."""
+    spec = job.spec
+    if spec.array is not None:
+        indices = IndexSet.parse(spec.array.indices).text
+        role = RoleForm(name=spec.roles[0].name, shape=_shape(spec.roles[0]), indices=indices, minimum=0)
+        return Form(roles=(role,), minimum=1, array=True, parallelism=spec.array.parallelism)
+    least = 0 if spec.gang.min is not None else None
+    roles = tuple(
+        RoleForm(
+            name=role.name,
+            shape=_shape(role),
+            indices=IndexSet.span(role.replicas).text,
+            minimum=min(
+                role.replicas,
+                next(m for m in (role.min_replicas, least, role.replicas) if m is not None),
+            ),
+        )
+        for role in spec.roles
+    )
+    most = sum(role.replicas for role in spec.roles)
+    return Form(roles=roles, minimum=min(most, spec.gang.min or 0), whole=scope_of(job) == "Gang")
+
+
+def ending_of(job: Job) -> str:
+    """Why the job is to hold nothing; empty while it may."""
+    if job.metadata.deleted:
+        return "Deleted"
+    if job.status.phase in ("Succeeded", "Failed", "Cancelled"):
+        return "Finished"
+    if job.spec.cancelled:
+        return "Cancelled"
+    return "Suspended" if job.spec.suspend else ""
+
+
+def priority_of(value: int | str) -> int:
+    """The number that a priority stands for; a name that is not known counts as normal."""
+    return value if isinstance(value, int) else PRIORITIES.get(value, 0)
+
+
+def _shape(role: Role) -> Shape:
+    return Shape(
+        cpu=int(role.resources.cpu),
+        memory=int(role.resources.memory or 0),
+        gpu=role.resources.gpu,
+        selector=tuple(sorted(role.node_selector.items())),
+        tolerations=role.tolerations,
+    )

@@ -1,0 +1,186 @@
+"""The scheduler's loop: a snapshot, a decision, and its writes in their safe order.
+
+One pass looks at everything, so there is one key. Changes that come close together cost one pass, and
+a pass that takes long is followed by a rest as long, so that a burst of submissions does not starve
+the rest of the server. After a kill between any two writes the next pass decides from what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from shoal import faults
+from shoal.clock import Clock
+from shoal.control.cache import ObjectCache
+from shoal.control.lease import Guard
+from shoal.control.picture import Picture
+from shoal.control.runner import Source
+from shoal.control.tasks import TaskCache
+from shoal.control.work import Key
+from shoal.history.base import About
+from shoal.objects import codec
+from shoal.objects.errors import Conflict, NotFound
+from shoal.objects.job import Allocation, Job, Scheduling
+from shoal.objects.meta import Stamp
+from shoal.objects.node import Node
+from shoal.objects.queue import Queue
+from shoal.schedule.decide import decide
+from shoal.schedule.explain import explain
+from shoal.schedule.plan import Plan, Policy, Write
+
+__all__ = ["EVERYTHING", "Journal", "SchedulingController"]
+
+EVERYTHING: Key = ("", "everything")
+"""The only key."""
+
+WRITER = "scheduler"
+_COALESCE_SECONDS = 0.002
+_SAFETY_SECONDS = 5.0
+"""A pass at least so often."""
+_LONGEST_REST_SECONDS = 0.25
+_DENIALS_PER_PASS = 100
+"""Jobs that are only told why they wait: the rest follow in the next pass, after any new start."""
+_REFRESH_SECONDS = 60.0
+_REFRESHED = 20
+"""So many waiting jobs get their numbers renewed so often."""
+
+
+class Journal(Protocol):
+    """Where decisions are recorded; never waits."""
+
+    def decision(
+        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
+    ) -> None:
+        """A step for the object; the same key is recorded once."""
+        ...
+
+
+class SchedulingController:
+    """See the module's docstring; needs one thread."""
+
+    name = "scheduling"
+
+    def __init__(
+        self,
+        *,
+        jobs: ObjectCache[Job],
+        queues: ObjectCache[Queue],
+        nodes: ObjectCache[Node],
+        tasks: TaskCache,
+        guard: Guard,
+        clock: Clock,
+        journal: Journal,
+        policy: Policy | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._queues = queues
+        self._nodes = nodes
+        self._tasks = tasks
+        self._guard = guard
+        self._clock = clock
+        self._journal = journal
+        self._policy = policy or Policy()
+        self._picture = Picture(jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=self._policy)
+        self._not_before = 0.0
+        self._refresh_at = 0.0
+
+    def sources(self) -> Sequence[Source]:
+        """Everything that a decision depends on."""
+        caches = (self._jobs, self._queues, self._nodes, self._tasks)
+        return tuple(
+            Source(cache, lambda old, new: (EVERYTHING,), _COALESCE_SECONDS) for cache in caches
+        )
+
+    def reconcile(self, key: Key, now: float) -> float | None:
+        """One pass; see `shoal.control.runner.Controller.reconcile`."""
+        begun = self._clock.monotonic()
+        if begun < self._not_before:
+            return self._not_before - begun
+        plan = decide(self._picture.snapshot(), self._policy_now(begun), now)
+        left = self._apply(plan, now)
+        ended = self._clock.monotonic()
+        self._not_before = ended + min(ended - begun, _LONGEST_REST_SECONDS)
+        if left:
+            return _COALESCE_SECONDS
+        if plan.again_at is not None:
+            return min(_SAFETY_SECONDS, max(_COALESCE_SECONDS, plan.again_at - now))
+        return _SAFETY_SECONDS
+
+    def _policy_now(self, begun: float) -> Policy:
+        if begun < self._refresh_at:
+            return self._policy
+        self._refresh_at = begun + _REFRESH_SECONDS
+        return Policy(
+            regrow_seconds=self._policy.regrow_seconds,
+            avoid_seconds=self._policy.avoid_seconds,
+            refresh=_REFRESHED,
+        )
+
+    def _apply(self, plan: Plan, now: Stamp) -> int:
+        denials = 0
+        for write in plan.writes:
+            if write.slots is not None:
+                self._write(write, now)
+                faults.point("server.scheduling.allocation")
+            elif denials < _DENIALS_PER_PASS:
+                with suppress(Conflict):  # nothing hangs on it, and the change calls for another pass
+                    self._write(write, now)
+                faults.point("server.scheduling.reason")
+                denials += 1
+            else:
+                return len(plan.writes)
+        return 0
+
+    def _write(self, write: Write, now: Stamp) -> None:
+        job = self._jobs.get((write.job.namespace, write.job.name))
+        if job is None or job.metadata.uid != write.job.uid:
+            raise Conflict(f"job {write.job.name} has gone since the decision")
+        if job.status.allocation.id != write.allocation:
+            raise Conflict(f"job {write.job.name} has other slots than were decided on")
+        self._guard.check()
+        try:
+            job = self._jobs.patch_status(
+                job, writer=WRITER, generation=write.generation, fields=_fields(job, write, now)
+            )
+        except NotFound as error:
+            raise Conflict(error.message) from error
+        self._record(job, write)
+
+    def _record(self, job: Job, write: Write) -> None:
+        meta = job.metadata
+        about = About(kind="Job", namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        counter = job.status.writers.get(WRITER, 0)
+        for position, step in enumerate(write.steps):
+            if step.code and step.code != "Finished":  # ends are recorded as attempts
+                self._journal.decision(
+                    about,
+                    f"{counter}.{position}",
+                    step.code,
+                    explain(step.code, step.evidence).sentence,
+                    codec.builtins(step),
+                )
+
+
+def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if write.slots is not None:
+        allocation = Allocation(
+            id=write.allocation + 1, slots=write.slots, reason=write.reason, changed=now
+        )
+        fields["allocation"] = codec.builtins(allocation)
+    old = job.status.scheduling
+    if not write.code:
+        if old != Scheduling():
+            fields["scheduling"] = None
+        return fields
+    scheduling = Scheduling(
+        code=write.code,
+        message=explain(write.code, write.evidence).sentence,
+        evidence=write.evidence,
+        since=old.since if old.code == write.code else now,
+    )
+    if scheduling != old:
+        fields["scheduling"] = codec.builtins(scheduling)
+    return fields

@@ -1,0 +1,146 @@
+"""Third stage: the changes as one write per job, in an order that is safe to cut anywhere.
+
+What only gives back, or only says why a job waits, takes nothing. What takes comes after all that it
+needs: each write is tried against a ledger of what is free at that point. A job that gives back and
+takes in one go is one write if the ledger allows; if not, the giving back of all that are left goes
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Literal
+
+from shoal.objects.job import Slots
+from shoal.objects.ranges import IndexSet
+from shoal.schedule.give_back import Draft, Index
+from shoal.schedule.plan import Deny, Grow, JobName, Move, Preempt, Shrink, Start, Step, Write
+from shoal.schedule.room import Room
+from shoal.schedule.snapshot import Hold, Shape
+
+__all__ = ["compact", "sequence"]
+
+Part = Literal["all", "give", "take"]
+"""Of a draft that gives back and takes: both in one write, or each in its own."""
+
+
+def sequence(drafts: Sequence[Draft], ledger: Room, refresh: int) -> tuple[Write, ...]:
+    """The writes for these drafts, which are in the order of service; `ledger` is what is free before
+    the first. Up to `refresh` jobs whose numbers alone have changed are written too."""
+    giving = [draft for draft in drafts if draft.lost and not draft.got]
+    taking = [draft for draft in drafts if draft.got]
+    waiting = [draft for draft in drafts if not draft.lost and not draft.got]
+    writes: list[Write] = []
+    for draft in giving:
+        _free(ledger, draft)
+        writes.append(_write(draft))
+    whole = list(takewhile(lambda draft: _afford(ledger, draft), taking))
+    writes += [_write(draft) for draft in whole]
+    parted = taking[len(whole) :]
+    for draft in parted:
+        if draft.lost:
+            _free(ledger, draft)
+            writes.append(_write(draft, "give"))
+    writes += [_write(draft, "take" if draft.lost else "all") for draft in parted]
+    for draft in waiting:
+        code_changed = draft.code != draft.row.code
+        stale = bool(draft.code) and draft.evidence != draft.row.evidence and refresh > 0
+        if code_changed or stale:
+            refresh -= not code_changed
+            writes.append(_write(draft))
+    return tuple(writes)
+
+
+def compact(holds: Iterable[Hold]) -> tuple[Slots, ...]:
+    """As few Slots as say the same: one per role and node, its indices as ranges."""
+    together: dict[tuple[str, str], list[Hold]] = {}
+    for hold in sorted(holds, key=lambda hold: (hold.role, hold.index)):
+        together.setdefault((hold.role, hold.node), []).append(hold)
+    return tuple(
+        Slots(
+            role=role,
+            indices=IndexSet(hold.index for hold in group).text,
+            node=node,
+            devices=tuple(device for hold in group for device in hold.devices),
+        )
+        for (role, node), group in together.items()
+    )
+
+
+def _free(ledger: Room, draft: Draft) -> None:
+    for hold, _ in draft.lost:
+        if not (hold.live or hold.claimed):
+            ledger.give_back(hold)
+
+
+def _afford(ledger: Room, draft: Draft) -> bool:
+    """Take what the draft gets, after what it gives back itself; False leaves the ledger as it was."""
+    gone = [hold for hold, _ in draft.lost if not (hold.live or hold.claimed)]
+    for hold in gone:
+        ledger.give_back(hold)
+    mark = ledger.mark()
+    for hold in draft.got.values():
+        shape = Shape(cpu=hold.cpu, memory=hold.memory, gpu=hold.gpu)
+        if not ledger.take_at(hold.node, shape, hold.devices):
+            ledger.rollback(mark)
+            for back in gone:
+                ledger.occupy(back)
+            return False
+    return True
+
+
+def _write(draft: Draft, part: Part = "all") -> Write:
+    row = draft.row
+    got = {} if part == "give" else draft.got
+    lost = [] if part == "take" else draft.lost
+    steps = tuple(_steps(draft, lost, got))
+    changed = bool(lost or got)
+    return Write(
+        job=JobName(namespace=row.namespace, name=row.name, uid=row.uid),
+        generation=row.generation,
+        allocation=row.allocation + (part == "take"),
+        steps=steps,
+        slots=compact((*draft.kept.values(), *got.values())) if changed else None,
+        reason=_reason(lost, steps) if changed else "",
+        code=draft.code,
+        evidence=draft.evidence,
+    )
+
+
+def _steps(draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold]) -> Iterable[Step]:
+    given, left = dict(got), [pair for pair in lost if _index(pair[0]) not in got]
+    emptied = bool(draft.forced) and not (draft.kept or got)
+    for code in dict.fromkeys(code for _, code in left):
+        slots = compact(hold for hold, other in left if other == code)
+        if emptied and not draft.row.ending:
+            yield Preempt(slots=slots, code=code, evidence=_nodes(left))
+        else:
+            yield Shrink(slots=slots, code=code)
+    moved = [pair for pair in lost if _index(pair[0]) in got]
+    for code in dict.fromkeys(code for _, code in moved):
+        those = [hold for hold, other in moved if other == code]
+        to = [given.pop(_index(hold)) for hold in those]
+        yield Move(slots=compact(those), to=compact(to), code=code, evidence=_nodes(moved))
+    if given and any(hold.slot for hold in draft.row.holds):
+        yield Grow(slots=compact(given.values()))
+    elif given:
+        yield Start(slots=compact(given.values()))
+    if draft.code != draft.row.code or not (lost or got):
+        yield Deny(code=draft.code, evidence=draft.evidence)
+
+
+def _reason(lost: list[tuple[Hold, str]], steps: tuple[Step, ...]) -> str:
+    """The code that the job controller stops tasks under, if any; else that of the last step."""
+    stops = [code for _, code in lost if code != "Finished"]
+    if stops:
+        return stops[0]
+    return next((step.code for step in reversed(steps) if not isinstance(step, Deny)), "")
+
+
+def _nodes(lost: list[tuple[Hold, str]]) -> dict[str, object]:
+    return {"nodes": sorted({hold.node for hold, _ in lost})}
+
+
+def _index(hold: Hold) -> Index:
+    return (hold.role, hold.index)

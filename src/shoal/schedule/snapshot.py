@@ -1,0 +1,145 @@
+"""What the scheduler sees: nodes, queues, jobs and what they hold, as rows that can be kept in a file.
+
+Rows are made once per change of their object and shared between snapshots, so ten thousand waiting
+jobs cost nothing to look at again. Jobs that ask for the same thing share one *form*: what is found
+out about one of them holds for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.objects.job import Toleration
+from shoal.objects.meta import Part, Stamp
+from shoal.objects.node import Taint
+
+__all__ = ["Form", "Hold", "JobRow", "NodeRow", "QueueRow", "RoleForm", "Shape", "Snapshot"]
+
+
+class NodeRow(Part, frozen=True, kw_only=True):
+    """A node: capacity in thousandths of a core, bytes, and device ids."""
+
+    name: str
+    cpu: int = 0
+    memory: int = 0
+    gpus: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    """False: it does not answer. Nothing starts there, and what it holds stays held."""
+    schedulable: bool = True
+    lost: bool = False
+    """A person says that it is gone: what it holds is taken back."""
+
+
+class QueueRow(Part, frozen=True, kw_only=True):
+    """A queue; None is unlimited."""
+
+    name: str
+    cpu: int | None = None
+    memory: int | None = None
+    gpu: int | None = None
+    jobs: int | None = None
+    namespaces: tuple[str, ...] = ()
+    """Which may use it; empty: all."""
+    highest: dict[str, int] = {}
+    """Namespace (or `*`) to the highest priority that its jobs may have here."""
+
+
+class Shape(Part, frozen=True, kw_only=True):
+    """What one task needs of its node."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+    selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RoleForm(Part, frozen=True, kw_only=True):
+    """A role: tasks of one shape, the indices it may have, and with how few it may run."""
+
+    name: str
+    shape: Shape
+    indices: str
+    minimum: int
+
+
+class Form(Part, frozen=True, kw_only=True):
+    """What a job asks for, without its name, queue and priority."""
+
+    roles: tuple[RoleForm, ...]
+    minimum: int
+    """So many tasks of all roles together, before any starts."""
+    array: bool = False
+    """Indices start one by one as they fit, the lowest first."""
+    parallelism: int | None = None
+    """At most so many indices of an array at once."""
+    whole: bool = False
+    """Its tasks start again together: slots are kept until the whole job has ended, and below its
+    minimum it gives back everything."""
+
+
+class Hold(Part, frozen=True, kw_only=True):
+    """One index on one node, and what it takes there."""
+
+    role: str
+    index: int
+    node: str
+    devices: tuple[str, ...] = ()
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+    slot: bool = False
+    """The job's allocation names it."""
+    live: bool = False
+    """A task is there that has not ended."""
+    claimed: bool = False
+    """The job controller has given it to the node; a task may appear."""
+
+
+class JobRow(Part, frozen=True, kw_only=True):
+    """A job that waits, or holds something, or has a reason to wait written in its status."""
+
+    uid: str
+    namespace: str
+    name: str
+    generation: int = 0
+    queue: str = "default"
+    priority: int = 0
+    created: Stamp = 0.0
+    form: int = 0
+    """Position in `Snapshot.forms`."""
+    ending: str = ""
+    """Why it gives everything back: Finished, Suspended, Cancelled or Deleted; empty: it may run."""
+    allocation: int = 0
+    changed: Stamp = 0.0
+    """When its slots last changed."""
+    code: str = ""
+    """The reason to wait that its status shows now."""
+    evidence: dict[str, Any] = {}
+    holds: tuple[Hold, ...] = ()
+    done: tuple[tuple[str, str], ...] = ()
+    """Role to the indices that have their outcome, as ranges."""
+    refused: bool = False
+    """The current allocation was refused by `avoid`."""
+    avoid: str = ""
+    """A node that refused it lately."""
+    avoid_until: Stamp = 0.0
+
+    @property
+    def order(self) -> tuple[int, float, str, str]:
+        """Sorts jobs as they are served: priority, then first come."""
+        return (-self.priority, self.created, self.namespace, self.name)
+
+
+class Snapshot(Part, frozen=True, kw_only=True):
+    """Everything that a decision depends on, but for the policy and the time."""
+
+    nodes: tuple[NodeRow, ...] = ()
+    queues: tuple[QueueRow, ...] = ()
+    forms: tuple[Form, ...] = ()
+    jobs: tuple[JobRow, ...] = ()
+    """In the order of `JobRow.order`."""
+    strangers: tuple[Hold, ...] = ()
+    """Tasks that run though their job is not known."""
