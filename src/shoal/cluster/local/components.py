@@ -21,7 +21,7 @@ from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.objects.errors import Conflict, Unavailable
 
-__all__ = ["SERVER", "Started", "components_of", "ensure_up", "is_up", "node_of", "start", "terminate"]
+__all__ = ["SERVER", "Started", "component_of", "components_of", "ensure_up", "is_up", "node_of", "start", "terminate"]
 
 SERVER = "server"
 
@@ -79,7 +79,12 @@ def ensure_up(
 
 def components_of(home: Home) -> list[str]:
     """The names of all components that the home should have."""
-    return [SERVER, *(_NODE_PREFIX + node.name for node in nodes.load(home))]
+    return [SERVER, *(component_of(node.name) for node in nodes.load(home))]
+
+
+def component_of(node: str) -> str:
+    """The component name of a node's agent."""
+    return _NODE_PREFIX + node
 
 
 def node_of(component: str) -> str:
@@ -181,7 +186,7 @@ def _declare(home: Home, declared: Sequence[NodeDecl] | None, deadline: float) -
     nodes.save(home, declared)
     for name, node in before.items():
         if after.get(name) != node:
-            terminate(home, _NODE_PREFIX + name, max(0.1, deadline - time.monotonic()))
+            terminate(home, component_of(name), max(0.1, deadline - time.monotonic()))
 
 
 def _wait_up(home: Home, component: str, pid: int, deadline: float) -> None:

@@ -1,0 +1,316 @@
+"""Looks after one launched task until its end is known: starts its supervisor, or finds it again.
+
+What there is to do follows from what is on the disk alone, so a restarted agent does what the one
+before would have done next (see `begin`). The task's folder has a lock that its supervisor holds from
+birth; who gets the lock knows that no supervisor is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from shoal import faults
+from shoal.cluster.local import launch, processes, taskfiles
+from shoal.cluster.local.folders import TaskFolders
+from shoal.cluster.local.ledger import Record, StopRequest
+from shoal.cluster.local.loop import Loop, Timer
+from shoal.cluster.local.taskfiles import Exit, Started
+from shoal.objects.task import Told
+
+__all__ = ["Attendant", "Host", "supervisor_of"]
+
+SEARCH_SECONDS = 0.05
+SEARCHES = 40
+"""How often, and that far apart, a supervisor is looked for that holds its lock and has not yet said
+who it is: it may have been spawned by an agent that died in the same instant."""
+
+_ERRORS = "errors"
+
+
+class Host(Protocol):
+    """What an attendant needs of its node. All in the loop's thread but `settle`."""
+
+    loop: Loop
+
+    def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
+        """What the supervisor is given."""
+        ...
+
+    def claims(self, record: Record) -> list[int]:
+        """Descriptors that the supervisor is to hold."""
+        ...
+
+    def remaining_grace(self, stop: StopRequest) -> float:
+        """Seconds that the task still has."""
+        ...
+
+    def started(self, record: Record, started: Started) -> None:
+        """The command runs."""
+        ...
+
+    def ended(self, record: Record, end: Exit) -> None:
+        """Nothing of the task is left."""
+        ...
+
+    def settle(self, folder: str) -> Exit:
+        """Finish the work of a supervisor that is gone: end what is left of its task and say how the
+        task ended. In a helper thread; takes its time."""
+        ...
+
+
+class Attendant:
+    """See the module's docstring. Belongs to the loop's thread."""
+
+    def __init__(self, host: Host, record: Record, folders: TaskFolders) -> None:
+        self.record = record
+        self.folders = folders
+        self.pid = 0
+        """The supervisor's; 0 while none is known."""
+        self.started: Started | None = None
+        self.settling = False
+        self._host = host
+        self._loop = host.loop
+        self._ticks = 0
+        self._pidfd = -1
+        self._ready = -1
+        self._is_child = False
+        self._searches = 0
+        self._timer: Timer | None = None
+        self._delivered: StopRequest | None = None
+
+    def begin(self) -> None:
+        """Do what is next: the supervisor is there (find it), was there (take its word, or finish its
+        work), or never was (start it)."""
+        self._timer = None
+        try:
+            self.folders.create(self.record.told or Told())
+            lock = _try_lock(self.folders.task / taskfiles.LOCK)
+            if lock < 0:
+                self._find()
+                return
+            try:
+                self._decide(lock)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
+
+    def stop(self) -> None:
+        """Let the supervisor know what the ledger says of a stop. Idempotent."""
+        stop = self.record.progress.stop
+        if stop is None or stop == self._delivered or not self.pid:
+            return
+        grace = self._host.remaining_grace(stop)
+        try:
+            taskfiles.write(
+                str(self.folders.task),
+                taskfiles.STOP,
+                taskfiles.Stop(reason=stop.reason, grace_seconds=grace, at=stop.at),
+            )
+        except OSError:  # a full disk: the ledger knows, and we try until the task has ended
+            self._loop.later(1.0, self.stop)
+            return
+        faults.point("agent.stop.written")
+        processes.send(self.pid, self._ticks, signal.SIGTERM)
+        self._delivered = stop
+        faults.point("agent.stop.signalled")
+
+    def look_for_start(self) -> None:
+        """Take note of `started.json` if it is there."""
+        if self.started is not None:
+            return
+        self.started = taskfiles.read(str(self.folders.task), taskfiles.STARTED, Started)
+        if self.started is not None:
+            self._host.started(self.record, self.started)
+
+    def close(self) -> None:
+        """Let go; what runs goes on running."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._drop_ready()
+        self._drop_pidfd()
+
+    def _decide(self, lock: int) -> None:
+        """No supervisor is there."""
+        folder = str(self.folders.task)
+        end = taskfiles.read(folder, taskfiles.EXIT, Exit)
+        if end is not None:
+            self.look_for_start()
+            self._host.ended(self.record, end)
+        elif (self.folders.task / taskfiles.BEGUN).exists():
+            self._settle()
+        elif self.record.progress.stop is not None:
+            self._host.ended(self.record, Exit(exit_code=143, signal=15, reason="Signalled"))
+        else:
+            taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))
+            faults.point("agent.launch.prepared")
+            self._spawn(lock)
+
+    def _spawn(self, lock: int) -> None:
+        held = [lock, *self._host.claims(self.record)]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        errors = os.open(self.folders.task / _ERRORS, flags, 0o600)
+        try:
+            with processes.SPAWNING:
+                for descriptor in held:
+                    os.set_inheritable(descriptor, True)
+                try:
+                    spawned = launch.spawn(str(self.folders.task), errors)
+                finally:
+                    for descriptor in held:
+                        os.set_inheritable(descriptor, False)
+        finally:
+            os.close(errors)
+        faults.point("agent.launch.spawned")
+        self._is_child = True
+        self._ready = spawned.ready
+        self._loop.add(spawned.ready, selectors.EVENT_READ, lambda _: self._on_ready())
+        self._watch(spawned.pid, processes.start_ticks(spawned.pid))
+
+    def _find(self) -> None:
+        """A supervisor holds the lock, or what is left of its task does."""
+        self.look_for_start()
+        pid = supervisor_of(self.folders.task)
+        if pid:
+            self._watch(pid, processes.start_ticks(pid))
+            if self.started is None:
+                self._await_start()
+            return
+        self._searches += 1
+        if self._searches > SEARCHES:
+            self._settle()
+        else:
+            self._timer = self._loop.later(SEARCH_SECONDS, self.begin)
+
+    def _watch(self, pid: int, ticks: int) -> None:
+        self.pid, self._ticks = pid, ticks
+        try:
+            self._pidfd = processes.open_process(pid)
+        except ProcessLookupError:
+            self._timer = self._loop.later(0.0, self._on_gone)
+            return
+        if self._pidfd >= 0:
+            self._loop.add(self._pidfd, selectors.EVENT_READ, lambda _: self._on_gone())
+        else:
+            self._poll()
+        self.stop()
+
+    def _poll(self) -> None:
+        """Where the kernel cannot tell when a process ends."""
+        if processes.alive(self.pid, self._ticks):
+            self._timer = self._loop.later(SEARCH_SECONDS, self._poll)
+        else:
+            self._on_gone()
+
+    def _await_start(self) -> None:
+        """An agent that did not spawn the supervisor has no pipe that tells."""
+        self.look_for_start()
+        if self.started is None and self.pid:
+            self._timer = self._loop.later(SEARCH_SECONDS, self._await_start)
+
+    def _on_ready(self) -> None:
+        self._drop_ready()
+        self.look_for_start()
+
+    def _on_gone(self) -> None:
+        status = _reap(self.pid) if self._is_child else None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._drop_ready()
+        self._drop_pidfd()
+        self.pid = 0
+        self.look_for_start()
+        folder = str(self.folders.task)
+        end = taskfiles.read(folder, taskfiles.EXIT, Exit)
+        begun = (self.folders.task / taskfiles.BEGUN).exists()
+        if end is not None:
+            self._host.ended(self.record, end)
+        elif not begun and status is not None and os.WIFEXITED(status):
+            self._host.ended(self.record, _failed(self._complaint()))
+        else:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self.settling:
+            return
+        self.settling = True
+        folder = str(self.folders.task)
+        record, host = self.record, self._host
+
+        def job() -> Callable[[], None]:
+            end = host.settle(folder)
+            return lambda: host.ended(record, end)
+
+        self._loop.work(job)
+
+    def _complaint(self) -> str:
+        try:
+            text = (self.folders.task / _ERRORS).read_text(errors="replace").strip()
+        except OSError:
+            text = ""
+        last = text.splitlines()[-1] if text else "it says nothing"
+        return f"the task's supervisor could not work: {last}"
+
+    def _drop_ready(self) -> None:
+        if self._ready >= 0:
+            self._loop.remove(self._ready)
+            os.close(self._ready)
+            self._ready = -1
+
+    def _drop_pidfd(self) -> None:
+        if self._pidfd >= 0:
+            self._loop.remove(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def supervisor_of(folder: Path) -> int:
+    """The pid of the supervisor that is alive for that task's folder; 0 when there is none."""
+    started = taskfiles.read(str(folder), taskfiles.STARTED, Started)
+    if started is None:
+        return _search(str(folder))
+    alive = processes.alive(started.supervisor_pid, started.supervisor_start_ticks)
+    return started.supervisor_pid if alive else 0
+
+
+def _try_lock(path: Path) -> int:
+    """The descriptor of the lock, ours now; -1 when somebody has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _search(folder: str) -> int:
+    """The pid of the supervisor of that folder, by its command line; 0 when there is none."""
+    wanted = [launch.SUPERVISOR, folder]
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib makes an object of each)
+            if name.isdigit():
+                words = processes.command_line(int(name))
+                if wanted[0] in words and words[words.index(wanted[0]) :][:2] == wanted:
+                    return int(name)
+    return 0
+
+
+def _reap(pid: int) -> int | None:
+    """The status of a child that has ended."""
+    try:
+        found, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return status if found == pid else None
+
+
+def _failed(message: str) -> Exit:
+    return Exit(exit_code=-1, reason="StartFailed", message=message)

@@ -1,0 +1,84 @@
+"""From a task in the ledger to `launch.json`: what its command is, and all that it may know and use.
+
+The agent's own environment is never handed on, but for a short list of what says where things are on
+this machine; what rendezvous tells comes over that, and what the user says over everything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from shoal.cluster.local import taskfiles
+from shoal.cluster.local.folders import TaskFolders
+from shoal.cluster.local.home import Home
+from shoal.objects.task import RENDEZVOUS_FOLDER, TaskSpec, Told
+
+__all__ = ["INHERITED", "description"]
+
+INHERITED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
+    "LD_LIBRARY_PATH", "VIRTUAL_ENV",
+)  # fmt: skip
+"""All that a task has of its agent's environment."""
+
+
+def description(
+    home: Home,
+    folders: TaskFolders,
+    spec: TaskSpec,
+    told: Told,
+    *,
+    cgroup_parents: Mapping[str, str],
+    inherited: Mapping[str, str] = os.environ,
+) -> taskfiles.Launch:
+    """What the task's supervisor is given."""
+    environment = {name: inherited[name] for name in INHERITED if name in inherited}
+    devices = ",".join(spec.placement.devices)
+    environment |= {
+        "SHOAL_SCRATCH": str(folders.scratch),
+        "SHOAL_OUTPUT": str(folders.output),
+        "SHOAL_RENDEZVOUS": str(folders.rendezvous),
+        "SHOAL_NODE": spec.placement.node,
+        # empty hides the devices that were not asked for
+        "CUDA_VISIBLE_DEVICES": devices,
+        "NVIDIA_VISIBLE_DEVICES": devices or "void",
+        "SHOAL_PYTHON": sys.executable,
+        **{
+            name: value.replace(RENDEZVOUS_FOLDER, str(folders.rendezvous))
+            for name, value in told.env.items()
+        },
+        **spec.env,
+    }
+    prefixes = (environment.get("VIRTUAL_ENV", ""), sys.prefix, sys.base_prefix)
+    return taskfiles.Launch(
+        namespace=spec.namespace,
+        task=spec.name,
+        job=spec.job,
+        job_uid=spec.job_uid,
+        role=spec.role,
+        index=spec.index,
+        incarnation=spec.incarnation,
+        argv=told.command or spec.command,
+        env=environment,
+        cwd=spec.working_directory or str(folders.scratch),
+        scratch=str(folders.scratch),
+        output=str(folders.output),
+        rendezvous=str(folders.rendezvous),
+        log=taskfiles.LogBounds(directory=str(folders.log)),
+        limits=taskfiles.Limits(
+            cpu_millis=int(spec.cpu),
+            cpu_limit_millis=None if spec.cpu_limit is None else int(spec.cpu_limit),
+            memory_bytes=None if spec.memory is None else int(spec.memory),
+        ),
+        devices=spec.placement.devices,
+        cgroup_parents=dict(cgroup_parents),
+        isolation=taskfiles.Isolation(
+            mode=spec.isolation,
+            home=str(home.path),
+            tasks_socket=str(home.tasks_socket),
+            keep=tuple(dict.fromkeys(filter(None, prefixes))),
+            sandbox=str(folders.sandbox) if spec.isolation == "strict" else "",
+        ),
+    )

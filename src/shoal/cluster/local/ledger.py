@@ -1,0 +1,249 @@
+"""What an agent has promised and seen, durably: tasks, leased ports, and tasks that were forgotten.
+
+A SQLite database that only its agent opens, kept whole in memory beside. Changes are staged and then
+committed together, once for all that a turn of the agent's loop brings; nothing is answered, spawned
+or signalled before the commit that says so. (A commit of one change costs 0.07 ms plus the disk's own
+flush, within a factor of two of a bare append to a file, and a torn write is SQLite's to mend.)
+
+A commit that fails, because the disk is full, leaves the last complete state: `commit` raises, and
+memory is as the disk has it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from shoal.cluster.base import Outcome, StopReason, Task, TaskPhase
+from shoal.objects import codec
+from shoal.objects.errors import Unavailable
+from shoal.objects.meta import Part, Stamp
+from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
+
+__all__ = ["Ledger", "Progress", "Record", "StopRequest"]
+
+FORGOTTEN_SECONDS = 7 * 86400.0
+"""How long an acknowledged task's name is remembered, so that a late start does not run it again."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS tasks (
+    namespace TEXT NOT NULL, name TEXT NOT NULL,
+    spec BLOB NOT NULL, told BLOB, progress BLOB NOT NULL,
+    PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leases (owner TEXT PRIMARY KEY, port INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgotten (
+    namespace TEXT NOT NULL, name TEXT NOT NULL, job_uid TEXT NOT NULL, at REAL NOT NULL,
+    PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;
+"""
+
+
+class StopRequest(Part, frozen=True, kw_only=True):
+    """That the task is to end, and why; the first reason stays, the grace may only shrink."""
+
+    reason: StopReason
+    first: Stamp
+    """When it was first asked for."""
+    grace_seconds: float
+    at: Stamp
+    """From when the grace counts."""
+
+
+class Progress(Part, frozen=True, kw_only=True):
+    """What changes in the life of a task."""
+
+    endpoint: Endpoint
+    admitted: Stamp
+    launched: bool = False
+    """From here on the task is started, whatever happens to the agent."""
+    started: Stamp = 0.0
+    stop: StopRequest | None = None
+    outcome: Outcome | None = None
+    ended: Stamp = 0.0
+    unenforced: tuple[str, ...] = ()
+    cpu_seconds: float = 0.0
+    """At its end; as the peak below."""
+    peak_memory_bytes: int = 0
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """One task in the ledger."""
+
+    spec: TaskSpec
+    progress: Progress
+    told: Told | None = None
+
+    @property
+    def key(self) -> TaskKey:
+        """Which task."""
+        return self.spec.key
+
+    @property
+    def holds_capacity(self) -> bool:
+        """Until its processes are gone; then it is only remembered."""
+        return self.progress.outcome is None
+
+    @property
+    def phase(self) -> TaskPhase:
+        """As the contract names it."""
+        progress = self.progress
+        if progress.outcome is not None:
+            return "Ended"
+        if not progress.launched:
+            return "Admitted"
+        return "Running" if progress.stop is None else "Stopping"
+
+    def task(self, idle_since: Stamp = 0.0) -> Task:
+        """As the contract shows it."""
+        progress = self.progress
+        return Task(
+            spec=self.spec,
+            phase=self.phase,
+            endpoint=progress.endpoint,
+            outcome=progress.outcome,
+            stop_reason=progress.stop.reason if progress.stop is not None else None,
+            admitted=progress.admitted,
+            started=progress.started,
+            ended=progress.ended,
+            idle_since=idle_since,
+            unenforced=progress.unenforced,
+        )
+
+
+class Ledger:
+    """See the module's docstring. Used by one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.tasks: dict[TaskKey, Record] = {}
+        self.leases: dict[str, int] = {}
+        """Owner (see `ports`) to port."""
+        self.forgotten: dict[TaskKey, str] = {}
+        """Names of acknowledged tasks, with their job's uid."""
+        path.touch(mode=0o600, exist_ok=True)
+        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.execute("PRAGMA cache_size = -512")
+        self._database.executescript(_SCHEMA)
+        self._staged: list[tuple[str, tuple[object, ...]]] = []
+        self._load()
+
+    def put(self, record: Record) -> None:
+        """A new task, or what it was told."""
+        self.tasks[record.key] = record
+        told = None if record.told is None else codec.encode(record.told)
+        self._stage(
+            "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)",
+            record.spec.namespace,
+            record.spec.name,
+            codec.encode(record.spec),
+            told,
+            codec.encode(record.progress),
+        )
+
+    def advance(self, record: Record, progress: Progress) -> None:
+        """The task has come so far."""
+        record.progress = progress
+        self._stage(
+            "UPDATE tasks SET progress = ? WHERE namespace = ? AND name = ?",
+            codec.encode(progress),
+            record.spec.namespace,
+            record.spec.name,
+        )
+
+    def remove(self, record: Record) -> None:
+        """The task was never launched."""
+        del self.tasks[record.key]
+        self._stage(
+            "DELETE FROM tasks WHERE namespace = ? AND name = ?", record.spec.namespace, record.spec.name
+        )
+
+    def forget(self, record: Record, now: Stamp) -> None:
+        """The task is acknowledged: all but its name goes."""
+        self.remove(record)
+        self.forgotten[record.key] = record.spec.job_uid
+        self._stage(
+            "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?, ?)",
+            record.spec.namespace,
+            record.spec.name,
+            record.spec.job_uid,
+            now,
+        )
+
+    def forget_job(self, namespace: str, job_uid: str) -> None:
+        """The job is gone: the names of its tasks too."""
+        for key in [
+            k for k, uid in self.forgotten.items() if uid == job_uid and k.namespace == namespace
+        ]:
+            del self.forgotten[key]
+        self._stage("DELETE FROM forgotten WHERE namespace = ? AND job_uid = ?", namespace, job_uid)
+
+    def lease(self, owner: str, port: int) -> None:
+        """The port is the owner's."""
+        self.leases[owner] = port
+        self._stage("INSERT OR REPLACE INTO leases VALUES (?, ?)", owner, port)
+
+    def end_lease(self, owner: str) -> None:
+        """The port is nobody's."""
+        del self.leases[owner]
+        self._stage("DELETE FROM leases WHERE owner = ?", owner)
+
+    def trim(self, now: Stamp) -> None:
+        """Drop names that no start can come late for any more."""
+        self._stage("DELETE FROM forgotten WHERE at < ?", now - FORGOTTEN_SECONDS)
+
+    @property
+    def staged(self) -> bool:
+        """True when there is something to commit."""
+        return bool(self._staged)
+
+    def commit(self) -> None:
+        """Make what was staged durable, all or none.
+
+        Raises:
+            Unavailable: it cannot be; memory is as it was after the last commit.
+        """
+        staged, self._staged = self._staged, []
+        if not staged:
+            return
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            for statement, values in staged:
+                self._database.execute(statement, values)
+            self._database.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            self._load()
+            raise Unavailable(
+                f"the node's ledger cannot be written: {error}", hint="make room on its disk"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the file; what is staged is dropped."""
+        self._database.close()
+
+    def _stage(self, statement: str, *values: object) -> None:
+        self._staged.append((statement, values))
+
+    def _load(self) -> None:
+        """Memory as the disk has it. Records that are known already are changed in place."""
+        self._staged = []
+        known, self.tasks = self.tasks, {}
+        for spec, told, progress in self._database.execute("SELECT spec, told, progress FROM tasks"):
+            record = Record(
+                spec=codec.decode(spec, TaskSpec),
+                told=None if told is None else codec.decode(told, Told),
+                progress=codec.decode(progress, Progress),
+            )
+            old = known.get(record.key)
+            if old is not None:
+                old.progress, old.told = record.progress, record.told
+                record = old
+            self.tasks[record.key] = record
+        self.leases = dict(self._database.execute("SELECT owner, port FROM leases"))
+        rows = self._database.execute("SELECT namespace, name, job_uid FROM forgotten")
+        self.forgotten = {TaskKey(namespace=ns, name=name): uid for ns, name, uid in rows}

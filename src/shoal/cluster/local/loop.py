@@ -1,0 +1,144 @@
+"""The agent's one thread: it waits for descriptors and timers, and ends each turn in one place.
+
+Everything that an agent knows is touched by this thread alone, so nothing in it needs a lock. What
+takes long (removing a large folder, ending what a dead supervisor left) is done by a helper thread
+that hands its result back through `call`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import heapq
+import os
+import selectors
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+
+__all__ = ["Loop", "Timer"]
+
+
+class Timer:
+    """Something that is to be called once; `cancel` it if it no longer should."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Never call it; idempotent."""
+        self.callback = None
+
+
+class Loop:
+    """Runs callbacks until stopped. Only `call` and `stop` may be used from other threads.
+
+    After the callbacks of a turn, `end_turn` runs: it is where the agent commits its ledger once for
+    all of them.
+    """
+
+    def __init__(self, end_turn: Callable[[], None] = lambda: None) -> None:
+        self.end_turn = end_turn
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = 0
+        self._soon: deque[Callable[[], None]] = deque()
+        self._called: deque[Callable[[], None]] = deque()
+        self._running = True
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.add(self._wake_read, selectors.EVENT_READ, self._drain)
+
+    def add(self, descriptor: int, events: int, callback: Callable[[int], None]) -> None:
+        """Call `callback(events)` whenever the descriptor is ready; again to change either."""
+        if descriptor in self._selector.get_map():
+            self._selector.modify(descriptor, events, callback)
+        else:
+            self._selector.register(descriptor, events, callback)
+
+    def remove(self, descriptor: int) -> None:
+        """No more of this descriptor; idempotent. Before it is closed."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(descriptor)
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call it once that time has passed."""
+        timer = Timer(callback)
+        self._order += 1
+        heapq.heappush(self._timers, (time.monotonic() + seconds, self._order, timer))
+        return timer
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call it in a turn of its own, after what waits already: so that many slow things do not
+        keep quick ones waiting."""
+        self._soon.append(callback)
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Call it in the loop's thread. Thread-safe."""
+        self._called.append(callback)
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: it will wake anyway
+            os.write(self._wake_write, b"x")
+
+    def work(self, job: Callable[[], Callable[[], None]]) -> None:
+        """Run `job` in a thread of its own, then what it returns in the loop's thread. What `job`
+        raises is raised there."""
+        thread = threading.Thread(target=lambda: self.call(_done(job)), name="helper", daemon=True)
+        thread.start()
+
+    def stop(self) -> None:
+        """End `run` after this turn. Thread-safe, also from a signal handler."""
+        self._running = False
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"x")
+
+    def on_signal(self, number: signal.Signals, callback: Callable[[], None]) -> None:
+        """Call it in a turn of the loop when the signal comes."""
+
+        def handle(_: int, __: FrameType | None) -> None:
+            self.call(callback)
+
+        signal.signal(number, handle)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while self._running:
+            for key, events in self._selector.select(self._patience()):
+                # one before it may have removed it, or put another in its place
+                if self._selector.get_map().get(key.fd) is key:
+                    key.data(events)
+            while self._called:
+                self._called.popleft()()
+            if self._soon:
+                self._soon.popleft()()
+            now = time.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                callback = heapq.heappop(self._timers)[2].callback
+                if callback is not None:
+                    callback()
+            self.end_turn()
+
+    def _patience(self) -> float | None:
+        if self._soon or self._called:
+            return 0.0
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _drain(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 65536)
+
+
+def _done(job: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+    try:
+        return job()
+    except Exception as error:  # noqa: BLE001 (to be raised where it ends the process)
+        return functools.partial(_raise, error)
+
+
+def _raise(error: Exception) -> None:
+    raise error

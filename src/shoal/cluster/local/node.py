@@ -1,0 +1,413 @@
+"""What an agent knows and does, apart from sockets: the ledger, the ports, the tasks that run.
+
+Each operation changes the ledger and names, with `after`, what is to follow: an answer, a spawn, a
+signal. At the end of the loop's turn all changes are committed at once, and only then does what
+follows happen, in order. So nothing is ever seen or done that a crash could make untrue.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from shoal import faults
+from shoal.clock import Clock
+from shoal.cluster.base import EndReason, NodeState, Outcome, StopReason
+from shoal.cluster.local import admission, folders, launching, taskfiles
+from shoal.cluster.local.attendant import Attendant
+from shoal.cluster.local.folders import TaskFolders
+from shoal.cluster.local.home import Home, NodeHome
+from shoal.cluster.local.ledger import Ledger, Progress, Record, StopRequest
+from shoal.cluster.local.loop import Loop
+from shoal.cluster.local.nodes import NodeDecl
+from shoal.cluster.local.ports import Ports
+from shoal.cluster.local.protocol import Change, LaunchTask
+from shoal.objects.errors import Conflict, Unavailable
+from shoal.objects.task import Endpoint, TaskKey, TaskSpec
+
+__all__ = ["Isolations", "Node"]
+
+HOST = "127.0.0.1"
+RETRY_SECONDS = 1.0
+
+
+class Isolations:
+    """What this machine can isolate, as the agent found when it started."""
+
+    def __init__(
+        self,
+        states: Mapping[str, str],
+        strict_refusal: str,
+        cgroup_parents: Mapping[str, str],
+    ) -> None:
+        self.states = dict(states)
+        self.strict_refusal = strict_refusal
+        self.cgroup_parents = dict(cgroup_parents)
+
+
+class Node:
+    """See the module's docstring. Belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        home: Home,
+        declaration: NodeDecl,
+        clock: Clock,
+        loop: Loop,
+        isolations: Isolations,
+        settle: Callable[[str], taskfiles.Exit],
+    ) -> None:
+        self.home = home
+        self.declaration = declaration
+        self.clock = clock
+        self.loop = loop
+        self.isolations = isolations
+        self._settle = settle
+        self.paths: NodeHome = home.node(declaration.name).create()
+        self.ledger = Ledger(self.paths.ledger)
+        self.ports = Ports(declaration.name, self.ledger, str(self.paths.path))
+        self.attendants: dict[TaskKey, Attendant] = {}
+        self.idle_since: dict[TaskKey, float] = {}
+        self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
+        self._new: set[TaskKey] = set()
+        self._changed: dict[TaskKey, None] = {}
+        self._after: deque[Callable[[], None]] = deque()
+        self._failed: list[Callable[[Unavailable], None]] = []
+        self._emptying = False
+        loop.end_turn = self.end_turn
+
+    # What clients ask. Each returns at once; `answer` is called after the commit.
+
+    def state(self) -> NodeState:
+        """The node itself."""
+        return NodeState(
+            name=self.declaration.name,
+            ready=True,
+            capacity=self.declaration.capacity,
+            address=HOST,
+            isolations=self.isolations.states,
+            labels=self.declaration.labels,
+        )
+
+    def admit(self, specs: Iterable[TaskSpec]) -> tuple[Endpoint, ...]:
+        """Promise room to all or none; where each can be reached, in order.
+
+        Raises:
+            Refused: to none.
+            Conflict: one of them has run, and was acknowledged.
+        """
+        specs = tuple(specs)
+        new = [spec for spec in specs if spec.key not in self.ledger.tasks]
+        for spec in new:
+            if spec.key in self.ledger.forgotten:
+                raise Conflict(f"task {spec.name} has run and was acknowledged; it does not run again")
+        if new:
+            held = [record.spec for record in self.ledger.tasks.values() if record.holds_capacity]
+            node, capacity = self.declaration.name, self.declaration.capacity
+            admission.check(node, capacity, held, new, self.isolations.strict_refusal)
+            ports = [self.ports.lease(spec) for spec in new]
+            for spec, leased in zip(new, ports, strict=True):
+                self._admit(spec, leased)
+            self.after(_admitted)
+        return tuple(self.ledger.tasks[spec.key].progress.endpoint for spec in specs)
+
+    def release(self, keys: Iterable[TaskKey]) -> None:
+        """Take back those that were never launched."""
+        for key in keys:
+            record = self.ledger.tasks.get(key)
+            if record is not None and record.phase == "Admitted":
+                self.ledger.remove(record)
+                self.changed(key)
+                self.after(_released)
+
+    def launch(self, tasks: Iterable[LaunchTask]) -> None:
+        """Start those that were not yet started.
+
+        Raises:
+            Conflict: one of them is not admitted; then none is started.
+        """
+        tasks = tuple(tasks)
+        for launch in tasks:
+            if launch.task not in self.ledger.tasks:
+                raise Conflict(f"task {launch.task.name} is not admitted")
+        for launch in tasks:
+            record = self.ledger.tasks[launch.task]
+            if record.phase != "Admitted":
+                continue
+            record.told = launch.told
+            record.progress = msgspec.structs.replace(record.progress, launched=True)
+            self.ledger.put(record)
+            self.changed(record.key)
+            self.after(functools.partial(self._launched, record))
+
+    def stop(self, key: TaskKey, grace_seconds: float, reason: StopReason) -> None:
+        """Have the task end; see `Cluster.stop`."""
+        record = self.ledger.tasks.get(key)
+        if record is None or not record.holds_capacity:
+            return
+        now = self.clock.now()
+        before = record.progress.stop
+        if before is not None and self.remaining_grace(before) <= grace_seconds:
+            return
+        stop = StopRequest(
+            reason=before.reason if before is not None else reason,
+            first=before.first if before is not None else now,
+            grace_seconds=grace_seconds,
+            at=now,
+        )
+        progress = msgspec.structs.replace(record.progress, stop=stop)
+        if record.phase == "Admitted":
+            outcome = Outcome(reason="Signalled", exit_code=143, signal=15, stop_reason=stop.reason)
+            progress = msgspec.structs.replace(progress, outcome=outcome, ended=now)
+        self.ledger.advance(record, progress)
+        self.changed(key)
+        self.after(functools.partial(self._stopped, key))
+
+    def acknowledge(self, key: TaskKey) -> None:
+        """The task's outcome is recorded elsewhere: forget it, if it has ended."""
+        record = self.ledger.tasks.get(key)
+        if record is None or record.holds_capacity:
+            return
+        self.ledger.forget(record, self.clock.now())
+        self.changed(key)
+        self.after(functools.partial(self._acknowledged, record))
+
+    def forget_job(self, namespace: str, job_uid: str, outputs: bool) -> None:
+        """The job is gone: its leases, its shared folders."""
+        self.ports.forget_job(namespace, job_uid)
+        self.ledger.forget_job(namespace, job_uid)
+        self.after(functools.partial(self._forgotten, namespace, job_uid, outputs))
+
+    def snapshot(self) -> tuple[Change, ...]:
+        """All tasks, complete."""
+        return tuple(self._change(key, whole=True) for key in self.ledger.tasks)
+
+    # The turn.
+
+    def after(self, effect: Callable[[], None]) -> None:
+        """Do this once everything so far is durable."""
+        self._after.append(effect)
+
+    def unless_durable(self, fail: Callable[[Unavailable], None]) -> None:
+        """Do this instead of what follows in this turn, if the commit fails."""
+        self._failed.append(fail)
+
+    def changed(self, key: TaskKey) -> None:
+        """Tell of the task's state at the end of the turn."""
+        self._changed[key] = None
+
+    def end_turn(self) -> None:
+        """Commit, tell, and do what follows; again while that changes something."""
+        while self.ledger.staged or self._after or self._changed:
+            try:
+                self.ledger.commit()
+            except Unavailable as error:
+                self._undo(error)
+                continue
+            self._failed.clear()
+            changed, self._changed = self._changed, {}
+            if changed:
+                self.on_change(tuple(self._change(key, key in self._new) for key in changed))
+                self._new.difference_update(changed)
+            effects, self._after = self._after, deque()
+            for effect in effects:
+                effect()
+
+    # What attendants need; see `attendant.Host`.
+
+    def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
+        """See `attendant.Host`."""
+        told = record.told
+        assert told is not None, "launched tasks were told"
+        parents = self.isolations.cgroup_parents
+        return launching.description(self.home, folders, record.spec, told, cgroup_parents=parents)
+
+    def claims(self, record: Record) -> list[int]:
+        """See `attendant.Host`."""
+        return self.ports.claims(record.progress.endpoint.ports.values())
+
+    def remaining_grace(self, stop: StopRequest) -> float:
+        """See `attendant.Host`."""
+        passed = max(0.0, self.clock.now() - stop.at)  # a clock that was set back grants no more
+        return max(0.0, stop.grace_seconds - passed)
+
+    def started(self, record: Record, started: taskfiles.Started) -> None:
+        """See `attendant.Host`. Not recorded: it can be read again as long as it matters."""
+        record.progress = msgspec.structs.replace(
+            record.progress, started=started.started, unenforced=started.unenforced
+        )
+        self.changed(record.key)
+
+    def ended(self, record: Record, end: taskfiles.Exit) -> None:
+        """See `attendant.Host`."""
+        if not record.holds_capacity:
+            return
+        ended = end.ended or self.clock.now()
+        stop = record.progress.stop
+        asked = stop is not None and stop.first <= ended
+        outcome = Outcome(
+            reason=cast("EndReason", end.reason),  # what supervisors write; checked when it is read back
+            exit_code=end.exit_code,
+            signal=end.signal,
+            stop_reason=stop.reason if stop is not None and asked else None,
+            message=end.message,
+        )
+        self.ledger.advance(
+            record,
+            msgspec.structs.replace(
+                record.progress,
+                outcome=outcome,
+                stop=stop if asked else None,
+                started=end.started or record.progress.started,
+                ended=ended,
+                cpu_seconds=end.cpu_seconds,
+                peak_memory_bytes=end.peak_memory_bytes,
+            ),
+        )
+        self.changed(record.key)
+        self.after(functools.partial(self._ended, record.key))
+        self.unless_durable(lambda _: self._end_later(record, end))
+
+    def settle(self, folder: str) -> taskfiles.Exit:
+        """See `attendant.Host`."""
+        return self._settle(folder)
+
+    def attend(self, record: Record) -> Attendant:
+        """Begin to look after a launched task."""
+        attendant = Attendant(self, record, TaskFolders(self.home, self.paths, record.spec))
+        self.attendants[record.key] = attendant
+        return attendant
+
+    def empty_trash(self) -> None:
+        """Remove what was discarded, in a thread of its own."""
+        if self._emptying:
+            return
+        self._emptying = True
+
+        def job() -> Callable[[], None]:
+            problems = folders.empty(self.paths.trash)
+            return lambda: self._emptied(problems)
+
+        self.loop.work(job)
+
+    def discard(self, paths: Iterable[Path]) -> None:
+        """Have these folders gone."""
+        try:
+            folders.discard(paths, self.paths.trash)
+        except OSError as error:
+            report(f"a folder cannot be removed: {error}")
+        self.empty_trash()
+
+    def close(self) -> None:
+        """Let go of everything; tasks go on."""
+        for attendant in self.attendants.values():
+            attendant.close()
+        self.ports.close()
+        self.ledger.close()
+
+    def _admit(self, spec: TaskSpec, ports: dict[str, int]) -> None:
+        endpoint = Endpoint(
+            role=spec.role,
+            index=spec.index,
+            task=spec.name,
+            node=self.declaration.name,
+            host=HOST,
+            ports=ports,
+        )
+        self.ledger.put(
+            Record(spec=spec, progress=Progress(endpoint=endpoint, admitted=self.clock.now()))
+        )
+        self._new.add(spec.key)
+        self.changed(spec.key)
+
+    def _launched(self, record: Record) -> None:
+        faults.point("agent.launch.recorded")
+        self.loop.soon(self.attend(record).begin)
+
+    def _stopped(self, key: TaskKey) -> None:
+        faults.point("agent.stop.recorded")
+        attendant = self.attendants.get(key)
+        if attendant is not None:
+            attendant.stop()
+
+    def _ended(self, key: TaskKey) -> None:
+        faults.point("agent.end.recorded")
+        attendant = self.attendants.pop(key, None)
+        self.idle_since.pop(key, None)
+        if attendant is not None:
+            attendant.close()
+
+    def _end_later(self, record: Record, end: taskfiles.Exit) -> None:
+        self.loop.later(RETRY_SECONDS, functools.partial(self.ended, record, end))
+
+    def _acknowledged(self, record: Record) -> None:
+        faults.point("agent.acknowledge.recorded")
+        places = TaskFolders(self.home, self.paths, record.spec)
+        self.discard((places.task, places.work))
+        faults.point("agent.acknowledge.removed")
+
+    def _forgotten(self, namespace: str, job_uid: str, outputs: bool) -> None:
+        faults.point("agent.forget.recorded")
+        self.discard(folders.job_folders(self.home, namespace, job_uid, outputs=outputs))
+        faults.point("agent.forget.removed")
+
+    def _undo(self, error: Unavailable) -> None:
+        """The commit failed: nothing of this turn has happened."""
+        report(error.message)
+        failed, self._failed = self._failed, []
+        self._after.clear()
+        self._changed.clear()
+        self._new.intersection_update(self.ledger.tasks)
+        self.ports.refresh()
+        for attendant in self.attendants.values():
+            if attendant.started is not None:
+                self.started(attendant.record, attendant.started)
+        for fail in failed:
+            fail(error)
+
+    def _emptied(self, problems: list[str]) -> None:
+        self._emptying = False
+        for problem in problems:
+            report(f"cannot be removed: {problem}")
+        if not problems and any(self.paths.trash.iterdir()):
+            self.empty_trash()
+
+    def _change(self, key: TaskKey, whole: bool) -> Change:
+        record = self.ledger.tasks.get(key)
+        if record is None:
+            return Change(namespace=key.namespace, name=key.name, gone=True)
+        task = record.task(self.idle_since.get(key, 0.0))
+        return Change(
+            namespace=key.namespace,
+            name=key.name,
+            spec=record.spec if whole else None,
+            phase=task.phase,
+            endpoint=task.endpoint,
+            outcome=task.outcome,
+            stop_reason=task.stop_reason,
+            admitted=task.admitted,
+            started=task.started,
+            ended=task.ended,
+            idle_since=task.idle_since,
+            unenforced=task.unenforced,
+        )
+
+
+def report(text: str) -> None:
+    """A line in the agent's log."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _admitted() -> None:
+    faults.point("agent.admit.recorded")
+
+
+def _released() -> None:
+    faults.point("agent.release.recorded")

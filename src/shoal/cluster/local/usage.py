@@ -1,0 +1,217 @@
+"""What tasks use: from their control groups where those count, else from the process table.
+
+The agent looks at all tasks at once every few seconds, which is also how it notices that one has
+stopped working (`idle_since`), and peaks where the kernel keeps none. Between looks a question is
+answered by reading anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.cluster.base import Usage
+from shoal.cluster.local.ledger import Record
+from shoal.cluster.local.node import Node
+from shoal.objects.errors import NotFound
+from shoal.objects.task import TaskKey
+
+__all__ = ["IDLE_RATIO", "Meter"]
+
+SAMPLE_SECONDS = 1.0
+WINDOW_SECONDS = 4.0
+"""Idle or not is judged over so long."""
+IDLE_RATIO = 0.01
+"""Of a core."""
+
+_TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class _History:
+    samples: deque[tuple[float, float, float]] = field(default_factory=deque[tuple[float, float, float]])
+    """(monotonic, wall, CPU seconds), over the window."""
+    peak_memory_bytes: int = 0
+
+
+class Meter:
+    """Measures the tasks of a node. Belongs to the loop's thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._histories: dict[TaskKey, _History] = {}
+
+    def open(self) -> None:
+        """Begin to look every few seconds."""
+        self._node.loop.later(SAMPLE_SECONDS, self._sample)
+
+    def usage(self, key: TaskKey) -> Usage:
+        """What the task has used so far, or had when it ended.
+
+        Raises:
+            NotFound: no such task.
+        """
+        record = self._node.ledger.tasks.get(key)
+        if record is None:
+            raise NotFound(f"no task {key.name} is here")
+        progress = record.progress
+        if progress.outcome is not None:
+            return Usage(cpu_seconds=progress.cpu_seconds, peak_memory_bytes=progress.peak_memory_bytes)
+        cpu, memory, peak = self._measure(key, _table())
+        history = self._histories.setdefault(key, _History())
+        history.peak_memory_bytes = max(history.peak_memory_bytes, peak, memory)
+        return Usage(
+            cpu_seconds=cpu,
+            memory_bytes=memory,
+            peak_memory_bytes=history.peak_memory_bytes,
+            gpu_ratio=_gpu_ratio(record),
+        )
+
+    def _sample(self) -> None:
+        running = [key for key, attendant in self._node.attendants.items() if attendant.started]
+        for key in self._histories.keys() - set(running):
+            del self._histories[key]
+        table = _table() if any(not self._counted(key) for key in running) else {}
+        for key in running:
+            self._judge(key, *self._measure(key, table))
+        self._node.loop.later(SAMPLE_SECONDS, self._sample)
+
+    def _judge(self, key: TaskKey, cpu: float, memory: int, peak: int) -> None:
+        history = self._histories.setdefault(key, _History())
+        history.peak_memory_bytes = max(history.peak_memory_bytes, peak, memory)
+        now, samples = self._node.clock.monotonic(), history.samples
+        samples.append((now, self._node.clock.now(), cpu))
+        while len(samples) > 2 and now - samples[1][0] >= WINDOW_SECONDS:
+            samples.popleft()
+        begin, wall, before = samples[0]
+        if now - begin < WINDOW_SECONDS:
+            return
+        idle = (cpu - before) / (now - begin) < IDLE_RATIO
+        if idle and key not in self._node.idle_since:
+            self._node.idle_since[key] = wall
+            self._node.changed(key)
+        elif not idle and self._node.idle_since.pop(key, None) is not None:
+            self._node.changed(key)
+
+    def _counted(self, key: TaskKey) -> bool:
+        """True when control groups count all that the process table would be asked for."""
+        attendant = self._node.attendants[key]
+        groups = attendant.started.cgroups if attendant.started is not None else ()
+        return _group_cpu(groups) is not None and _group_memory(groups)[0] is not None
+
+    def _measure(self, key: TaskKey, table: dict[int, _Process]) -> tuple[float, int, int]:
+        """CPU seconds, memory, and peak memory (0: not kept)."""
+        attendant = self._node.attendants.get(key)
+        if attendant is None:
+            return 0.0, 0, 0
+        groups = attendant.started.cgroups if attendant.started is not None else ()
+        cpu = _group_cpu(groups)
+        memory, peak = _group_memory(groups)
+        if cpu is None or memory is None:
+            below = _below(attendant.pid, table or _table())
+            cpu = sum(process.cpu_seconds for process in below) if cpu is None else cpu
+            memory = sum(process.memory_bytes for process in below) if memory is None else memory
+        return cpu, memory, peak
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    cpu_seconds: float
+    """Its own and that of its children that have ended."""
+    memory_bytes: int
+
+
+def _table() -> dict[int, _Process]:
+    """All processes."""
+    table: dict[int, _Process] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib makes an object of each)
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                text = file.read()
+        except OSError:
+            continue
+        fields = text[text.rfind(b")") + 2 :].split()
+        ticks = sum(int(value) for value in fields[11:15])
+        pid = int(name)
+        table[pid] = _Process(pid, int(fields[1]), ticks * _TICK_SECONDS, int(fields[21]) * _PAGE_BYTES)
+    return table
+
+
+def _below(pid: int, table: dict[int, _Process]) -> list[_Process]:
+    """The descendants of a process."""
+    children: dict[int, list[_Process]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[_Process] = []
+    waiting = [pid] if pid else []
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            found.append(child)
+            waiting.append(child.pid)
+    return found
+
+
+def _group_cpu(groups: Iterable[str]) -> float | None:
+    for group in groups:
+        nanoseconds = _number(f"{group}/cpuacct.usage")
+        if nanoseconds is not None:
+            return nanoseconds / 1e9
+        try:
+            for line in Path(group, "cpu.stat").read_text().splitlines():
+                if line.startswith("usage_usec "):
+                    return int(line.split()[1]) / 1e6
+        except OSError:
+            continue
+    return None
+
+
+def _group_memory(groups: Iterable[str]) -> tuple[int | None, int]:
+    for group in groups:
+        for now, peak in (
+            ("memory.current", "memory.peak"),
+            ("memory.usage_in_bytes", "memory.max_usage_in_bytes"),
+        ):
+            memory = _number(f"{group}/{now}")
+            if memory is not None:
+                return memory, _number(f"{group}/{peak}") or 0
+    return None, 0
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _gpu_ratio(record: Record) -> float | None:
+    """How busy the task's devices are, together; None without any, or where nobody knows."""
+    devices = record.spec.placement.devices
+    if not devices:
+        return None
+    try:
+        nvml: Any = importlib.import_module("pynvml")  # Any: it has no types
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+        try:
+            busy = [
+                nvml.nvmlDeviceGetUtilizationRates(nvml.nvmlDeviceGetHandleByUUID(device)).gpu
+                for device in devices
+            ]
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError:
+        return None
+    return sum(busy) / len(busy) / 100.0
