@@ -66,11 +66,11 @@ class Resources(Part, frozen=True, kw_only=True):
     """What one task asks for."""
 
     cpu: CpuMillis = CpuMillis(1000)
-    """Request: admission and CPU weight. Thousandths of a core."""
+    """Request: what admission counts, and the task's share when the processors are busy."""
     cpu_limit: CpuMillis | None = None
-    """Hard quota; absent: none."""
+    """Hard quota of processor time; absent: none."""
     memory: Bytes | None = None
-    """Hard limit in bytes, and what admission counts; absent: unlimited and counted as nothing."""
+    """Hard limit, and what admission counts; absent: unlimited and counted as nothing."""
     gpu: Count = 0
     """Whole devices."""
 
@@ -99,6 +99,7 @@ class RestartRule(Part, frozen=True, kw_only=True):
     """What an exit code means. The first rule that matches decides."""
 
     exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...]
+    """The codes that the rule is about; 128 + signal for a task ended by one."""
     action: Literal["Restart", "Fail", "Ignore"]
     """Restart: start again and burn one of the budget. Fail: the job fails at once. Ignore: start
     again and burn none."""
@@ -119,6 +120,7 @@ class Restart(Part, frozen=True, kw_only=True):
     backoff: Seconds = Seconds(1)
     """Wait before the first restart; doubles with each failure up to five minutes."""
     rules: tuple[RestartRule, ...] = ()
+    """What single exit codes mean, whatever the policy."""
 
 
 class Role(Part, frozen=True, kw_only=True):
@@ -134,6 +136,7 @@ class Role(Part, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     """Appended to `command`."""
     env: dict[str, str] = {}
+    """Environment variables. Names that begin with `SHOAL_` are the platform's."""
     working_directory: str = ""
     """Absolute; empty: the task's scratch folder."""
     image: str = ""
@@ -141,10 +144,12 @@ class Role(Part, frozen=True, kw_only=True):
     template: dict[str, Any] = {}
     """An opaque pod template (Kubernetes only)."""
     ports: tuple[Port, ...] = ()
+    """Ports that each task listens on."""
     resources: Resources = Resources()
     node_selector: dict[str, str] = {}
     """Labels that a node must carry."""
     tolerations: tuple[Toleration, ...] = ()
+    """Which taints of nodes do not keep the tasks away."""
     restart_rules: tuple[RestartRule, ...] = ()
     """Tried before the job's own rules for this role's tasks."""
 
@@ -171,6 +176,7 @@ class Limits(Part, frozen=True, kw_only=True):
     wall_time: Seconds | None = None
     """From the first start of the first task; the job fails when it has passed."""
     node_hours: float | None = None
+    """Budget of task time on nodes. Not available yet: refused unless absent."""
     idle_timeout: Seconds | None = None
     """The job fails when all of its tasks have used next to no CPU for this long."""
 
@@ -188,8 +194,11 @@ class JobSpec(Part, frozen=True, kw_only=True):
     """What people ask for."""
 
     roles: tuple[Role, ...]
+    """Groups of tasks that are alike; at least one."""
     runtime: Runtime = "plain"
+    """What the tasks are told of each other, and how: the framework's own way of finding its peers."""
     queue: Name = "default"
+    """Where the job waits."""
     priority: int | str = 0
     """A number, or `production`, `normal`, `experiment`."""
     gang: Gang = Gang()

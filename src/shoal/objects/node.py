@@ -20,7 +20,9 @@ class Taint(Part, frozen=True, kw_only=True):
     """Keeps tasks without a matching toleration away."""
 
     key: Annotated[str, msgspec.Meta(min_length=1)]
+    """What tolerations name."""
     value: str = ""
+    """What tolerations may ask for too."""
     effect: Literal["NoSchedule", "NoExecute"] = "NoSchedule"
     """NoExecute also ends tasks that run there already."""
 
@@ -31,6 +33,7 @@ class NodeSpec(Part, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """Matched by a role's `nodeSelector`."""
     taints: tuple[Taint, ...] = ()
+    """What keeps tasks away that do not tolerate it."""
     unschedulable: bool = False
     """True: nothing new starts here (`shoal cordon`)."""
     lost: bool = False

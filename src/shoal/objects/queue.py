@@ -16,8 +16,11 @@ class Quota(Part, frozen=True, kw_only=True):
     """The most that the running jobs of a queue may ask for together; absent fields are unlimited."""
 
     cpu: CpuMillis | None = None
+    """Sum of what the running tasks request."""
     memory: Bytes | None = None
+    """Sum of the running tasks' limits."""
     gpu: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Whole devices."""
     jobs: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Jobs that run at once."""
 
@@ -26,8 +29,10 @@ class QueueSpec(Part, frozen=True, kw_only=True):
     """What people ask for."""
 
     parent: str = ""
+    """The queue above this one. Not available yet: refused unless absent."""
     quota: Quota = Quota()
     weight: float = 1.0
+    """Share among queues that want the same machines. Not available yet: refused unless 1."""
     namespaces: tuple[Name, ...] = ()
     """Which may use the queue; empty: all."""
     highest_priority: dict[str, int | str] = {}

@@ -1,0 +1,241 @@
+"""Hypothesis strategies for valid objects, canonical as `shoal.objects.admit` makes them.
+
+Everything they draw passes admission; what a test wants wrong it breaks itself. Needs `hypothesis`,
+which is not among Shoal's dependencies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from shoal.objects import codec
+from shoal.objects.job import (
+    PRIORITIES,
+    ArraySpec,
+    Gang,
+    Job,
+    JobSpec,
+    Limits,
+    Port,
+    Resources,
+    Restart,
+    RestartRule,
+    Role,
+    Success,
+    Toleration,
+)
+from shoal.objects.job_rules import FIXED_RUNTIMES
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Node, NodeSpec, Taint
+from shoal.objects.quantities import Bytes, CpuMillis, Seconds
+from shoal.objects.queue import Queue, QueueSpec, Quota
+from shoal.objects.ranges import IndexSet
+
+__all__ = ["durations", "jobs", "labels", "metadata", "names", "nodes", "queues", "resources", "roles"]
+
+_ROLES_OF_RUNTIME = {
+    "mpi": ("launcher", "worker"),
+    "tensorflow": ("chief", "worker", "ps", "evaluator"),
+    "torchrun": ("master", "worker"),
+    "xgboost": ("master", "worker"),
+    "paddle": ("master", "worker"),
+}
+_SINGLE = frozenset({"launcher", "chief", "master"})
+_EFFECTS = st.sampled_from(["NoSchedule", "NoExecute"])
+
+
+def names() -> st.SearchStrategy[str]:
+    """Names of objects, roles and ports."""
+    return st.from_regex(r"[a-z0-9]([-a-z0-9]{0,6}[a-z0-9])?", fullmatch=True)
+
+
+def text() -> st.SearchStrategy[str]:
+    """What an argument or a variable may hold: anything but NUL."""
+    return st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+
+
+def labels() -> st.SearchStrategy[dict[str, str]]:
+    """Labels, with and without a prefix."""
+    key = st.from_regex(
+        r"([a-z]{1,4}\.dev/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,6}[A-Za-z0-9])?", fullmatch=True
+    )
+    value = st.from_regex(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,6}[A-Za-z0-9])?)?", fullmatch=True)
+    return st.dictionaries(key, value, max_size=3)
+
+
+def metadata(*, namespaced: bool = True) -> st.SearchStrategy[Metadata]:
+    """What people write of an object's metadata."""
+    return st.builds(
+        Metadata,
+        name=names(),
+        namespace=names() if namespaced else st.just(""),
+        labels=labels(),
+        annotations=labels(),
+    )
+
+
+def durations(least_millis: int = 0) -> st.SearchStrategy[Seconds]:
+    """Durations of whole milliseconds, up to a year."""
+    return st.integers(least_millis, 365 * 86_400_000).map(lambda millis: Seconds(millis / 1000))
+
+
+def resources() -> st.SearchStrategy[Resources]:
+    """What a task asks for, from nothing to more than any machine has."""
+    cpu = st.integers(0, 200_000).map(CpuMillis)
+    memory = st.one_of(st.none(), st.integers(2**20, 2**45).map(Bytes))
+
+    def build(cpu: CpuMillis, more: int | None, memory: Bytes | None, gpu: int) -> Resources:
+        limit = None if more is None else CpuMillis(cpu + more)
+        return Resources(cpu=cpu, cpu_limit=limit, memory=memory, gpu=gpu)
+
+    return st.builds(
+        build, cpu, st.one_of(st.none(), st.integers(1, 10_000)), memory, st.integers(0, 16)
+    )
+
+
+@st.composite
+def roles(draw: st.DrawFn, name: str = "worker", *, most: int = 50, elastic: bool = True) -> Role:
+    """A role of at most `most` tasks."""
+    replicas = draw(st.integers(1, most))
+    env_name = st.from_regex(r"[A-RT-Z_][A-Z0-9_]{0,8}", fullmatch=True)
+    return Role(
+        name=name,
+        replicas=replicas,
+        min_replicas=draw(st.one_of(st.none(), st.integers(1, replicas))) if elastic else None,
+        command=(draw(text().filter(bool)), *draw(st.lists(text(), max_size=3))),
+        args=tuple(draw(st.lists(text(), max_size=3))),
+        env=draw(st.dictionaries(env_name, text(), max_size=3)),
+        working_directory=draw(st.sampled_from(["", "/", "/data/my work"])),
+        ports=tuple(
+            Port(name=port, port=0 if number == 0 else number + at)
+            for at, (port, number) in enumerate(
+                draw(st.dictionaries(names(), st.sampled_from([0, 1000]), max_size=2)).items()
+            )
+        ),
+        resources=draw(resources()),
+        node_selector=draw(labels()),
+        tolerations=tuple(draw(st.lists(_tolerations(), max_size=2))),
+        restart_rules=draw(_restart_rules()),
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Jobs of every runtime, gangs and arrays."""
+    array = draw(st.booleans())
+    runtime: Any = (
+        "plain"
+        if array
+        else draw(st.sampled_from([*sorted(_ROLES_OF_RUNTIME), "plain", "elastic", "jax"]))
+    )
+    made = (draw(roles(most=1, elastic=False)),) if array else draw(_groups(runtime))
+    total = sum(role.replicas for role in made)
+    fixed = runtime in FIXED_RUNTIMES
+    least = max(1, sum(role.min_replicas or (role.replicas if fixed else 0) for role in made))
+    spec = JobSpec(
+        roles=made,
+        runtime=runtime,
+        queue=draw(names()),
+        priority=draw(st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from(sorted(PRIORITIES)))),
+        gang=Gang(min=None if array else draw(st.one_of(st.none(), st.integers(least, total)))),
+        array=draw(_arrays()) if array else None,
+        limits=draw(
+            st.builds(
+                Limits,
+                wall_time=st.one_of(st.none(), durations(1)),
+                idle_timeout=st.one_of(st.none(), durations(1)),
+            )
+        ),
+        restart=Restart(
+            policy=draw(st.sampled_from(["OnFailure", "Never", "Always"])),
+            limit=draw(st.integers(0, 10)),
+            infrastructure_limit=draw(st.integers(0, 100)),
+            scope=draw(st.sampled_from([None, "Task"] if array else [None, "Task", "Gang"])),
+            backoff=draw(durations()),
+            rules=draw(_restart_rules()),
+        ),
+        success=Success(
+            role=draw(st.sampled_from(["", *(role.name for role in made)])),
+            policy=draw(st.sampled_from(["All", "First", "Any"])),
+        ),
+        grace_period=draw(durations()),
+        clean_up=draw(st.sampled_from(["Running", "All", "None"])),
+        ttl_after_finished=draw(st.one_of(st.none(), durations())),
+        suspend=draw(st.booleans()),
+        cancelled=draw(st.booleans()),
+        isolation=draw(st.sampled_from(["default", "strict"])),
+    )
+    return codec.canonical(Job(metadata=draw(metadata()), spec=spec))
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> Queue:
+    """Queues with and without quota, open and closed."""
+    namespaces = tuple(draw(st.lists(names(), max_size=3, unique=True)))
+    allowed = st.sampled_from(["*", *namespaces]) if namespaces else st.one_of(st.just("*"), names())
+    priority = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from(sorted(PRIORITIES)))
+    spec = QueueSpec(
+        quota=Quota(
+            cpu=draw(st.one_of(st.none(), st.integers(0, 10**7).map(CpuMillis))),
+            memory=draw(st.one_of(st.none(), st.integers(0, 2**50).map(Bytes))),
+            gpu=draw(st.one_of(st.none(), st.integers(0, 10_000))),
+            jobs=draw(st.one_of(st.none(), st.integers(0, 10_000))),
+        ),
+        namespaces=namespaces,
+        highest_priority=draw(st.dictionaries(allowed, priority, max_size=2)),
+    )
+    return codec.canonical(Queue(metadata=draw(metadata(namespaced=False)), spec=spec))
+
+
+def nodes() -> st.SearchStrategy[Node]:
+    """Nodes as people write them."""
+    key = st.from_regex(r"[A-Za-z0-9]{1,6}", fullmatch=True)
+    taint = st.builds(Taint, key=key, value=st.one_of(st.just(""), key), effect=_EFFECTS)
+    spec = st.builds(
+        NodeSpec,
+        labels=labels(),
+        taints=st.lists(taint, max_size=3, unique_by=lambda t: (t.key, t.effect)).map(tuple),
+        unschedulable=st.booleans(),
+        lost=st.booleans(),
+    )
+    return st.builds(Node, metadata=metadata(namespaced=False), spec=spec).map(codec.canonical)
+
+
+def _tolerations() -> st.SearchStrategy[Toleration]:
+    key = st.from_regex(r"[A-Za-z0-9]{1,6}", fullmatch=True)
+    effect = st.one_of(st.none(), _EFFECTS)
+    return st.one_of(
+        st.builds(Toleration, effect=effect),
+        st.builds(Toleration, key=key, value=st.one_of(st.none(), text()), effect=effect),
+    )
+
+
+@st.composite
+def _restart_rules(draw: st.DrawFn) -> tuple[RestartRule, ...]:
+    codes = draw(st.lists(st.integers(1, 255), max_size=4, unique=True))
+    cut = draw(st.integers(0, len(codes)))
+    actions: st.SearchStrategy[Any] = st.sampled_from(["Restart", "Fail", "Ignore"])
+    groups = [group for group in (codes[:cut], codes[cut:]) if group]
+    return tuple(RestartRule(exit_codes=tuple(group), action=draw(actions)) for group in groups)
+
+
+@st.composite
+def _groups(draw: st.DrawFn, runtime: str) -> tuple[Role, ...]:
+    """One or more roles, as the runtime wants them."""
+    known = _ROLES_OF_RUNTIME.get(runtime)
+    if known is None:
+        chosen = draw(st.lists(names(), min_size=1, max_size=3, unique=True))
+    elif runtime == "mpi":
+        chosen = list(known) if draw(st.booleans()) else [draw(names())]
+    else:
+        chosen = draw(st.lists(st.sampled_from(known), min_size=1, unique=True))
+    single = _SINGLE if len(chosen) > 1 or runtime != "mpi" else frozenset[str]()
+    return tuple(draw(roles(name, most=1 if name in single else 50)) for name in chosen)
+
+
+def _arrays() -> st.SearchStrategy[ArraySpec]:
+    indices = st.sets(st.integers(0, 10_000), min_size=1, max_size=20).map(lambda s: IndexSet(s).text)
+    parallelism = st.one_of(st.none(), st.integers(1, 1000))
+    return st.builds(ArraySpec, indices=indices, parallelism=parallelism)
