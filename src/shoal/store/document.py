@@ -16,7 +16,7 @@ from shoal.objects import codec
 from shoal.objects.errors import Invalid
 from shoal.objects.meta import Object
 
-__all__ = ["Draft", "merged_status", "same", "validated"]
+__all__ = ["Draft", "encoded", "merged_status", "same", "validated"]
 
 _ORDER = ("apiVersion", "kind", "metadata", "spec", "status")
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -59,6 +59,18 @@ def same(one: msgspec.Raw | None, other: msgspec.Raw | None) -> bool:
         return one is other
     left, right = bytes(one), bytes(other)
     return left == right or _ANY.decode(left) == _ANY.decode(right)
+
+
+def encoded(value: Any, what: str) -> bytes:  # Any: whatever has a place on the wire
+    """Its JSON.
+
+    Raises:
+        Invalid: it holds text that has none.
+    """
+    try:
+        return codec.encode(value)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{what} holds text that is not Unicode: {error}") from error
 
 
 def validated(document: bytes, struct: type[Object], what: str) -> Any:  # Any: of that struct

@@ -18,7 +18,7 @@ from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
 from shoal.store.backend import Change, Found, Row, View
-from shoal.store.document import Draft, merged_status, same, validated
+from shoal.store.document import Draft, encoded, merged_status, same, validated
 
 __all__ = ["Outcome", "Patch", "create", "delete", "described", "patch_status", "update"]
 
@@ -56,7 +56,7 @@ def create(view: View, kind: Kind, obj: Object, *, submitter: str, uid: str, now
         Conflict: an owner that it names is not there (any more).
         Invalid: it could not be read back.
     """
-    draft = Draft(codec.encode(obj))
+    draft = Draft(encoded(obj, described(kind, *obj.key)))
     draft.parts.pop("status", None)
     namespace, name = _key(kind, draft.metadata)
     what = described(kind, namespace, name)
@@ -82,7 +82,7 @@ def update(view: View, kind: Kind, obj: Object, *, now: float) -> Outcome:
         Conflict: it was read at another version, or an owner that it names is not there.
         Invalid: it could not be read back, or it is being deleted and more than finalizers change.
     """
-    new = Draft(codec.encode(obj))
+    new = Draft(encoded(obj, described(kind, *obj.key)))
     namespace, name = _key(kind, new.metadata)
     what = described(kind, namespace, name)
     row = _found(view, kind, namespace, name, new.metadata.get("uid", ""))
@@ -240,7 +240,7 @@ def _check_fields(kind: Kind, patch: Patch) -> None:
 def _apply(status: dict[str, msgspec.Raw], kind: Kind, patch: Patch, what: str) -> bool:
     """Bring the patch into `status`; whether anything differs."""
     given = {name: value for name, value in patch.fields.items() if value is not None}
-    new = merged_status(status, codec.encode(given), kind.struct, what)
+    new = merged_status(status, encoded(given, what), kind.struct, what)
     changed = False
     for name in patch.fields:
         raw = new.get(name)

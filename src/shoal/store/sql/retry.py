@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from shoal.clock import Clock
 from shoal.store.sql.connect import BUSY_SECONDS
 from shoal.store.sql.failures import failure
 
@@ -18,18 +17,19 @@ __all__ = ["until_free"]
 T = TypeVar("T")
 
 
-def until_free(clock: Clock, attempt: Callable[[], T]) -> T:
+def until_free(attempt: Callable[[], T]) -> T:
     """Attempt it until the database is not busy, for `BUSY_SECONDS` at most.
+
+    Real time, whatever clock the store stamps with: another process's lock knows no other.
 
     Raises:
         DBAPIError: of the last attempt; at once when it is not that the database is busy.
     """
-    deadline = clock.monotonic() + BUSY_SECONDS
-    never = threading.Event()
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             return attempt()
         except DBAPIError as error:
-            if failure(error) != "busy" or clock.monotonic() >= deadline:
+            if failure(error) != "busy" or time.monotonic() >= deadline:
                 raise
-        clock.wait(never, random.uniform(0.005, 0.05))
+        time.sleep(random.uniform(0.005, 0.05))

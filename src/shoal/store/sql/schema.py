@@ -13,7 +13,6 @@ from sqlalchemy import Connection, insert, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from shoal import faults
-from shoal.clock import Clock
 from shoal.objects.errors import Unavailable, VersionSkew
 from shoal.store.sql.connect import Database
 from shoal.store.sql.failures import translated
@@ -35,7 +34,7 @@ class Head:
     revision: int
 
 
-def prepare(database: Database, clock: Clock) -> Head:
+def prepare(database: Database) -> Head:
     """Bring the database to the newest schema.
 
     Raises:
@@ -43,7 +42,7 @@ def prepare(database: Database, clock: Clock) -> Head:
         Unavailable: it cannot be opened or changed.
     """
     try:
-        head = until_free(clock, lambda: _prepare(database))
+        head = until_free(lambda: _prepare(database))
     except DBAPIError as error:
         known = translated(error, database.where)
         raise Unavailable(known.message, hint=known.hint) from error

@@ -67,7 +67,7 @@ class _Sql:
     """See `shoal.store.backend.Backend`."""
 
     def __init__(self, database: Database, clock: Clock, window: Window) -> None:
-        head = prepare(database, clock)
+        head = prepare(database)
         self._database = database
         self._closed = False
         memory = Window(

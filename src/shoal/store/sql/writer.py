@@ -100,7 +100,7 @@ class Writer:
 
     def _write_group(self, group: list[_Operation]) -> None:
         try:
-            until_free(self._clock, lambda: self._transact(group))
+            until_free(lambda: self._transact(group))
         except DBAPIError as error:
             if len(group) > 1 and failure(error) == "refused":
                 for operation in group:
