@@ -30,6 +30,7 @@ def test_set_operations(a: set[int], b: set[int]) -> None:
     assert (IndexSet(a) == IndexSet(b)) == (a == b)
 
 
+@pytest.mark.slow
 @given(maps)
 def test_a_map_and_its_text_are_one(plain: dict[int, str]) -> None:
     made = IndexMap(plain)
@@ -41,6 +42,7 @@ def test_a_map_and_its_text_are_one(plain: dict[int, str]) -> None:
     assert set(made.where("a")) == {index for index, value in plain.items() if value == "a"}
 
 
+@pytest.mark.slow
 @given(maps, maps, indices)
 def test_map_operations(a: dict[int, str], b: dict[int, str], gone: set[int]) -> None:
     made = IndexMap(a)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ objects = st.one_of(strategies.jobs(), strategies.queues(), strategies.nodes())
 patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @patient
 @given(objects)
 def test_an_object_survives_its_document_admission_and_yaml(obj: Object) -> None:
@@ -35,6 +37,7 @@ def test_an_object_survives_its_document_admission_and_yaml(obj: Object) -> None
     check_update(obj, obj)
 
 
+@pytest.mark.slow
 @patient
 @given(objects)
 def test_the_schemas_admit_it(obj: Object) -> None:
@@ -43,6 +46,7 @@ def test_the_schemas_admit_it(obj: Object) -> None:
         assert not list(violations(codec.builtins(obj), schema))
 
 
+@pytest.mark.slow
 @patient
 @given(strategies.jobs())
 def test_unknown_fields_survive_any_job(job: Job) -> None:

@@ -8,6 +8,7 @@ the value it gives back, so that the rules of the kind can be tried on the rest.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, cast
 
@@ -24,6 +25,9 @@ __all__ = ["check_structure", "fields_of"]
 
 _WORTH_A_HINT = 100
 """Findings; beyond them nobody reads on, and looking for the nearest name takes time."""
+
+
+_DEEPEST = 100
 
 
 class _Left:
@@ -107,7 +111,7 @@ class _Walk:
             case inspect.LiteralType():
                 return self.choice(value, kind, path)
             case inspect.AnyType():
-                return value
+                return self.anything(value, path)
             case _:
                 return self.scalar(value, kind, path, wanted(kind))
 
@@ -147,6 +151,15 @@ class _Walk:
                 return value
         return self.wrong(path, f"wants {' or '.join(map(wanted, kinds))}; found {shown(value)}")
 
+    def anything(self, value: Any, path: Path) -> Any:
+        """Opaque: all that can be wrong is that it is too deep for what comes after."""
+        layer: list[Any] = [value]
+        for _ in range(_DEEPEST):
+            layer = [inner for each in layer for inner in _inside(each)]
+            if not layer:
+                return value
+        return self.wrong(path, f"nested deeper than {_DEEPEST} levels")
+
     def choice(self, value: Any, kind: inspect.LiteralType, path: Path) -> Any:
         if isinstance(value, str) and value in kind.values:
             return value
@@ -174,6 +187,12 @@ def _fits(value: Any, kind: inspect.Type) -> bool:
             return isinstance(value, str) and _text_fits(value, kind)
         case _:
             raise NotImplementedError(f"no field of a kind has the type {kind}")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def _text_fits(value: str, kind: inspect.StrType) -> bool:

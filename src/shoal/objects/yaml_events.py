@@ -62,8 +62,17 @@ def parse_documents(text: str | bytes) -> tuple[list[Document], list[Problem]]:
 class _Stop(Exception):
     """Reading on makes no sense."""
 
-    def __init__(self, message: str, event: yaml.Event, path: Path = ()) -> None:
-        self.problem = Problem(spell(path), message, *_position(event))
+    def __init__(self, message: str, position: tuple[int, int], path: Path = ()) -> None:
+        self.problem = Problem(spell(path), message, *position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A complete value. `size` counts it with everything inside it, aliases repeated."""
+
+    value: Any
+    place: Place
+    size: int
 
 
 @dataclass(slots=True)
@@ -74,9 +83,12 @@ class _Open:
     place: Place
     anchor: str | None
     size: int = 1
-    key: str | None = None
-    key_event: yaml.Event | None = None
-    merged: list[tuple[Any, Place]] = field(default_factory=list[tuple[Any, Place]])
+    key: yaml.ScalarEvent | None = None
+    merged: list[_Read] = field(default_factory=list[_Read])
+
+    @property
+    def inside(self) -> dict[str | int, Place]:
+        return cast("dict[str | int, Place]", self.place.inside)
 
 
 class _Reader:
@@ -86,7 +98,7 @@ class _Reader:
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, Place, int]] = {}
+        self._anchors: dict[str, _Read] = {}
         self._count = 0
 
     def take(self, event: yaml.Event) -> None:
@@ -107,94 +119,95 @@ class _Reader:
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         self._test_tag(event, event.tag, _SCALAR_TAGS)
         text: str = event.value or ""
+        if self._wants_key():
+            self._open[-1].key = event
+            if event.anchor is not None:
+                self._anchors[event.anchor] = _Read(text, Place(*_position(event)), 1)
+            return self._counted(1 + len(text) // 64, event)
         quoted = event.tag in (None, "!") and not event.implicit[0]
-        is_text = quoted or event.tag == f"{_TAG}str" or self._wants_key()
-        value = text if is_text else plain_scalar(text)
-        self._add(value, Place(*_position(event)), 1 + len(text) // 64, event, event.anchor)
+        value = text if quoted or event.tag == f"{_TAG}str" else plain_scalar(text)
+        read = _Read(value, Place(*_position(event)), 1 + len(text) // 64)
+        self._counted(read.size, event)
+        return self._add(read, event, event.anchor)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
         name = event.anchor or ""
+        if self._wants_key():
+            raise _Stop("a key is written out, not repeated by an alias", _position(event), self._path())
         if any(frame.anchor == name for frame in self._open):
-            raise _Stop(f"*{name} stands inside what it repeats, which would never end", event)
+            raise _Stop(
+                f"*{name} stands inside what it repeats, which would never end", _position(event)
+            )
         if name not in self._anchors:
-            raise _Stop(f"*{name} repeats &{name}, which is not there", event)
-        value, place, size = self._anchors[name]
-        self._add(value, place, size, event, None)
+            raise _Stop(f"*{name} repeats &{name}, which is not there", _position(event))
+        self._counted(self._anchors[name].size, event)
+        self._add(self._anchors[name], event, None)
 
     def _start(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         if len(self._open) >= _DEEPEST:
-            raise _Stop(f"nested deeper than {_DEEPEST} levels", event)
+            raise _Stop(f"nested deeper than {_DEEPEST} levels", _position(event))
         if self._wants_key():
-            raise _Stop("a key is a single text", event, self._path())
+            raise _Stop("a key is a single text", _position(event), self._path())
         self._test_tag(event, event.tag, _COLLECTION_TAGS)
-        self._count += 1
+        self._counted(1, event)
         value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
         self._open.append(_Open(value, Place(*_position(event), {}), event.anchor))
 
     def _end(self, event: yaml.Event) -> None:
         frame = self._open.pop()
-        for value, place in frame.merged:
-            self._merge(frame, value, place, event)
-        self._add(frame.value, frame.place, frame.size, event, frame.anchor)
+        for read in frame.merged:
+            self._merge(frame, read.value, read.place)
+        self._add(_Read(frame.value, frame.place, frame.size), event, frame.anchor)
 
-    def _add(self, value: Any, place: Place, size: int, event: yaml.Event, anchor: str | None) -> None:
+    def _counted(self, size: int, event: yaml.Event) -> None:
+        self._count += size
+        if self._count > _LARGEST_COUNT:
+            raise _Stop(f"the file stands for more than {_LARGEST_COUNT} values", _position(event))
+
+    def _add(self, read: _Read, event: yaml.Event, anchor: str | None) -> None:
         """Put a complete value where the text has it."""
-        frame = self._open[-1] if self._open else None
-        total = size + (frame.size if frame else 0)
-        if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
-            self._count += size
-        if max(self._count, total) > _LARGEST_COUNT:
-            raise _Stop(f"the file stands for more than {_LARGEST_COUNT} values", event)
         if anchor is not None:
-            self._anchors[anchor] = (value, place, size)
-        if frame is None:
-            self.documents.append(Document(value, place))
+            self._anchors[anchor] = read
+        if not self._open:
+            self.documents.append(Document(read.value, read.place))
             return
-        frame.size = total
-        inside = cast("dict[str | int, Place]", frame.place.inside)
+        frame = self._open[-1]
+        frame.size += read.size
         if isinstance(frame.value, list):
-            inside[len(frame.value)] = place
-            frame.value.append(value)
-        elif frame.key is None:
-            if not isinstance(value, str):
-                raise _Stop("a key is a single text", event, self._path())
-            frame.key, frame.key_event = value, event
-        else:
-            self._entry(frame, frame.value, inside, value, place)
+            frame.inside[len(frame.value)] = read.place
+            frame.value.append(read.value)
+        elif frame.key is not None:
+            self._add_entry(frame, frame.value, frame.key, read)
+            frame.key = None
 
-    def _entry(
-        self,
-        frame: _Open,
-        entries: dict[str, Any],
-        inside: dict[str | int, Place],
-        value: Any,
-        place: Place,
+    def _add_entry(
+        self, frame: _Open, entries: dict[str, Any], key: yaml.ScalarEvent, read: _Read
     ) -> None:
-        key, at = cast("str", frame.key), cast("yaml.Event", frame.key_event)
-        line, column = _position(at)
-        if key == "<<" and cast("yaml.ScalarEvent", at).implicit[0]:
-            frame.merged.append((value, place))
-        elif key in entries:
-            message = f"{key} is given twice, first on line {inside[key].line}"
+        name = key.value or ""
+        line, column = _position(key)
+        if name == "<<" and key.implicit[0]:
+            frame.merged.append(read)
+        elif name in entries:
+            message = f"{name[:60]} is given twice, first on line {frame.inside[name].line}"
             self.problems.append(Problem(spell(self._path()), message, line, column))
         else:
-            entries[key] = value
-            inside[key] = Place(line, column, place.inside)
-        frame.key = frame.key_event = None
+            entries[name] = read.value
+            frame.inside[name] = Place(line, column, read.place.inside)
 
-    def _merge(self, frame: _Open, value: Any, place: Place, event: yaml.Event) -> None:
+    def _merge(self, frame: _Open, value: Any, place: Place) -> None:
         """`<<`: entries of other maps, where this one has none of its own."""
+        inside = place.inside or {}
         if isinstance(value, list):
             for at, each in enumerate(cast("list[Any]", value)):
-                self._merge(frame, each, (place.inside or {}).get(at, place), event)
+                self._merge(frame, each, inside.get(at, place))
         elif isinstance(value, dict):
             entries = cast("dict[str, Any]", frame.value)
             for key, item in cast("dict[str, Any]", value).items():
                 if key not in entries:
                     entries[key] = item
-                    cast("dict[str | int, Place]", frame.place.inside)[key] = (place.inside or {})[key]
+                    frame.inside[key] = inside[key]
         else:
-            raise _Stop("<< takes a map, or a list of maps", event, self._path())
+            raise _Stop("<< takes a map, or a list of maps", (place.line, place.column), self._path())
 
     def _wants_key(self) -> bool:
         return bool(self._open) and self._open[-1].key is None and isinstance(self._open[-1].value, dict)
@@ -205,7 +218,7 @@ class _Reader:
             if isinstance(frame.value, list):
                 path.append(len(frame.value))
             elif frame.key is not None:
-                path.append(frame.key)
+                path.append(frame.key.value or "")
         return tuple(path)
 
     def _test_tag(self, event: yaml.Event, tag: str | None, known: frozenset[str]) -> None:
