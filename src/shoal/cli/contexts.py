@@ -24,7 +24,7 @@ from typing import Any
 
 from shoal.objects.errors import Invalid, NotFound
 
-__all__ = ["Context", "chosen", "config_file"]
+__all__ = ["Context", "chosen", "config_file", "forget"]
 
 _FIELDS = ("url", "token-file", "namespace", "home")
 
@@ -75,6 +75,11 @@ def chosen(name: str) -> Context:
         Invalid: the file is wrong.
     """
     return _chosen(name, config_file())
+
+
+def forget() -> None:
+    """Read the file anew next time."""
+    _chosen.cache_clear()
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
+from shoal import __version__
 from shoal.cli import failures
 from shoal.cli.catalogue import VERBS
 from shoal.cli.options import common
@@ -26,21 +27,41 @@ __all__ = ["main", "shoal"]
 class Verbs(click.Group):
     """The group of all verbs: each is imported when it is asked for by name."""
 
-    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
-        """Run one command line and leave with its exit code."""
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run one command line and leave with its exit code. Only `args` is heeded."""
         words = list(sys.argv[1:] if args is None else args)
         settings = Settings()
         settings.guess_from(words)
         try:
-            code = super().main(words, "shoal", standalone_mode=False, obj=settings, **extra)
+            code = self._run(words, settings)
             sys.stdout.flush()
+        except click.exceptions.Exit as left:  # --help and its kin
+            code = left.exit_code
         except BrokenPipeError:
             code = _leave_broken_pipe()
         except Exception as error:  # noqa: BLE001  the outermost frame: everything becomes an exit code
             code = failures.report(error, settings)
         except KeyboardInterrupt:
             code = failures.INTERRUPTED
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(code)
+
+    def _run(self, words: list[str], settings: Settings) -> int:
+        instruction = os.environ.get("_SHOAL_COMPLETE", "")
+        if instruction:
+            from click.shell_completion import shell_complete
+
+            return shell_complete(self, {"obj": settings}, "shoal", "_SHOAL_COMPLETE", instruction)
+        with self.make_context("shoal", words, obj=settings) as context:
+            code: object = self.invoke(context)  # a verb may give its exit code back
+        return code if isinstance(code, int) else 0
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs, for help and completion."""
@@ -94,6 +115,7 @@ class Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="`shoal VERB --help` explains a verb; `shoal run -- python train.py` is the place to start.",
 )
+@click.version_option(__version__, "--version", "-V", message="shoal %(version)s")
 @common
 def shoal() -> None:
     """Run training jobs that give machines away, lose them and get them back."""

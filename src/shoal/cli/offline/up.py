@@ -1,0 +1,133 @@
+"""`shoal up`: a server and an agent per node, on this machine, under one home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from shoal.cli.failures import Usage
+from shoal.cli.options import reports, verb
+from shoal.cli.output import emit, say
+from shoal.cli.parameters import CPU, MEMORY
+from shoal.cli.settings import Settings
+from shoal.cli.text import cores, memory
+from shoal.objects.errors import Invalid
+from shoal.objects.quantities import Bytes, CpuMillis
+
+if TYPE_CHECKING:
+    from shoal.cluster.local.home import Home
+    from shoal.cluster.local.nodes import NodeDecl
+
+_MOST_NODES = 64
+
+
+@verb("up")
+@click.option("--nodes", "said", default="", metavar="N|FILE", help="So many nodes, or a file of them.")
+@click.option("--cpu", type=CPU, help="Cores of each node; an equal part of the machine unless given.")
+@click.option("--memory", type=MEMORY, help="Memory of each node; an equal part unless given.")
+@click.option(
+    "--gpu", type=click.IntRange(min=0), help="GPUs of each node; dealt out evenly unless given."
+)
+@reports
+def command(
+    settings: Settings, said: str, cpu: CpuMillis | None, memory: Bytes | None, gpu: int | None
+) -> None:
+    """Start Shoal on this machine.
+
+    \b
+    shoal up                      the machine as one node
+    shoal up --nodes 4 --cpu 4    four nodes of four cores, to try gangs and preemption
+    shoal up --nodes nodes.yaml   [{name: big, cpu: 8, memory: 32Gi, labels: {disk: ssd}}, ...]
+
+    Several nodes on one machine are for trying things: they may promise more than there is. What is up
+    already stays up; an agent whose node changed is started anew, its tasks go on.
+    """
+    if settings.remote:
+        raise Usage(
+            "up starts Shoal on this machine, and the context is another's",
+            hint="say which folder it is to keep its state in: shoal up --home ~/.shoal",
+        )
+    from shoal.cluster.local.components import ensure_up
+    from shoal.cluster.local.home import Home
+    from shoal.cluster.local.nodes import load
+
+    home = Home(settings.home)
+    declared = _declared(home, said, cpu, memory, gpu)
+    started = ensure_up(home, declared)
+    nodes = load(home)
+    document = {
+        "home": str(home.path),
+        "started": {"server": started.server, "nodes": started.nodes},
+        "nodes": nodes,
+    }
+    rows = [_row(node, node.name in started.nodes) for node in nodes]
+    if settings.output == "name":
+        rows = [[f"node/{node.name}"] for node in nodes]
+    emit(settings, document, ["NODE", "CPU", "MEMORY", "GPU", ""], rows)
+    word = "is up" if started else "was up already"
+    say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
+
+
+def _declared(
+    home: Home, said: str, cpu: CpuMillis | None, memory: Bytes | None, gpu: int | None
+) -> tuple[NodeDecl, ...] | None:
+    """The nodes that are asked for; None: those that the home has."""
+    from shoal.cluster.local.nodes import declare, load
+
+    sizes = cpu is not None or memory is not None or gpu is not None
+    if said and not said.isdecimal():
+        if sizes:
+            raise Usage("the file says how large each node is; leave --cpu, --memory and --gpu out")
+        return _from_file(Path(said))
+    if not said and not sizes:
+        return None
+    count = int(said) if said else max(1, len(load(home)))
+    if not 1 <= count <= _MOST_NODES:
+        raise Usage(f"--nodes is a number from 1 to {_MOST_NODES}, or a file")
+    nodes = declare(count, cpu=cpu, memory=memory)
+    return nodes if gpu is None else _dealt(nodes, gpu)
+
+
+def _from_file(file: Path) -> tuple[NodeDecl, ...]:
+    from shoal.cluster.local.nodes import parse
+    from shoal.objects.yaml import parse_documents
+
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise Usage(
+            f"--nodes {file}: {error.strerror}", hint="give a number of nodes, or a file that lists them"
+        ) from error
+    documents, problems = parse_documents(text)
+    if problems:
+        raise Invalid(f"{file} cannot be read: {problems[0]}", tuple(problems))
+    if len(documents) != 1:
+        raise Invalid(f"{file} holds {len(documents)} documents; one list of nodes is wanted")
+    return parse(documents[0].value)
+
+
+def _dealt(nodes: tuple[NodeDecl, ...], gpu: int) -> tuple[NodeDecl, ...]:
+    """So many of the machine's GPUs for each node."""
+    devices = sorted(device for node in nodes for device in node.gpus)
+    if len(devices) < gpu * len(nodes):
+        raise Usage(
+            f"{len(nodes)} x {gpu} GPUs are asked for, and this machine has {len(devices)}",
+            hint="shoal doctor shows what was found",
+        )
+    return tuple(
+        msgspec.structs.replace(node, gpus=tuple(devices[place * gpu : (place + 1) * gpu]))
+        for place, node in enumerate(nodes)
+    )
+
+
+def _row(node: NodeDecl, started: bool) -> list[str]:
+    return [
+        node.name,
+        cores(node.cpu),
+        memory(node.memory),
+        str(len(node.gpus)),
+        "started" if started else "",
+    ]

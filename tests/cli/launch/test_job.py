@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from shoal.cli.failures import Usage
+from shoal.cli.launch.job import Request, build_job, job_name
+from shoal.objects.meta import Name
+from shoal.objects.quantities import CpuMillis, Seconds
+
+
+def _built(nodes: tuple[int, ...] = (2000,), **said: Any) -> Any:
+    request = Request(command=("python", "train.py"), directory="/w", environment={"A": "b"}, **said)
+    return build_job(request, "team-a", nodes)
+
+
+def test_one_task_is_plain_and_restarts_only_when_told() -> None:
+    job = _built()
+    (role,) = job.spec.roles
+    assert (role.replicas, role.min_replicas, job.spec.runtime) == (1, None, "plain")
+    assert (role.command, role.working_directory, role.env) == (("python", "train.py"), "/w", {"A": "b"})
+    assert (job.spec.restart.limit, job.metadata.namespace) == (0, "team-a")
+    assert re.fullmatch(r"train-[a-z0-9]{5}", job.metadata.name)
+
+
+def test_several_tasks_find_one_another() -> None:
+    assert _built(workers=3).spec.runtime == "torchrun"
+    assert _built(workers=3, runtime="jax").spec.runtime == "jax"
+    assert _built(workers=1).spec.runtime == "plain"
+
+
+def test_an_elastic_range() -> None:
+    (role,) = _built(least=2, most=6).spec.roles
+    assert (role.replicas, role.min_replicas) == (6, 2)
+    (role,) = _built(most=6).spec.roles
+    assert (role.replicas, role.min_replicas) == (6, 1)
+
+
+def test_an_array() -> None:
+    job = _built(indices=("0-99", 10))
+    assert (job.spec.array.indices, job.spec.array.parallelism) == ("0-99", 10)
+    assert job.spec.runtime == "plain"
+
+
+@pytest.mark.parametrize(
+    ("said", "cpu"),
+    [
+        ({}, 1000),
+        ({"workers": 2}, 950),
+        ({"workers": 3}, 633),
+        ({"least": 1, "most": 4}, 475),
+        ({"indices": ("0-99", None)}, 950),  # as many at once as there are whole cores
+        ({"indices": ("0-99", 4)}, 475),
+        ({"workers": 3, "cpu": CpuMillis(2000)}, 2000),
+    ],
+)
+def test_processors_of_a_task_unless_told(said: dict[str, Any], cpu: int) -> None:
+    assert _built(**said).spec.roles[0].resources.cpu == cpu
+
+
+def test_what_else_is_said_ends_up_in_the_spec() -> None:
+    job = _built(
+        queue="q", priority="production", gpu=1, restarts=4, wall_time=Seconds(60), isolation="strict",
+        name="mine",
+    )  # fmt: skip
+    assert (job.spec.queue, job.spec.priority, job.spec.isolation) == ("q", "production", "strict")
+    assert (job.spec.restart.limit, job.spec.limits.wall_time) == (4, 60)
+    assert (job.metadata.name, job.spec.roles[0].resources.gpu) == ("mine", 1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"workers": 2, "most": 3},
+        {"least": 2},
+        {"least": 3, "most": 2},
+        {"indices": ("0-3", None), "workers": 2},
+        {"indices": ("0-3", None), "most": 2},
+    ],
+)
+def test_what_does_not_go_together(said: dict[str, Any]) -> None:
+    with pytest.raises(Usage):
+        _built(**said)
+
+
+@pytest.mark.parametrize(
+    ("command", "stem"),
+    [
+        ("python train.py --lr 3", "train"),
+        ("python3.11 -u ./Fit_Model.py", "fit-model"),
+        ("python -m pkg.sub.tool x", "tool"),
+        ("python -c print(1)", "python"),
+        ("bash -c ls", "bash"),
+        ("uv run train.py", "train"),
+        ("env A=b ./go.sh", "go"),
+        ("/usr/bin/true", "true"),
+        ("torchrun --nproc-per-node=2 main.py", "main"),
+        ("./_.sh", "job"),
+        ("x" * 90, "x" * 40),
+    ],
+)
+def test_a_name_says_what_runs(command: str, stem: str) -> None:
+    name = job_name(command.split())
+    assert name.rpartition("-")[0] == stem
+    pattern = Name.__metadata__[0].pattern  # type: ignore[attr-defined]
+    assert re.fullmatch(pattern, name)
