@@ -1,0 +1,181 @@
+"""The whole control plane in virtual time: store, controllers, scheduler, and a simulated cluster.
+
+    plane = Plane({"n0": capacity(4)}, behave=run_for(5))
+    plane.submit(job)
+    plane.advance(10)
+    assert plane.job("digits").status.phase == "Succeeded"
+
+One thread, no real waiting, the same code as production: what happens here is what the server would
+do with the same events. Recorded fault traces are replayed on it to say what should have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from shoal.cluster.base import Task
+from shoal.cluster.simulated import Script, SimulatedCluster
+from shoal.control.cache import ObjectCache
+from shoal.control.job.controller import JobController
+from shoal.control.lease import AlwaysLeader
+from shoal.control.node import NodeController, NodeStates
+from shoal.control.queue import QueueController
+from shoal.control.runner import Runner
+from shoal.control.scheduling import SchedulingController
+from shoal.control.tasks import TaskCache
+from shoal.history.base import About
+from shoal.objects.errors import Conflict
+from shoal.objects.job import Job
+from shoal.objects.kinds import KINDS
+from shoal.objects.meta import Metadata, Stamp
+from shoal.objects.node import Capacity, Node
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import Queue
+from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.store.base import SYSTEM
+from shoal.store.memory import MemoryStore
+from shoal.testing.clock import VirtualClock
+
+__all__ = ["Plane", "capacity"]
+
+_LONGEST_STEP_SECONDS = 1.0
+
+
+def capacity(cpu: float, memory_gib: float = 64, gpus: int = 0) -> Capacity:
+    """A node's capacity in cores, GiB and devices `0`, `1`, ..."""
+    return Capacity(
+        cpu=CpuMillis(round(cpu * 1000)),
+        memory=Bytes(round(memory_gib * 2**30)),
+        gpus=tuple(str(number) for number in range(gpus)),
+    )
+
+
+class Plane:
+    """See the module's docstring. Not thread-safe."""
+
+    def __init__(
+        self, nodes: Mapping[str, Capacity], behave: Callable[[TaskSpec], Script], seed: int = 0
+    ) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.cluster = SimulatedCluster(self.clock, dict(nodes), behave)
+        self.notes: list[tuple[str, str, str]] = []
+        self.attempts: list[Task] = []
+        self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
+
+        def cached(kind: str) -> ObjectCache[Any]:
+            return ObjectCache(self.store, KINDS[kind], actor=SYSTEM, clock=self.clock)
+
+        jobs, queues, node_objects = cached("Job"), cached("Queue"), cached("Node")
+        tasks, guard = TaskCache(self.cluster, clock=self.clock), AlwaysLeader()
+        states = NodeStates(self.cluster, tasks, clock=self.clock)
+        notebook = _Notebook(self)
+        controllers = (
+            JobController(
+                jobs=jobs,
+                nodes=node_objects,
+                tasks=tasks,
+                cluster=self.cluster,
+                guard=guard,
+                rendezvous=_tell_nothing,
+                notebook=notebook,
+            ),
+            SchedulingController(
+                jobs=jobs,
+                queues=queues,
+                nodes=node_objects,
+                tasks=tasks,
+                guard=guard,
+                clock=self.clock,
+                journal=notebook,
+            ),
+            NodeController(nodes=node_objects, states=states, guard=guard),
+            QueueController(queues=queues, jobs=jobs, nodes=node_objects, tasks=tasks, guard=guard),
+        )
+        self.runner = Runner(
+            [(controller, 1) for controller in controllers], clock=self.clock, guard=guard, seed=seed
+        )
+
+    def submit(self, job: Job) -> Job:
+        """Create the Job; nothing reacts until time passes or `settle` is called."""
+        return self.store.create(job, actor=SYSTEM)
+
+    def job(self, name: str, namespace: str = "default") -> Job:
+        """The Job as stored."""
+        return self.store.get(Job, namespace, name, actor=SYSTEM)
+
+    def edit(self, name: str, **spec: Any) -> Job:
+        """Change fields of a Job's spec, as a person would."""
+        while True:
+            job = self.job(name)
+            spec_new = msgspec.structs.replace(job.spec, **spec)
+            try:
+                return self.store.update(msgspec.structs.replace(job, spec=spec_new), actor=SYSTEM)
+            except Conflict:
+                continue
+
+    def edit_node(self, name: str, **spec: Any) -> Node:
+        """Change fields of a Node's spec, as a person would."""
+        node = self.store.get(Node, "", name, actor=SYSTEM)
+        spec_new = msgspec.structs.replace(node.spec, **spec)
+        return self.store.update(msgspec.structs.replace(node, spec=spec_new), actor=SYSTEM)
+
+    def settle(self) -> None:
+        """Let everything react to what is there now; no time passes."""
+        self.runner.run_once()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; everything reacts at the moment it would."""
+        end = self.clock.monotonic() + seconds
+        self.settle()
+        while (left := end - self.clock.monotonic()) > 1e-9:
+            due = [self.cluster.next_event(), self.runner.next_due()]
+            waits = [max(wait, 1e-4) for wait in due if wait is not None]
+            self.clock.advance(min([*waits, left, _LONGEST_STEP_SECONDS]))
+            self.settle()
+
+    def until(self, condition: Callable[[], bool], most_seconds: float = 3600.0) -> None:
+        """Let time pass until the condition holds.
+
+        Raises:
+            TimeoutError: it does not within that much virtual time.
+        """
+        end = self.clock.monotonic() + most_seconds
+        self.settle()
+        while not condition():
+            if self.clock.monotonic() > end:
+                raise TimeoutError(f"not within {most_seconds} s of virtual time")
+            self.advance(0.05)
+
+    def tasks(self, job: str) -> dict[tuple[str, int], Task]:
+        """The job's tasks that have not ended, by role and index."""
+        return {
+            (task.spec.role, task.spec.index): task
+            for task in self.cluster.list().tasks
+            if task.spec.job == job and task.phase != "Ended"
+        }
+
+
+class _Notebook:
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+
+    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+        self._plane.notes.append((job.metadata.name, reason, message))
+
+    def attempt(self, job: Job, task: Task) -> None:
+        self._plane.attempts.append(task)
+
+    def decision(
+        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
+    ) -> None:
+        self._plane.notes.append((about.name, code, message))
+
+
+def _tell_nothing(
+    job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+) -> dict[str, Told]:
+    return {spec.name: Told() for spec in specs}
