@@ -36,6 +36,7 @@ def test_a_map_and_its_text_are_one(plain: dict[int, str]) -> None:
     made = IndexMap(plain)
     assert dict(made) == plain
     assert made == plain
+    assert list(made.items()) == sorted(plain.items())
     assert len(made) == len(plain)
     assert IndexMap.parse(made.text) == made
     assert set(made.indices) == set(plain)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.objects import yaml_events
+from shoal.objects import codec, yaml_events
 from shoal.objects.errors import Invalid
 from shoal.objects.job import Job
 from shoal.objects.yaml import load_objects, parse_documents, to_yaml
@@ -219,6 +219,10 @@ spec:
     )
     document = {"spec": {}, "kind": "Job", "zebra": 1, "status": {}}
     assert to_yaml(made, document).split("---\n")[1] == "kind: Job\nspec: {}\nzebra: 1\n"
+    listed = to_yaml({"kind": "JobList", "metadata": {}, "items": [codec.builtins(made)]})
+    assert listed.splitlines()[3] == "- apiVersion: shoal.dev/v1alpha1"
+    assert load_objects(listed, "x") == [made]
+    assert to_yaml([1, "1"]) == "[1, '1']\n"
 
 
 def test_pyyaml_is_imported_in_two_modules_only() -> None:

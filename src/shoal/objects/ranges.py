@@ -9,7 +9,7 @@ indices: their cost is that of their text, whatever the number of indices.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 
 __all__ = ["IndexMap", "IndexSet"]
 
@@ -165,6 +165,10 @@ class IndexMap(Mapping[int, str]):
         """A map without these indices."""
         return self._with(_cut(self._runs, _ranges_of(indices)))
 
+    def items(self) -> ItemsView[int, str]:
+        """As of any map, run by run."""
+        return _Items(self)
+
     def __getitem__(self, index: int) -> str:
         value = self._find(index)
         if value is None:
@@ -197,6 +201,19 @@ class IndexMap(Mapping[int, str]):
         made = IndexMap()
         made._runs = runs
         return made
+
+
+class _Items(ItemsView[int, str]):
+    """(index, value) pairs without a search for each."""
+
+    def __init__(self, values: IndexMap) -> None:
+        super().__init__(values)
+        self._runs = values.runs
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for low, high, value in self._runs:
+            for index in range(low, high + 1):
+                yield index, value
 
 
 def _parse_range(part: str, text: str) -> Range:

@@ -10,7 +10,7 @@ import yaml
 from shoal.objects import codec
 from shoal.objects.admit import check_document, invalid, problems_of
 from shoal.objects.errors import Invalid, Problem
-from shoal.objects.kinds import kind_of
+from shoal.objects.kinds import KINDS, kind_of
 from shoal.objects.meta import Object
 from shoal.objects.paths import Path
 from shoal.objects.places import Document
@@ -19,9 +19,14 @@ from shoal.objects.yaml_events import LARGEST_FILE, parse_documents
 
 __all__ = ["LARGEST_FILE", "load_objects", "parse_documents", "to_yaml"]
 
+_LISTS = frozenset({"List", *(f"{name}List" for name in KINDS)})
+_FIRST = ("apiVersion", "kind", "metadata", "spec", "status")
+_TAG = "tag:yaml.org,2002:"
+
 
 def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list[Object]:
-    """The objects of a file of YAML or JSON, in its order; the items of a `kind: List` are objects too.
+    """The objects of a file of YAML or JSON, in its order; the items of a `List` (or `JobList`) are
+    objects too, so that what `get -o yaml` writes can be read again.
 
     `source` names the file in errors. `namespace` is the one the caller works in, as for `admit`.
 
@@ -59,8 +64,11 @@ def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list
     return objects
 
 
-def to_yaml(*objects: Object | dict[str, Any]) -> str:
-    """Objects (or documents) as YAML for people, defaults left out; several are separated by `---`."""
+def to_yaml(*objects: Any) -> str:
+    """Objects as YAML for people, defaults left out; several are separated by `---`.
+
+    Plain documents are taken too, and written with all that they hold.
+    """
     return "---\n".join(_dump(each) for each in objects)
 
 
@@ -72,23 +80,32 @@ def _items(document: Document) -> Iterator[tuple[Any, Path]]:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         items = fields.get("items")
-        if fields.get("kind") == "List" and isinstance(items, list):
+        if fields.get("kind") in _LISTS and isinstance(items, list):
             for at, item in enumerate(cast("list[Any]", items)):
                 yield item, ("items", at)
             return
     yield value, ()
 
 
-def _dump(each: Object | dict[str, Any]) -> str:
-    document: dict[str, Any] = each if isinstance(each, dict) else codec.builtins(each)
-    first = [name for name in ("apiVersion", "kind", "metadata", "spec", "status") if name in document]
-    ordered = {name: document[name] for name in [*first, *document]}
-    if ordered.get("status") == {}:
-        del ordered["status"]
-    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+def _dump(each: Any) -> str:
+    document = codec.builtins(each) if isinstance(each, Object) else each
+    return yaml.dump(_ordered(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-_TAG = "tag:yaml.org,2002:"
+def _ordered(value: Any) -> Any:
+    """Objects, also those in a list of them, in the order in which people write them."""
+    if not isinstance(value, dict):
+        return value
+    document = cast("dict[str, Any]", value)
+    first = [name for name in _FIRST if name in document]
+    made = {name: document[name] for name in [*first, *document]}
+    if made.get("status") == {}:
+        del made["status"]
+    if isinstance(made.get("items"), list):
+        made["items"] = [_ordered(item) for item in made["items"]]
+    return made
+
+
 _Base: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
