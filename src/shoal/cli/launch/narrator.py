@@ -3,13 +3,21 @@ worse. Each is told once, however often the job is written."""
 
 from __future__ import annotations
 
+import time
+
 from shoal.cli.output import say
 from shoal.cli.settings import Settings
+from shoal.cli.text import duration
 from shoal.objects.job import Job
+from shoal.objects.meta import Condition
 
 __all__ = ["Narrator"]
 
-_TOLD = ("Preempting", "Resizing", "Restarting")
+_DOING = {
+    "Preempting": "gives its place to others",
+    "Resizing": "changes its size",
+    "Restarting": "starts again",
+}
 
 
 class Narrator:
@@ -36,8 +44,19 @@ class Narrator:
             say(f"{self._name} is suspended; go on with: {self._settings.spelt(f'resume {self._name}')}")
         self._suspended = suspended
         for condition in job.status.conditions:
-            if condition.type not in _TOLD or condition.status != "True":
+            doing = _DOING.get(condition.type)
+            if doing is None or condition.status != "True":
                 continue
             if self._conditions.get(condition.type) != condition.changed:
                 self._conditions[condition.type] = condition.changed
-                say(f"{self._name} {condition.type.lower()}: {condition.message or condition.reason}")
+                say(f"{self._name} {doing}{_detail(job, condition)}")
+
+
+def _detail(job: Job, condition: Condition) -> str:
+    if condition.type == "Restarting":
+        restart = job.spec.restart
+        wait = job.status.restart_after - time.time()
+        soon = f" in {duration(wait)}" if wait > 0 else ""
+        return f"{soon} ({job.status.failures} of {restart.limit} restarts used)"
+    said = condition.message or condition.reason
+    return f": {said}" if said else ""

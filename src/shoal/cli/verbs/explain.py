@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import click
+import msgspec
+
+from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
-from shoal.cli.options import names_of, reports, verb
+from shoal.cli.options import reports, verb
 from shoal.cli.output import write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, one
+from shoal.cli.targets import Target, targets
 from shoal.objects.columns import age
 from shoal.objects.kinds import JOB
 
@@ -21,24 +25,24 @@ _AHEAD = 5
 
 
 @verb("explain")
-@names_of("job", single=True)
+@click.argument("word", metavar="[KIND/]NAME", shell_complete=complete_kinds_and_names)
 @reports
-def command(settings: Settings, job: str) -> None:
+def command(settings: Settings, word: str) -> None:
     """Say why a job is in the state it is in.
 
     One reason, the scheduler's own, with the numbers behind it, the jobs that are tried before it, and
-    what would change it.
+    what would change it. Nodes and queues are explained too: shoal explain node/x.
     """
     from shoal.cli.remedies import remedy
 
-    target = one(job, settings, JOB)
+    target = targets([word], settings, JOB)[0]
     with connect(settings) as client:
         why = client.explain(target.kind, target.namespace, target.name)
-    advice = remedy(why.code, str(target), why.evidence)
+    advice = why.remedy or remedy(why.code, str(target))
     if settings.output == "name":
         write_names([str(target)])
     elif settings.output in ("json", "yaml"):
-        write_document(settings, {"explanation": why, "remedy": advice})
+        write_document(settings, msgspec.structs.replace(why, remedy=advice))
     else:
         _print(target, why, advice, wide=settings.output == "wide")
 
