@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from shoal.objects.merge import merge_unknown
 from shoal.objects.quantities import Quantity
 
 __all__ = ["builtins", "canonical", "convert", "decode", "encode", "merge_unknown"]
@@ -50,6 +49,13 @@ def convert(value: Any, struct: type[T]) -> T:
         msgspec.ValidationError: a known field has a wrong type or value.
     """
     return msgspec.convert(value, struct, dec_hook=_from_wire)
+
+
+def merge_unknown(old_document: bytes, new_document: bytes, struct: type[msgspec.Struct]) -> bytes:
+    """The new document with the unknown fields of the old one: see `shoal.objects.merge`."""
+    from shoal.objects import merge  # only stores write: other programs start without it
+
+    return merge.merge_unknown(old_document, new_document, struct)
 
 
 def canonical(value: T) -> T:
