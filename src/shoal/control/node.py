@@ -1,0 +1,172 @@
+"""The node controller: a Node object for every node of the cluster, with what it can hold and whether
+it answers.
+
+A node that is seen for the first time gets an object with the labels that it declares of itself; from
+then on its spec is people's. A node that falls silent, or that the cluster no longer names, becomes
+NotReady and stays: whether it is gone for good only a person can say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from shoal.clock import Clock
+from shoal.cluster.base import Cluster, NodeState
+from shoal.control.cache import ObjectCache
+from shoal.control.changes import changed_fields
+from shoal.control.lease import Guard
+from shoal.control.runner import Source
+from shoal.control.tasks import TaskCache
+from shoal.control.work import Key
+from shoal.objects.errors import Exists
+from shoal.objects.meta import Condition, Metadata
+from shoal.objects.node import Node, NodeSpec, NodeStatus
+
+__all__ = ["NodeController", "NodeStates", "node_status"]
+
+WRITER = "node"
+_POLL_SECONDS = 1.0
+
+
+class NodeStates:
+    """A cache of `Cluster.nodes`: asked every second, and at once when a full list of tasks came."""
+
+    name = "node-states"
+
+    def __init__(self, cluster: Cluster, tasks: TaskCache, *, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._states: dict[str, NodeState] = {}
+        self._callbacks: list[Callable[[NodeState | None, NodeState | None], None]] = []
+        self._synced = False
+        self._due = 0.0
+        self.ready = threading.Event()
+        self.ready.set()
+        tasks.on_list(self.ready.set)
+
+    @property
+    def synced(self) -> bool:
+        """See `Cache.synced`."""
+        return self._synced
+
+    def get(self, name: str) -> NodeState | None:
+        """The node as the cluster knows it."""
+        return self._states.get(name)
+
+    def on_change(self, callback: Callable[[NodeState | None, NodeState | None], None]) -> None:
+        """See `Cache.on_change`."""
+        self._callbacks.append(callback)
+
+    def pump(self) -> bool:
+        """See `Cache.pump`."""
+        if not self.ready.is_set() and self._clock.monotonic() < self._due:
+            return False
+        self.ready.clear()
+        self._due = self._clock.monotonic() + _POLL_SECONDS
+        new = {state.name: state for state in self._cluster.nodes()}
+        old, self._states = self._states, new
+        self._synced = True
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        for name in changed:
+            for callback in self._callbacks:
+                callback(old.get(name), new.get(name))
+        return bool(changed)
+
+    def pump_after(self) -> float:
+        """See `Cache.pump_after`."""
+        return max(0.001, self._due - self._clock.monotonic())
+
+    def close(self) -> None:
+        """See `Cache.close`: there is nothing to end."""
+
+
+class NodeController:
+    """See the module's docstring; one thread is enough."""
+
+    name = "node"
+
+    def __init__(self, *, nodes: ObjectCache[Node], states: NodeStates, guard: Guard) -> None:
+        self._nodes = nodes
+        self._states = states
+        self._guard = guard
+
+    def sources(self) -> Sequence[Source]:
+        """Node objects, and the cluster's nodes."""
+        return (
+            Source(self._nodes, lambda old, new: [(new or old).key]),
+            Source(self._states, lambda old, new: [("", (new or old).name)]),
+        )
+
+    def reconcile(self, key: Key, now: float) -> float | None:
+        """Bring one node's object up to date, making it if need be."""
+        state, node = self._states.get(key[1]), self._nodes.get(key)
+        if node is None:
+            if state is None:
+                return None
+            self._guard.check()
+            node = self._create(key, state)
+            if node is None:
+                return None
+        fields = changed_fields(node.status, node_status(node, state, now))
+        if fields:
+            self._guard.check()
+            self._nodes.patch_status(node, writer=WRITER, fields=fields)
+        return None
+
+    def _create(self, key: Key, state: NodeState) -> Node | None:
+        metadata = Metadata(name=state.name, namespace="")
+        try:
+            return self._nodes.create(Node(metadata=metadata, spec=NodeSpec(labels=state.labels)))
+        except Exists:
+            return self._nodes.refresh(key)
+
+
+def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:
+    """What the node's status is to show. Pure; stamps move only with what they stamp."""
+    old = node.status
+    ready = state is not None and state.ready
+    if state is None:
+        reason, message = "NotListed", "the cluster does not know this node"
+    elif ready:
+        reason, message = "Answers", ""
+    else:
+        reason, message = "Silent", state.message or "does not answer"
+    generation = node.metadata.generation
+    conditions = [_condition(old, "Ready", ready, reason, message, generation, now)]
+    if state is not None:
+        for name, how in sorted(state.isolations.items()):
+            given = how == "enforced"
+            why = ("Enforced", "") if given else ("NotEnforced", how)
+            kind = f"Isolation{name.title().replace('-', '')}"
+            conditions.append(_condition(old, kind, given, *why, generation, now))
+    else:
+        conditions += [condition for condition in old.conditions if condition.type != "Ready"]
+    before = next((c.changed for c in old.conditions if c.type == "Ready"), 0.0)
+    return NodeStatus(
+        capacity=state.capacity if state is not None and (ready or state.capacity.cpu) else old.capacity,
+        conditions=tuple(conditions),
+        address=state.address if state is not None else old.address,
+        seen=now if conditions[0].changed != before else old.seen,
+        observed_generation=generation,
+    )
+
+
+def _condition(
+    old: NodeStatus, kind: str, holds: bool, reason: str, message: str, generation: int, now: float
+) -> Condition:
+    status = "True" if holds else "False"
+    last = next((c for c in old.conditions if c.type == kind), None)
+    new = Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message,
+        changed=now,
+        observed_generation=generation,
+    )
+    if last is None or last.status != status:
+        return new
+    return msgspec.structs.replace(new, changed=last.changed)
