@@ -1,6 +1,7 @@
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ def test_everything_is_for_the_owner_alone(tmp_path):
     home = Home(tmp_path / "a" / "b").create()
     home.node("local").create()
     for folder, _, _ in os.walk(home.path):
-        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700, folder
+        assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700, folder
 
 
 def test_a_home_that_others_could_enter_is_closed(tmp_path):

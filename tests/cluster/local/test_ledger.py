@@ -1,7 +1,7 @@
-import os
 import sqlite3
 
 import pytest
+from msgspec import structs
 
 from shoal.cluster.base import Outcome
 from shoal.cluster.local.ledger import FORGOTTEN_SECONDS, Ledger, Progress, Record, StopRequest
@@ -66,19 +66,16 @@ def test_what_is_not_committed_never_was(ledger, tmp_path):
 
 def test_phases():
     task = record()
-    assert (task.phase, task.holds_capacity) == ("Admitted", True)
-    progress = Progress(endpoint=task.progress.endpoint, admitted=1.0, launched=True)
-    task.progress = progress
+    first = task.progress
+    assert (task.phase, task.holds_capacity, task.can_be_taken_back) == ("Admitted", True, True)
+    task.progress = structs.replace(first, launched=True)
+    assert (task.phase, task.can_be_taken_back) == ("Admitted", False)
+    task.progress = running = structs.replace(first, launched=True, started=2.0)
     assert task.phase == "Running"
     stop = StopRequest(reason="Preempted", first=1.0, grace_seconds=1.0, at=1.0)
-    task.progress = Progress(endpoint=progress.endpoint, admitted=1.0, launched=True, stop=stop)
+    task.progress = structs.replace(running, stop=stop)
     assert (task.phase, task.task().stop_reason) == ("Stopping", "Preempted")
-    task.progress = Progress(
-        endpoint=progress.endpoint,
-        admitted=1.0,
-        launched=True,
-        outcome=Outcome(reason="Exited", exit_code=0),
-    )
+    task.progress = structs.replace(running, outcome=Outcome(reason="Exited", exit_code=0))
     assert (task.phase, task.holds_capacity) == ("Ended", False)
 
 
@@ -130,7 +127,7 @@ def test_only_the_owner_may_read_it(ledger, tmp_path):
     for name in ("ledger.db", "ledger.db-wal"):
         path = tmp_path / name
         if path.exists():
-            assert os.stat(path).st_mode & 0o077 == 0
+            assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_torn_write_is_not_seen(ledger, tmp_path):

@@ -21,7 +21,17 @@ from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.objects.errors import Conflict, Unavailable
 
-__all__ = ["SERVER", "Started", "component_of", "components_of", "ensure_up", "is_up", "node_of", "start", "terminate"]
+__all__ = [
+    "SERVER",
+    "Started",
+    "component_of",
+    "components_of",
+    "ensure_up",
+    "is_up",
+    "node_of",
+    "start",
+    "terminate",
+]
 
 SERVER = "server"
 

@@ -35,15 +35,11 @@ def description(
 ) -> taskfiles.Launch:
     """What the task's supervisor is given."""
     environment = {name: inherited[name] for name in INHERITED if name in inherited}
-    devices = ",".join(spec.placement.devices)
     environment |= {
         "SHOAL_SCRATCH": str(folders.scratch),
         "SHOAL_OUTPUT": str(folders.output),
         "SHOAL_RENDEZVOUS": str(folders.rendezvous),
         "SHOAL_NODE": spec.placement.node,
-        # empty hides the devices that were not asked for
-        "CUDA_VISIBLE_DEVICES": devices,
-        "NVIDIA_VISIBLE_DEVICES": devices or "void",
         "SHOAL_PYTHON": sys.executable,
         **{
             name: value.replace(RENDEZVOUS_FOLDER, str(folders.rendezvous))

@@ -87,14 +87,19 @@ class Record(msgspec.Struct, kw_only=True):
         return self.progress.outcome is None
 
     @property
+    def can_be_taken_back(self) -> bool:
+        """Until it is launched."""
+        return not self.progress.launched and self.progress.outcome is None
+
+    @property
     def phase(self) -> TaskPhase:
-        """As the contract names it."""
+        """As the contract names it. A launched task is Running once its command is."""
         progress = self.progress
         if progress.outcome is not None:
             return "Ended"
-        if not progress.launched:
-            return "Admitted"
-        return "Running" if progress.stop is None else "Stopping"
+        if progress.stop is not None:
+            return "Stopping"
+        return "Running" if progress.launched and progress.started else "Admitted"
 
     def task(self, idle_since: Stamp = 0.0) -> Task:
         """As the contract shows it."""

@@ -121,7 +121,7 @@ class Node:
         """Take back those that were never launched."""
         for key in keys:
             record = self.ledger.tasks.get(key)
-            if record is not None and record.phase == "Admitted":
+            if record is not None and record.can_be_taken_back:
                 self.ledger.remove(record)
                 self.changed(key)
                 self.after(_released)
@@ -138,7 +138,7 @@ class Node:
                 raise Conflict(f"task {launch.task.name} is not admitted")
         for launch in tasks:
             record = self.ledger.tasks[launch.task]
-            if record.phase != "Admitted":
+            if not record.can_be_taken_back:
                 continue
             record.told = launch.told
             record.progress = msgspec.structs.replace(record.progress, launched=True)
@@ -162,7 +162,7 @@ class Node:
             at=now,
         )
         progress = msgspec.structs.replace(record.progress, stop=stop)
-        if record.phase == "Admitted":
+        if record.can_be_taken_back:
             outcome = Outcome(reason="Signalled", exit_code=143, signal=15, stop_reason=stop.reason)
             progress = msgspec.structs.replace(progress, outcome=outcome, ended=now)
         self.ledger.advance(record, progress)

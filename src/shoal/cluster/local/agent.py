@@ -1,0 +1,125 @@
+"""The node agent: `python -m shoal.cluster.local.agent --home HOME --node NAME`.
+
+One process per logical node, the judge of what runs there. It can be killed at any moment: tasks run
+on under their supervisors, and the next agent finds them again. SIGTERM ends it alike; only
+`ShutDown` ends its tasks too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import zlib
+
+from shoal.clock import SystemClock
+from shoal.cluster.local import components, home, nodes, recovery, supervisor_recovery
+from shoal.cluster.local.execs import Execs
+from shoal.cluster.local.home import Home
+from shoal.cluster.local.isolation import cgroup_parents, probe, syscalls
+from shoal.cluster.local.keeper import Keeper
+from shoal.cluster.local.loop import Loop
+from shoal.cluster.local.node import Isolations, Node, report
+from shoal.cluster.local.requests import Requests
+from shoal.cluster.local.serving import Serving
+from shoal.cluster.local.taskfiles import Exit
+from shoal.cluster.local.usage import Meter
+
+__all__ = ["cgroup_scope", "main"]
+
+LOCK_SECONDS = 1.0
+ORPHANS_SECONDS = 5.0
+
+
+def main() -> int:
+    """Run until told to end; the process' exit code."""
+    parser = argparse.ArgumentParser(prog="shoal.cluster.local.agent")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--node", required=True)
+    arguments = parser.parse_args()
+    os.umask(0o077)
+    place = Home(arguments.home).create()
+    os.chdir("/")
+    lock = place.component_lock(components.component_of(arguments.node))
+    try:
+        lock.acquire(LOCK_SECONDS)
+    except TimeoutError as error:
+        report(f"node {arguments.node} has its agent already: {error}")
+        return 0
+    with lock:
+        return _serve(place, arguments.node)
+
+
+def _serve(place: Home, name: str) -> int:
+    declaration = next((node for node in nodes.load(place) if node.name == name), None)
+    if declaration is None:
+        report(f"node {name} is not declared in {place.nodes_json}")
+        return 2
+    with contextlib.suppress(OSError):  # not on this system: orphans are then init's
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    loop = Loop()
+    node = Node(place, declaration, SystemClock(), loop, _isolations(place, name), _settle)
+    recovery.recover(node)
+    meter, execs = Meter(node), Execs(node)
+    requests = Requests(node, execs, meter, os.getpid())
+    serving = Serving(loop, home.listen(node.paths.socket), requests.handle, report)
+    node.on_change = serving.tell
+    meter.open()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.on_signal(number, loop.stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    _reap_orphans(node, execs)
+    keeper = Keeper(place, lambda: _kept(place))
+    keeper.open()
+    try:
+        loop.run()
+    finally:
+        keeper.close()
+        serving.close()
+        node.close()
+    return 0
+
+
+def cgroup_scope(place: Home, name: str) -> str:
+    """A name for the node's control groups that no other home on the machine has."""
+    return f"{zlib.crc32(str(place.path).encode()):08x}-{name}"
+
+
+def _isolations(place: Home, name: str) -> Isolations:
+    parents = cgroup_parents.prepare(cgroup_scope(place, name))
+    found = probe.probe()
+    return Isolations(states=found, strict_refusal="", cgroup_parents=parents)
+
+
+def _kept(place: Home) -> list[str]:
+    """The server, once there was one: a home may have agents alone."""
+    has_had = place.component_lock(components.SERVER).path.exists()
+    return [components.SERVER] if has_had else []
+
+
+def _settle(folder: str) -> Exit:
+    return supervisor_recovery.settle(folder)
+
+
+def _reap_orphans(node: Node, execs: Execs) -> None:
+    """Collect what became ours because its parent died. Those that somebody here waits for, and the
+    commands of tasks whose end is being found out, are left to them."""
+    settling = any(attendant.settling for attendant in node.attendants.values())
+    known = {attendant.pid for attendant in node.attendants.values()} | execs.pids
+    while not settling:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            break
+        if found is None or found.si_pid in known:
+            break
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(found.si_pid, os.WNOHANG)
+    node.loop.later(ORPHANS_SECONDS, lambda: _reap_orphans(node, execs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

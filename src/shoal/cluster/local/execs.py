@@ -1,0 +1,118 @@
+"""Commands that run beside tasks (`shoal exec`): started in the task's isolation, on descriptors that
+the client sent, ended with the client's connection or with the task."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.cluster.local import isolation, processes
+from shoal.cluster.local.node import Node
+from shoal.cluster.local.protocol import Exec
+from shoal.cluster.local.serving import Client
+from shoal.objects.errors import NotFound, ShoalError
+from shoal.objects.task import TaskKey
+
+__all__ = ["Execs"]
+
+KILL_SECONDS = 2.0
+_ENTER = str(Path(isolation.__file__).with_name("enter.py"))
+_NOT_EXECUTABLE = 126
+
+
+@dataclass(eq=False)
+class _Running:
+    task: TaskKey
+    pid: int
+    ticks: int
+    pidfd: int
+
+
+class Execs:
+    """The commands that run beside tasks of a node. Belongs to the loop's thread."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._running: set[_Running] = set()
+
+    def start(self, client: Client, call: int, request: Exec) -> None:
+        """Run the command: answered once it has started, and once more, with its exit code, when it
+        has ended."""
+        descriptors = client.take_descriptors(3)
+        try:
+            running = self._spawn(request, descriptors)
+        except ShoalError as error:
+            client.fail(call, error)
+            return
+        except OSError as error:
+            client.fail(call, ShoalError(f"the command cannot be run: {error}"))
+            return
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._running.add(running)
+        client.on_close.append(lambda: self._end(running))
+        client.answer(call)
+
+        def ended(_: int) -> None:
+            client.answer(call, self._collect(running))
+
+        self._node.loop.add(running.pidfd, selectors.EVENT_READ, ended)
+
+    @property
+    def pids(self) -> set[int]:
+        """The children that are waited for here."""
+        return {running.pid for running in self._running}
+
+    def _spawn(self, request: Exec, descriptors: list[int]) -> _Running:
+        attendant = self._node.attendants.get(request.task)
+        if attendant is None or attendant.started is None or not attendant.pid:
+            raise NotFound(f"task {request.task.name} does not run")
+        if len(descriptors) != 3:
+            raise ShoalError("the streams of the command did not come with the request")
+        stdin, stdout, stderr = descriptors
+        words = [sys.executable, "-I", "-S", _ENTER, *(["--tty"] if request.tty else [])]
+        words += [str(attendant.folders.task), *request.command]
+        with processes.SPAWNING:
+            pid = os.posix_spawn(
+                sys.executable,
+                words,
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, stdin, 0),
+                    (os.POSIX_SPAWN_DUP2, stdout, 1),
+                    (os.POSIX_SPAWN_DUP2, stderr, 2),
+                ],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=range(1, 32),
+            )
+        return _Running(request.task, pid, processes.start_ticks(pid), os.pidfd_open(pid))
+
+    def _collect(self, running: _Running) -> int:
+        """The exit code, 128 + signal."""
+        self._node.loop.remove(running.pidfd)
+        os.close(running.pidfd)
+        self._running.discard(running)
+        try:
+            _, status = os.waitpid(running.pid, 0)
+        except ChildProcessError:
+            return _NOT_EXECUTABLE
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+    def _end(self, running: _Running) -> None:
+        """The client is gone: so is its terminal."""
+        if running in self._running:
+            processes.send(running.pid, running.ticks, signal.SIGHUP)
+            self._node.loop.later(KILL_SECONDS, lambda: self._kill(running))
+
+    def _kill(self, running: _Running) -> None:
+        if running in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)

@@ -1,0 +1,62 @@
+"""What an agent does first: find again what an earlier one of its node has left, on disk and running.
+
+1. Tasks that were launched and not seen to end are attended to: each attendant finds its supervisor,
+   takes the exit that happened meanwhile, finishes what a dead supervisor left, or starts one that
+   never was.
+2. Tasks that were admitted and not launched stay so, unless their ports are no longer ours: then they
+   go, and a repeated start admits them anew.
+3. Folders of tasks that the ledger does not know (it was restored from an older copy, or an
+   acknowledgement was cut short) go, and before them whatever runs there.
+4. Trash is emptied.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal import faults
+from shoal.cluster.local import folders, processes, taskfiles
+from shoal.cluster.local.attendant import supervisor_of
+from shoal.cluster.local.node import Node, report
+
+__all__ = ["recover"]
+
+
+def recover(node: Node) -> None:
+    """Take over; returns at once, the rest happens in the loop."""
+    node.ledger.trim(node.clock.now())
+    for record in list(node.ledger.tasks.values()):
+        if record.can_be_taken_back:
+            ports = set(record.progress.endpoint.ports.values())
+            if not node.ports.hold(ports):
+                node.release((record.key,))
+        elif record.holds_capacity:
+            attendant = node.attend(record)
+            attendant.look_for_start()  # before anybody asks: a task that runs is never shown otherwise
+            node.loop.soon(attendant.begin)
+    faults.point("agent.recover.attended")
+    known = set(node.ledger.tasks)
+    for folder in sorted(node.paths.tasks.iterdir()):
+        if folders.key_of(folder) not in known:
+            _end_stray(node, folder)
+    for folder in sorted(node.paths.work.iterdir()):
+        if folders.key_of(folder) not in known and not (node.paths.tasks / folder.name).exists():
+            node.discard((folder,))
+    node.empty_trash()
+
+
+def _end_stray(node: Node, folder: Path) -> None:
+    """End what runs there, then remove the folder."""
+
+    def job() -> Callable[[], None]:
+        pid = supervisor_of(folder)
+        if pid:
+            report(f"ending {folder.name}, which is not in the ledger")
+            processes.send(pid, processes.start_ticks(pid), signal.SIGKILL)
+        if (folder / taskfiles.BEGUN).exists() and not (folder / taskfiles.EXIT).exists():
+            node.settle(str(folder))
+        return lambda: node.discard((folder, node.paths.work / folder.name))
+
+    node.loop.work(job)
