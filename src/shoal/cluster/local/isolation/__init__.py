@@ -1,0 +1,15 @@
+"""What keeps the tasks of one machine apart, and what tells whether it can be had here.
+
+- `names`: the isolations, what each promises, which mode has which
+- `syscalls`: unshare, mount and their like, without importing ctypes
+- `namespaces`: leaves the machine's namespaces; `sandbox`: the network that a strict job's tasks share
+- `mounts`: what of the file system a task sees; `devices`: which GPUs
+- `privileges`: what a task run by root may not do
+- `cgroups`: CPU, memory and process limits, on either version
+- `probe`: which isolations this machine grants, by asking for all of them
+- `enter`: a program that runs a command inside a running task's isolation (`shoal exec`)
+- `peers`: whether the other end of a socket is a task; `cleanup`: what a killed supervisor leaves
+
+All but `probe` and `cleanup` run in the supervisor or as programs: standard library only, and few
+imports, for every task pays for them. Nothing here decides who gets what.
+"""

@@ -1,0 +1,200 @@
+"""CPU, memory and process limits through control groups, version 2 or 1, whichever has the controllers.
+
+An agent prepares parents once (`prepare`): folders of its own below the groups it runs in, so that what
+an administrator or a container allows the agent also holds for all its tasks. The supervisor of a task
+makes one group in each (`Groups`), its command joins them before it runs, and what is left in them at
+the end is killed. Version 1 has a hierarchy per controller; on hybrid machines an (otherwise powerless)
+version 2 group comes beside them, because it can kill all its processes at once.
+
+A group outlives whoever made it: names are the tasks', so that `remove` finds them after any crash.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from shoal.cluster.local import supervisor_processes as processes
+
+__all__ = ["CONTROLLERS", "KILL", "Groups", "kill_all", "remove", "remove_strays", "write"]
+
+CONTROLLERS = ("cpu", "memory", "pids")
+KILL = "kill"
+"""The key, beside the controllers, of a version 2 group on a hybrid machine."""
+
+_PERIOD_MICROSECONDS = 100_000
+_POLL_SECONDS = 0.002
+
+
+class Groups:
+    """The control groups of one task; none where the machine grants none. Methods never raise for a
+    group that is gone."""
+
+    def __init__(self, parents: dict[str, str], name: str) -> None:
+        self.folders = {key: f"{parent}/{name}" for key, parent in parents.items()}
+        self.failed: dict[str, str] = {}
+        """Controllers that could not be had, and why."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The groups' folders, each once."""
+        return list(dict.fromkeys(self.folders.values()))
+
+    def create(self) -> None:
+        """Make the groups; what cannot be made is in `failed`."""
+        for key, folder in list(self.folders.items()):
+            try:
+                os.makedirs(folder, exist_ok=True)
+            except OSError as error:
+                self._fail(key, error)
+
+    def limit(self, limits: dict[str, int | None]) -> None:
+        """Set the limits, with the keys of `taskfiles.Limits`; what cannot be set is in `failed`."""
+        for key in CONTROLLERS:
+            folder = self.folders.get(key)
+            if folder is None:
+                self.failed.setdefault(key, "no control group can be had for it")
+                continue
+            try:
+                version_2 = os.path.exists(f"{folder}/cgroup.controllers")
+                for file, value in _settings(key, limits, version_2):
+                    _set(folder, file, value)
+            except OSError as error:
+                self._fail(key, error)
+
+    def entrances(self) -> list[int]:
+        """Descriptors: a process that writes `0` to each is in the task's groups from then on."""
+        return [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self.paths]
+
+    def out_of_memory_kills(self) -> int:
+        """How many of the task's processes the kernel has killed for its limit."""
+        folder = self.folders.get("memory", "")
+        for file in ("memory.events", "memory.oom_control"):
+            for line in _lines(f"{folder}/{file}"):
+                name, _, count = line.partition(" ")
+                if name == "oom_kill":
+                    return int(count)
+        return 0
+
+    def peak_memory_bytes(self) -> int:
+        """The most memory that the task has used; 0 where nobody counts."""
+        folder = self.folders.get("memory", "")
+        for file in ("memory.peak", "memory.max_usage_in_bytes"):
+            for line in _lines(f"{folder}/{file}"):
+                return int(line)
+        return 0
+
+    def _fail(self, key: str, error: OSError) -> None:
+        self.failed[key] = f"{error.filename}: {error.strerror}"
+        self.folders.pop(key, None)
+
+
+def kill_all(paths: list[str]) -> bool:
+    """Kill every process in these groups; True when there was none."""
+    empty = True
+    for path in paths:
+        folders = _tree(path)
+        found = [int(line) for folder in folders for line in _lines(f"{folder}/cgroup.procs")]
+        if not found:
+            continue
+        empty = False
+        try:
+            write(f"{path}/cgroup.kill", "1")
+        except OSError:  # version 1, or before Linux 5.14
+            for pid in found:
+                processes.kill(pid)
+    return empty
+
+
+def remove(paths: list[str], timeout_seconds: float = 1.0) -> bool:
+    """Kill what is in the groups and remove them; False when some process would not go in that time."""
+    deadline = time.monotonic() + timeout_seconds
+    left = [path for path in paths if os.path.isdir(path)]
+    while left:
+        kill_all(left)
+        left = [path for path in left if not _removed(path)]
+        if left and time.monotonic() > deadline:
+            return False
+        if left:
+            time.sleep(_POLL_SECONDS)
+    return True
+
+
+def remove_strays(parents: dict[str, str], living: set[str]) -> list[str]:
+    """Remove the groups of tasks that are not among `living` (names as given to `Groups`), and say
+    which could not be."""
+    found: list[str] = []
+    for parent in dict.fromkeys(parents.values()):
+        try:
+            names = os.listdir(parent)
+        except OSError:
+            continue
+        strays = [name for name in names if name not in living and os.path.isdir(f"{parent}/{name}")]
+        found += [f"{parent}/{name}" for name in strays]
+    return [path for path in found if not remove([path])]
+
+
+def _settings(key: str, limits: dict[str, int | None], version_2: bool) -> list[tuple[str, str]]:
+    """Files to write, each with its value; those that not every kernel has end in `?`."""
+    memory, pids = limits.get("memory_bytes"), limits.get("pids")
+    if key == "memory" and memory is not None:
+        if version_2:
+            return [("memory.max", str(memory)), ("memory.swap.max?", "0"), ("memory.oom.group?", "1")]
+        return [("memory.limit_in_bytes", str(memory)), ("memory.memsw.limit_in_bytes?", str(memory))]
+    if key == "pids" and pids is not None:
+        return [("pids.max", str(pids))]
+    if key != "cpu":
+        return []
+    shares = min(max(2, (limits.get("cpu_millis") or 0) * 1024 // 1000), 262_144)
+    quota = limits.get("cpu_limit_millis")
+    microseconds = 0 if quota is None else max(1000, quota * _PERIOD_MICROSECONDS // 1000)
+    if version_2:
+        # shares of 2 to 262144 as weights of 1 to 10000, in Kubernetes' proportion
+        found = [("cpu.weight", str(1 + (shares - 2) * 9999 // 262_142))]
+        return found + ([("cpu.max", f"{microseconds} {_PERIOD_MICROSECONDS}")] if microseconds else [])
+    found = [("cpu.shares", str(shares))]
+    if microseconds:
+        found.append(("cpu.cfs_period_us", str(_PERIOD_MICROSECONDS)))
+        found.append(("cpu.cfs_quota_us", str(microseconds)))
+    return found
+
+
+def _set(folder: str, file: str, value: str) -> None:
+    path = f"{folder}/{file.removesuffix('?')}"
+    if not file.endswith("?") or os.path.exists(path):
+        write(path, value)
+
+
+def _tree(path: str) -> list[str]:
+    """The group and those that the task has made below it, deepest first."""
+    return [folder for folder, _, _ in os.walk(path, topdown=False)]
+
+
+def _removed(path: str) -> bool:
+    try:
+        for folder in _tree(path):
+            os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # still in use
+    return True
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def write(path: str, value: str) -> None:
+    """Write a control file, which must be there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, value.encode())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,194 @@
+"""What of the file system a task sees.
+
+**Covers** are laid over folders that others use too: folders of its own over /tmp and /var/tmp, an empty
+file system over /dev/shm and over `$SHOAL_HOME`; in strict mode over /run and /dev as well. What the
+task keeps of what lies under a cover (its working directory, its own folders, a virtual environment) is
+opened before and bound back after, each onto the deepest cover it lies in; so a home inside a working
+directory inside /tmp comes out right. In strict mode all the rest is then made read-only.
+
+All of it happens in the task's mount namespace, in its init, before the command starts. The order is
+worked out by `arrange`, a pure function. A kept path that *is* a cover wins over it: that folder stays
+shared, which is told as a failure of the isolation.
+"""
+
+from __future__ import annotations
+
+import os
+
+from shoal.cluster.local.isolation import covers, syscalls
+from shoal.cluster.local.isolation.paths import aliases, within
+
+TYPE_CHECKING = False  # as typing has it, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+__all__ = ["View", "apply", "arrange"]
+
+_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+
+
+class View:
+    """What a task is to see, in resolved paths.
+
+    `names` are the isolations to set up; `private` is the folder that holds its own /tmp and /var/tmp.
+    `kept` stays visible, `writable` also writable; `protected` is what not even a task that may write
+    all around it may write (strict mode).
+    """
+
+    def __init__(
+        self, names: Collection[str], private: str, home: str, shared_memory_bytes: int | None = None
+    ) -> None:
+        self.names = names
+        self.private = private
+        self.home = os.path.realpath(home) if home else ""
+        self.shared_memory_bytes = shared_memory_bytes
+        self.kept: list[str] = []
+        self.writable: list[str] = []
+        self.protected: list[str] = []
+        self.device_files: list[str] = []
+
+    def keep(self, paths: Iterable[str], *, writable: bool = False) -> None:
+        """Let these stay visible, wherever they are."""
+        real = {os.path.realpath(path) for path in paths} - {"/"}
+        self.kept = sorted(real.union(self.kept))
+        if writable:
+            self.writable = sorted(real.union(self.writable))
+
+    def protect(self, paths: Iterable[str]) -> None:
+        """Let these not be written in strict mode."""
+        self.protected = sorted({os.path.realpath(path) for path in paths}.union(self.protected))
+
+    def covers(self) -> dict[str, covers.Cover]:
+        """Folders to cover, each with what goes over it."""
+        found: dict[str, covers.Cover] = {}
+        if "system" in self.names:
+            found["/run"] = covers.Runtime("system")
+            found["/dev"] = covers.Devices("system", self.device_files)
+        if "tmp" in self.names:
+            for path, own in (("/tmp", "tmp"), ("/var/tmp", "var-tmp")):
+                found[os.path.realpath(path)] = covers.Folder("tmp", f"{self.private}/{own}")
+            found[os.path.realpath("/dev/shm")] = covers.SharedMemory("tmp", self.shared_memory_bytes)
+        if "home" in self.names and self.home:
+            for path in aliases(self.home):
+                found[path] = covers.Home("home")
+        return {path: cover for path, cover in found.items() if os.path.isdir(path)}
+
+
+def apply(view: View) -> dict[str, str]:
+    """Arrange the mounts of this process' namespace; the isolations that failed, and why."""
+    failed: dict[str, str] = {}
+    laid = view.covers()
+    for path in set(view.kept).intersection(laid):
+        if laid[path].name != "home":
+            failed[laid[path].name] = f"{path} itself is kept visible (is it the working directory?)"
+            del laid[path]
+    handles = {path: _handle(path) for path in view.kept}
+    try:
+        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
+        for cover in laid.values():
+            cover.prepare()
+        order = arrange(laid, view.kept)
+        for path, kept in order:
+            back = {place: handles[place] for place in kept}
+            _attempt(failed, laid[path].name, lambda at=path, back=back: _cover(laid[at], at, back))
+        if "processes" in view.names:
+            _attempt(failed, "processes", _new_proc)
+        if "system" in view.names:
+            bound = {place for _, kept in order for place in kept}
+            _attempt(failed, "system", lambda: _make_read_only(view, laid, bound))
+        else:
+            _attempt(failed, "home", lambda: _seal(laid))
+    finally:
+        for descriptor in handles.values():
+            os.close(descriptor)
+        for cover in laid.values():
+            cover.close()
+    return failed
+
+
+def arrange(covered: Iterable[str], kept: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Covers in the order in which they are laid, each with what is bound back onto it right after.
+
+    Parents come before children, and a path is bound back onto the deepest cover that it lies in.
+    """
+    back: dict[str, list[str]] = {cover: [] for cover in sorted(covered)}
+    for path in sorted(kept):
+        over = [cover for cover in back if within(path, cover) and path != cover]
+        if over:
+            back[max(over, key=len)].append(path)
+    return list(back.items())
+
+
+def _handle(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _attempt(failed: dict[str, str], name: str, step: Callable[[], None]) -> None:
+    if name in failed:
+        return
+    try:
+        step()
+    except OSError as error:
+        failed[name] = f"{error.filename}: {error.strerror}"
+
+
+def _cover(cover: covers.Cover, path: str, kept: dict[str, int]) -> None:
+    """Lay the cover and bind back what is kept; all of it or, but for the cover's folder, nothing."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    cover.lay(path)
+    try:
+        for back, handle in kept.items():
+            _bind_back(back, handle)
+    except OSError:
+        syscalls.umount(path, syscalls.MNT_DETACH)
+        raise
+
+
+def _bind_back(path: str, handle: int) -> None:
+    source = f"/proc/self/fd/{handle}"
+    if os.path.isdir(source):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+    syscalls.mount(source, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+
+
+def _new_proc() -> None:
+    syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+
+
+def _seal(laid: dict[str, covers.Cover]) -> None:
+    """Nobody is to take the empty home for a place to write to."""
+    for path, cover in laid.items():
+        if cover.name == "home":
+            flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_RDONLY
+            syscalls.mount("none", path, None, syscalls.MS_REMOUNT | syscalls.MS_BIND | flags)
+
+
+def _make_read_only(view: View, laid: dict[str, covers.Cover], bound: set[str]) -> None:
+    """Everything but the covers and what the task may write; deeper paths have the last word."""
+    read_only = {"/": True, "/proc": False}
+    read_only |= {path: cover.name == "home" for path, cover in laid.items()}
+    read_only |= dict.fromkeys(view.kept, True)
+    read_only |= dict.fromkeys(view.writable, False)
+    protected = [path for path in view.protected if any(within(path, place) for place in view.writable)]
+    read_only |= dict.fromkeys(protected, True)
+    if os.geteuid() == 0:
+        settings = [path for path in _KERNEL_SETTINGS if os.path.exists(path)]
+        read_only |= dict.fromkeys(settings, True)
+        protected += settings
+    for path in sorted({*view.kept, *protected} - bound):
+        # only mounts have a mode of their own
+        syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+    for path in sorted(read_only):
+        _set_mode(path, read_only[path])
+
+
+def _set_mode(path: str, read_only: bool) -> None:
+    try:
+        syscalls.set_read_only(path, read_only, recursive=True)
+    except OSError:
+        if read_only:
+            raise
+        syscalls.set_read_only(path, False)  # one below it is read-only for good: leave it so

@@ -1,0 +1,160 @@
+"""The files of a task's folder as the supervisor reads and writes them: JSON without the json module.
+
+The supervisor of every task pays for its imports; json brings in regular expressions and would double
+its start. What is used instead is the C half of json, which is what does the work there too.
+
+Two files are given their place on the disk before the command starts, so that a full disk cannot lose
+how it ended: `exit.json`'s draft, and `status`, in which the init notes the command's end before
+anything else happens, for whoever finds the supervisor gone.
+"""
+
+from __future__ import annotations
+
+import os
+from _json import encode_basestring_ascii, make_scanner
+
+TYPE_CHECKING = False  # as typing has it, without its import
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["ExitDraft", "Status", "format_json", "parse_json", "read", "write"]
+
+_RESERVED_BYTES = 4096
+_STATUS_BYTES = 2048
+
+
+def read(folder: str, name: str) -> dict[str, Any] | None:
+    """What the file says; None when there is none.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return parse_json(_read_all(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def write(folder: str, name: str, value: dict[str, Any]) -> None:
+    """Put the file in place whole; not forced to the disk."""
+    draft = f"{folder}/.{name}.{os.getpid()}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(descriptor, format_json(value).encode())
+    finally:
+        os.close(descriptor)
+    os.replace(draft, f"{folder}/{name}")
+
+
+class ExitDraft:
+    """`exit.json` before it is there. Made early, so that the disk has room for it at the end."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._path = f"{folder}/.exit.json.draft"
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _write_all(self._descriptor, b" " * _RESERVED_BYTES)
+
+    def publish(self, value: dict[str, Any]) -> None:
+        """Put it in place: complete, once, and on the disk when this returns."""
+        document = format_json(value).encode()
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        _write_all(self._descriptor, document)
+        os.ftruncate(self._descriptor, len(document))
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
+        os.replace(self._path, f"{self._folder}/exit.json")
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+class Status:
+    """`status`: how the command ended, in the words of the init, who alone saw it.
+
+    A place that is written over, not a file that is replaced: the init has no view of the folder any
+    more when the time comes, only this descriptor.
+    """
+
+    def __init__(self, folder: str) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self.descriptor = os.open(f"{folder}/status", flags, 0o600)
+        os.pwrite(self.descriptor, b" " * _STATUS_BYTES, 0)
+
+    def record(self, value: dict[str, Any]) -> None:
+        """Note the end; a second note replaces the first."""
+        document = format_json(value).encode()
+        os.pwrite(self.descriptor, document[:_STATUS_BYTES].ljust(_STATUS_BYTES), 0)
+
+    @staticmethod
+    def read(folder: str) -> dict[str, Any] | None:
+        """What was noted; None while nothing was, or where the writer was killed in the middle."""
+        try:
+            return read(folder, "status")
+        except ValueError:
+            return None
+
+
+def parse_json(document: bytes) -> dict[str, Any]:
+    """The object that the document is.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    text = document.decode().strip()
+    rules: Any = _Strict()
+    try:
+        value, end = make_scanner(rules)(text, 0)
+    except (StopIteration, SystemError):  # the second is how it fails to find json's own error
+        raise ValueError("this is not JSON") from None
+    found: Any = value
+    if end != len(text) or not isinstance(value, dict):
+        raise ValueError("this is not one JSON object")
+    return found
+
+
+def format_json(value: Any) -> str:  # Any: what JSON can say
+    """The value as JSON; bytes that are no text travel as the surrogates that os.fsencode knows."""
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    items: Any = value
+    if isinstance(value, dict):
+        pairs = (f"{format_json(key)}: {format_json(item)}" for key, item in items.items())
+        return "{" + ", ".join(pairs) + "}"
+    return "[" + ", ".join(map(format_json, items)) + "]"
+
+
+class _Strict:
+    """What the scanner asks of a json.JSONDecoder."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+    memo: dict[str, str] = {}
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = [os.read(descriptor, 1 << 16)]
+    while parts[-1]:
+        parts.append(os.read(descriptor, 1 << 16))
+    return b"".join(parts)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
