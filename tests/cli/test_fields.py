@@ -23,9 +23,9 @@ def test_differences_name_old_and_new() -> None:
     after = {"queue": "b", "roles": [{"name": "p"}, {"name": "w", "replicas": 1}], "new": [1]}
     assert differences(before, after) == [
         ("queue", "a", "b"),
-        ("gone", 1, MISSING),
         ("roles[p].name", MISSING, "p"),
         ("new", MISSING, [1]),
+        ("gone", 1, MISSING),
     ]
 
 

@@ -38,7 +38,7 @@ def flattened(document: Any, path: str = "") -> dict[str, Any]:
 def differences(before: Any, after: Any) -> list[tuple[str, Any, Any]]:
     """What differs between two documents: path, old value, new value (MISSING where there is none)."""
     old, new = flattened(before), flattened(after)
-    paths = list(dict.fromkeys([*old, *new]))
+    paths = dict.fromkeys([*new, *old])
     return [
         (path, old.get(path, MISSING), new.get(path, MISSING))
         for path in paths

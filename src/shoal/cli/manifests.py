@@ -49,11 +49,12 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
                     Problem("", f"{name}: {obj.kind} {obj.metadata.name} is in {first} already")
                 )
         objects += found
-    if len(errors) == 1 and len(problems) <= 1:
+    if len(errors) == 1 and len(problems) == 1:
         raise errors[0]
+    if len(problems) == 1:
+        raise Invalid(str(problems[0]), tuple(problems))
     if problems:
-        count = len(problems)
-        raise Invalid(f"the files have {count} problems; nothing was changed", tuple(problems))
+        raise Invalid(f"the files have {len(problems)} problems; nothing was changed", tuple(problems))
     if not objects:
         raise Usage(f"there is no object in {', '.join(sources)}")
     return sorted(objects, key=lambda obj: kind_of(obj).namespaced)  # queues before the jobs in them

@@ -12,6 +12,7 @@ from shoal.cli.text import plural, printable
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
+from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, QUEUE, kind_of
 from shoal.objects.meta import Object
 
@@ -112,11 +113,14 @@ def _change(client: Client, target: Target, obj: Object) -> Change:
 
 
 def _peoples(obj: Object) -> dict[str, Any]:
-    """The parts that people write."""
+    """The parts that people write; roles with their names, also where that is the default."""
     metadata = obj.metadata
     annotations = {k: v for k, v in metadata.annotations.items() if not k.startswith("shoal.dev/")}
-    parts = {"labels": metadata.labels, "annotations": annotations, "spec": obj.spec}
-    return codec.builtins(parts)
+    spec = codec.builtins(obj.spec)
+    if isinstance(obj, Job):
+        for role, shown in zip(obj.spec.roles, spec["roles"], strict=True):
+            shown.setdefault("name", role.name)
+    return {"labels": metadata.labels, "annotations": annotations, "spec": spec}
 
 
 def _waits_for_its_queue(obj: Object, error: ShoalError, queues: set[str]) -> bool:

@@ -125,7 +125,8 @@ class RemoteStore:
             repeatable=True,
         )
         result = cast(
-            "Literal['created', 'changed', 'unchanged']", answer.headers.get(RESULT_HEADER, "changed")
+            "Literal['created', 'changed', 'unchanged']",
+            answer.headers.get(RESULT_HEADER.lower(), "changed"),
         )
         return Applied(Record(kind, answer.body), result)
 

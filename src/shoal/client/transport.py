@@ -36,7 +36,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete response that is no error."""
+    """A complete response that is no error; header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -134,7 +134,8 @@ class Transport:
                 continue
             self._keep(connection, response)
             self._judge(response, content)
-            return Answer(response.status, dict(response.headers), content)
+            named = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status, named, content)
 
     def open(
         self,

@@ -1,0 +1,118 @@
+"""The verbs that change a spec: cancel, suspend, resume, scale, and those of nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.client import Client
+from shoal.client.edits import DRAIN
+from shoal.objects.job import Job, Role
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Node
+from tests.cli.conftest import Shell
+from tests.server.harness import a_job
+
+
+@pytest.fixture(autouse=True)
+def objects(client: Client) -> None:
+    client.create(a_job("train"))
+    client.create(a_job("other"))
+    client.create(Node(metadata=Metadata(name="n1", namespace="")))
+
+
+def _job(client: Client, name: str = "train") -> Job:
+    return client.get(Job, "default", name)
+
+
+def _node(client: Client) -> Node:
+    return client.get(Node, "", "n1")
+
+
+def test_cancel(sh: Shell, client: Client) -> None:
+    said = sh("cancel", "job/train", "other")
+    assert (said.code, said.out) == (0, "job/train is being cancelled\njob/other is being cancelled\n")
+    assert _job(client).spec.cancelled
+    assert _job(client, "other").spec.cancelled
+    assert sh("cancel", "train").out == "job/train has finished already\n"
+
+
+def test_suspend_and_resume(sh: Shell, client: Client) -> None:
+    assert sh("suspend", "train").out == "job/train is being suspended\n"
+    assert _job(client).spec.suspend
+    assert sh("suspend", "train").out == "job/train is suspended already\n"
+    assert sh("resume", "train").out == "job/train resumed\n"
+    assert not _job(client).spec.suspend
+
+
+def test_documents_of_what_was_changed(sh: Shell) -> None:
+    assert sh("suspend", "train", "--json").document["spec"]["suspend"] is True
+    both = sh("resume", "train", "other", "--json").document
+    assert [item["metadata"]["name"] for item in both["items"]] == ["train", "other"]
+    assert sh("suspend", "train", "-o", "name").out == "job/train\n"
+
+
+def test_one_that_fails_does_not_keep_the_others(sh: Shell, client: Client) -> None:
+    said = sh("suspend", "nope", "train")
+    assert (said.code, said.out) == (3, "job/train is being suspended\n")
+    assert "nope" in said.err
+    assert _job(client).spec.suspend
+    documented = sh("resume", "nope", "train", "--json").document
+    assert (documented["code"], documented["details"]["changed"]) == ("NotFound", ["job/train"])
+
+
+def test_scale(sh: Shell, client: Client) -> None:
+    assert sh("scale", "train", "--replicas", "3").out == "job/train scaled\n"
+    assert _job(client).spec.roles[0].replicas == 3
+    assert sh("scale", "train", "--replicas", "3").out == "job/train has that size already\n"
+
+
+def test_scale_a_range(sh: Shell, client: Client) -> None:
+    role = Role(command=("x",), replicas=4, min_replicas=2)
+    client.create(a_job("elastic", runtime="elastic", roles=(role,)))
+    assert sh("scale", "elastic", "--min", "1").code == 0
+    assert sh("scale", "elastic", "--max", "6").code == 0
+    (role,) = _job(client, "elastic").spec.roles
+    assert (role.min_replicas, role.replicas) == (1, 6)
+
+
+def test_scale_a_role(sh: Shell, client: Client) -> None:
+    roles = (Role(name="ps", command=("x",)), Role(name="worker", command=("x",), replicas=2))
+    client.create(a_job("two", roles=roles, runtime="tensorflow"))
+    which = sh("scale", "two", "--replicas", "3")
+    assert which.code == 2
+    assert "--role ps" in which.err
+    near = sh("scale", "two", "--replicas", "3", "--role", "wroker")
+    assert (near.code, "did you mean worker?" in near.err) == (3, True)
+    assert sh("scale", "two", "--max", "3", "--role", "worker").code == 0
+    assert [role.replicas for role in _job(client, "two").spec.roles] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--replicas", "2", "--min", "1"], ["--min", "3", "--max", "2"], ["--replicas", "0"]]
+)
+def test_scale_needs_numbers_that_make_sense(sh: Shell, words: list[str]) -> None:
+    assert sh("scale", "train", *words).code == 2
+
+
+def test_cordon_drain_uncordon(sh: Shell, client: Client) -> None:
+    assert sh("cordon", "n1").out == "node/n1 cordoned\n"
+    assert _node(client).spec.unschedulable
+    assert sh("drain", "node/n1").out == "node/n1 is being drained\n"
+    assert DRAIN in _node(client).spec.taints
+    assert sh("uncordon", "no/n1").out == "node/n1 uncordoned\n"
+    assert (_node(client).spec.unschedulable, _node(client).spec.taints) == (False, ())
+
+
+def test_lost_asks_for_a_terminal_or_a_yes(sh: Shell, client: Client) -> None:
+    asked = sh("lost", "n1")
+    assert (asked.code, asked.out) == (2, "")
+    assert "hint: pass -y" in asked.err
+    assert sh("lost", "n1", "-y").out == "node/n1 is declared lost\n"
+    assert _node(client).spec.lost
+    assert sh("lost", "n1", "--undo").out == "node/n1 is no longer declared lost\n"
+    assert not _node(client).spec.lost
+
+
+def test_a_node_is_no_job(sh: Shell) -> None:
+    said = sh("cancel", "node/n1")
+    assert (said.code, "node/n1 is not a job" in said.err) == (2, True)
