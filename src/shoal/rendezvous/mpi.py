@@ -26,6 +26,11 @@ RSH = "rsh"
 _WAIT = ("/bin/sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait")
 """What a host does: be there until it is stopped."""
 
+_EVERYWHERE = {
+    # daemons of one machine would share files that belong to one of them
+    "PMIX_MCA_gds": "hash",
+}
+
 _RSH_SCRIPT = """\
 #!/bin/sh
 # mpirun calls this as: rsh HOST COMMAND...
@@ -40,11 +45,12 @@ def tell(group: Group, member: Endpoint) -> Told:
     if member != launcher:
         alone = group.role(member.role).command and member.role != launcher.role
         # a worker role may have a command of its own; in a job of one role it is the launcher's
-        return Told(env={"K_MPI_JOB_ROLE": role}, command=() if alone else _WAIT)
+        return Told(env={"K_MPI_JOB_ROLE": role, **_EVERYWHERE}, command=() if alone else _WAIT)
     shared_role = len(group.by_role) == 1
     hosts = [each for each in group.members if shared_role or each != launcher]
     env = {
         "K_MPI_JOB_ROLE": role,
+        **_EVERYWHERE,
         "OMPI_MCA_orte_default_hostfile": f"{RENDEZVOUS_FOLDER}/{HOSTFILE}",
         "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
         "OMPI_MCA_plm_rsh_agent": f"{RENDEZVOUS_FOLDER}/{RSH}",
