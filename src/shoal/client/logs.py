@@ -43,6 +43,10 @@ class _Source(msgspec.Struct, frozen=True):
     incarnation: int
 
 
+def _key(source: _Source) -> str:
+    return f"{source.role}/{source.index}/{source.incarnation}"
+
+
 class _Cut(Exception):
     """The stream stopped without its end frame."""
 
@@ -82,12 +86,11 @@ def _resumed(
     transport: Transport, path: str, query: Query, positions: dict[str, int], lost_since: float
 ) -> Stream:
     body = msgspec.json.encode({"positions": positions})
-    again = {k: v for k, v in query.items() if k not in ("tail", "since")} if positions else query
     headers = {"Content-Type": "application/json"}
     pause = 0.05
     while True:
         try:
-            return transport.open("POST", path, query=again, body=body, headers=headers)
+            return transport.open("POST", path, query=query, body=body, headers=headers)
         except Unavailable:
             if time.monotonic() - lost_since > _PATIENCE_SECONDS:
                 raise
@@ -101,10 +104,12 @@ def _one_stream(stream: Stream, positions: dict[str, int], *, whole: bool) -> It
         if tag == b"S":
             source = msgspec.json.decode(payload, type=_Source)
             sources[source.id] = source
+            if whole:  # else the server decides again where an unread log begins
+                positions.setdefault(_key(source), 0)
         elif tag == b"D":
             identity, at, offset, data = data_of(payload)
             source = sources[identity]
-            key = f"{source.role}/{source.index}/{source.incarnation}"
+            key = _key(source)
             expected = positions.get(key, 0 if whole else offset)
             positions[key] = offset + len(data)
             yield LogRecord(

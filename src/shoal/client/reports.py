@@ -82,6 +82,8 @@ class Explanation(Part, frozen=True, kw_only=True):
     """A CamelCase code; the plan's where the scheduler holds the job back."""
     message: str = ""
     """One sentence."""
+    remedy: str = ""
+    """What would change it; empty where nothing need."""
     evidence: dict[str, Any] = {}
     """The numbers behind it."""
     since: Stamp = 0.0

@@ -1,0 +1,197 @@
+"""What every write of a person passes on its way to the store.
+
+The rules about objects alone are in `shoal.objects.admit`; here they meet what is there: the queue
+that a job names, the object that a change is of, the nodes that a task would have to fit on. Runs on
+a thread, reads the store as the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import msgspec
+
+from shoal.objects import codec
+from shoal.objects.admit import admit, admit_job, check_update
+from shoal.objects.errors import Conflict, Forbidden, Invalid, NotFound, Problem
+from shoal.objects.job import Job, Resources
+from shoal.objects.kinds import Kind
+from shoal.objects.meta import Object
+from shoal.objects.node import Capacity
+from shoal.objects.queue import Queue
+from shoal.server.authorise import authorise
+from shoal.store.base import SYSTEM, Actor, Record, Store
+
+__all__ = ["DEFAULT_QUEUE", "Admission"]
+
+DEFAULT_QUEUE = "default"
+
+_MOST_ATTEMPTS = 20
+_PLATFORM = "shoal.dev/"
+"""Annotations with this prefix are the platform's: an apply that does not know them keeps them."""
+
+
+class Admission:
+    """See the module. `declared` gives what each declared node can hold."""
+
+    def __init__(self, store: Store, declared: Callable[[], Iterable[Capacity]]) -> None:
+        self._store = store
+        self._declared = declared
+
+    def of_create(self, kind: Kind, body: bytes, namespace: str, actor: Actor) -> Object:
+        """The object that a body describes, ready to be created by the actor.
+
+        Raises:
+            Invalid: something is wrong; `problems` holds everything that is.
+            Forbidden: the actor creates nothing, or the job may not be in its queue.
+        """
+        authorise(actor, "create", kind, namespace, "")
+        obj = admit(_document(body), kind, namespace=namespace)
+        return self._ready(obj, actor)
+
+    def put(
+        self,
+        kind: Kind,
+        body: bytes,
+        key: tuple[str, str],
+        actor: Actor,
+        *,
+        dry_run: bool = False,
+    ) -> tuple[Record, str]:
+        """Update the version that the body names, or else apply; the object as it is then, and whether
+        that `created`, `changed` or left it `unchanged`.
+
+        Raises:
+            Invalid, Forbidden: as `of_create`, and where a change is not allowed.
+            Conflict: the version that the body names is not the newest.
+            NotFound: it names a version of an object that is not there.
+        """
+        namespace, name = key
+        authorise(actor, "update", kind, namespace, name)
+        obj = admit(_document(body), kind, namespace=namespace)
+        if obj.metadata.name != name:
+            message = f"the object is called {obj.metadata.name}, and its address {name}"
+            raise Invalid(message, (Problem("metadata.name", message),))
+        for attempt in range(_MOST_ATTEMPTS):
+            try:
+                return self._put(kind, obj, key, actor, dry_run)
+            except Conflict:
+                if obj.metadata.resource_version or attempt == _MOST_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def check_delete(self, kind: Kind, name: str) -> None:
+        """Refuse to delete what must be there.
+
+        Raises:
+            Forbidden: it must.
+        """
+        if kind.struct is Queue and name == DEFAULT_QUEUE:
+            raise Forbidden(f"the queue {name} is always there, and cannot be deleted")
+
+    def _put(
+        self, kind: Kind, obj: Object, key: tuple[str, str], actor: Actor, dry_run: bool
+    ) -> tuple[Record, str]:
+        try:
+            old: Object = self._store.record(kind, *key, actor=actor).object
+        except NotFound:
+            if obj.metadata.resource_version:
+                raise
+            made = self._ready(obj, actor)
+            if not dry_run:
+                made = self._store.create(made, actor=actor)
+            return Record(kind, codec.encode(made)), "created"
+        if obj.metadata.resource_version not in ("", old.metadata.resource_version):
+            raise Conflict(
+                f"{kind.name.lower()} {key[1]} has been changed since it was read",
+                hint="read it again, and make the change again",
+            )
+        new = _changed(old, obj)
+        check_update(old, new)
+        if isinstance(old, Job) and isinstance(new, Job) and _moves(old, new):
+            admit_job(new, self._queue(new.spec.queue))
+        result = "unchanged" if new == old else "changed"
+        if not dry_run:
+            new = self._store.update(new, actor=actor)
+        return Record(kind, codec.encode(new)), result
+
+    def _ready(self, obj: Object, actor: Actor) -> Object:
+        """As it is to be stored: its queue takes it, a node could hold it, its submitter is known."""
+        metadata = msgspec.structs.replace(obj.metadata, submitter=actor.name)
+        made = msgspec.structs.replace(obj, metadata=metadata)
+        if isinstance(made, Job):
+            admit_job(made, self._queue(made.spec.queue))
+            self._check_sizes(made)
+        return made
+
+    def _queue(self, name: str) -> Queue | None:
+        try:
+            return self._store.get(Queue, "", name, actor=SYSTEM)
+        except NotFound:
+            return None
+
+    def _check_sizes(self, job: Job) -> None:
+        """Waiting cannot help a task that is larger than every node there is."""
+        nodes = list(self._declared())
+        if not nodes:
+            return  # none is known yet, so nothing is known to be too much
+        problems = [
+            Problem(f"spec.roles[{at}].resources", f"a {role.name} {_too_much(role.resources, nodes)}")
+            for at, role in enumerate(job.spec.roles)
+            if not any(_holds(node, role.resources) for node in nodes)
+        ]
+        if problems:
+            raise Invalid(
+                f"no node can ever run this: {problems[0].message}",
+                tuple(problems),
+                hint="ask for less, or declare a larger node: shoal get nodes shows what there is",
+            )
+
+
+def _document(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise Invalid(f"the body is not JSON: {error}") from error
+    except RecursionError as error:
+        raise Invalid("the body is nested too deeply") from error
+
+
+def _changed(old: Object, obj: Object) -> Object:
+    """What is there, with what people own of `obj` in it. An apply (no version) leaves finalizers and
+    owners alone, for no file names them."""
+    given = obj.metadata
+    metadata = msgspec.structs.replace(old.metadata, labels=given.labels, annotations=given.annotations)
+    if given.resource_version:
+        metadata = msgspec.structs.replace(
+            metadata,
+            uid=given.uid or old.metadata.uid,
+            resource_version=given.resource_version,
+            finalizers=given.finalizers,
+            owners=given.owners,
+        )
+    else:
+        kept = {k: v for k, v in old.metadata.annotations.items() if k.startswith(_PLATFORM)}
+        metadata = msgspec.structs.replace(metadata, annotations={**kept, **given.annotations})
+    return msgspec.structs.replace(old, metadata=metadata, spec=cast("Any", obj).spec)
+
+
+def _moves(old: Job, new: Job) -> bool:
+    return (old.spec.queue, old.spec.priority) != (new.spec.queue, new.spec.priority)
+
+
+def _holds(node: Capacity, asked: Resources) -> bool:
+    return asked.cpu <= node.cpu and (asked.memory or 0) <= node.memory and asked.gpu <= len(node.gpus)
+
+
+def _too_much(asked: Resources, nodes: list[Capacity]) -> str:
+    cpu, memory = max(node.cpu for node in nodes), max(node.memory for node in nodes)
+    gpus = max(len(node.gpus) for node in nodes)
+    if asked.cpu > cpu:
+        return f"asks for {asked.cpu.text()} cpu, and the largest node has {cpu.text()}"
+    if asked.memory is not None and asked.memory > memory:
+        return f"asks for {asked.memory.text()} memory, and the largest node has {memory.text()}"
+    if asked.gpu > gpus:
+        return f"asks for {asked.gpu} GPUs, and the largest node has {gpus or 'none'}"
+    return "asks for more than any one node has, though other nodes have enough of each"

@@ -1,0 +1,106 @@
+"""From a connection to an actor.
+
+| door | who comes in | as |
+| --- | --- | --- |
+| api | a process of the owner's uid (or root) that belongs to no task | the owner |
+| api, tasks | whoever shows the token of a job that lives and has not finished | that job |
+| tcp | whoever shows a person's token | that token's name |
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from shoal.objects.errors import Forbidden, NotFound, Unauthenticated
+from shoal.objects.job import Job
+from shoal.server.peer import Peer
+from shoal.server.tokens import JobTokens, Tokens, is_job_token
+from shoal.store.base import Actor
+
+__all__ = ["Authenticator"]
+
+_FINISHED = ("Succeeded", "Failed", "Cancelled")
+
+
+class Authenticator:
+    """See the module. `find_job` reads a job as the system, off the event loop."""
+
+    def __init__(
+        self,
+        jobs: JobTokens,
+        people: Tokens,
+        find_job: Callable[[str, str], Awaitable[Job]],
+        owner_uid: int | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._people = people
+        self._find_job = find_job
+        self._owner = os.geteuid() if owner_uid is None else owner_uid
+        self._names: dict[int, str] = {}
+
+    async def actor(self, state: Mapping[str, Any], authorization: str) -> Actor:
+        """Who makes this request. `state` is what the connection left: its door and its peer.
+
+        Raises:
+            Unauthenticated: it does not say, or what it shows is worthless.
+            Forbidden: it is somebody who may not come in through this door.
+        """
+        token = _bearer(authorization)
+        if is_job_token(token):
+            return await self._job(token)
+        door, peer = state.get("door", "tcp"), state.get("peer")
+        if door == "api" and isinstance(peer, Peer):
+            return self._owner_at(peer)
+        if door == "tcp":
+            if not token:
+                raise Unauthenticated(
+                    "this address needs a token", hint="name a token-file in the context, or set one up"
+                )
+            return Actor(f"token:{self._people.name_of(token)}", ("admin",))
+        raise Unauthenticated(
+            "this socket is for tasks, which show the token of their job",
+            hint="the token is in the file that SHOAL_TOKEN_FILE names",
+        )
+
+    def _owner_at(self, peer: Peer) -> Actor:
+        if peer.uid not in (self._owner, 0):
+            raise Forbidden(
+                f"this server belongs to {self._name(self._owner)}, not to {self._name(peer.uid)}",
+                hint="use a server of your own, or a token over TCP",
+            )
+        if peer.evidence:
+            raise Forbidden(
+                f"{peer.evidence}, and a task may not drive the server that runs it",
+                hint="inside a task use SHOAL_API with the token in SHOAL_TOKEN_FILE",
+            )
+        return Actor(self._name(peer.uid), ("admin",))
+
+    async def _job(self, token: str) -> Actor:
+        namespace, name, uid = self._jobs.job_of(token)
+        try:
+            job = await self._find_job(namespace, name)
+        except NotFound:
+            job = None
+        if job is None or job.metadata.uid != uid:
+            raise Unauthenticated(f"job {name}, which this token was for, is gone")
+        if job.status.phase in _FINISHED:
+            raise Unauthenticated(f"job {name}, which this token was for, has finished")
+        return Actor(f"job:{namespace}/{name}", ("job",), (namespace, name, uid))
+
+    def _name(self, uid: int) -> str:
+        known = self._names.get(uid)
+        if known is None:
+            try:
+                known = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                known = f"uid-{uid}"
+            self._names[uid] = known
+        return known
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,0 +1,115 @@
+"""Why an object is in the state it is in, put together from what its writers left in its status.
+
+Nothing is reasoned out again here: the scheduler's code and numbers are the plan's own, the phase's
+reason is the job controller's. What is added is who goes first, and what happened lately.
+"""
+
+from __future__ import annotations
+
+from shoal.client.reports import Explanation, TaskReport
+from shoal.cluster.base import Cluster
+from shoal.history.base import About, Entry, EntryType, History
+from shoal.objects.errors import ShoalError
+from shoal.objects.job import Job, priority_number
+from shoal.objects.kinds import JOB, Kind
+from shoal.objects.meta import Object
+from shoal.objects.node import Node
+from shoal.objects.queue import Queue
+from shoal.schedule.explain import explain as in_words
+from shoal.server.tasks import reports_of
+from shoal.store.base import SYSTEM, Store
+
+__all__ = ["explanation_of"]
+
+_MOST_AHEAD = 20
+_MOST_ENTRIES = 20
+_WAITING = ("Pending", "Starting", "Running")
+
+
+def explanation_of(
+    kind: Kind, obj: Object, *, store: Store, history: History | None, cluster: Cluster | None
+) -> Explanation:
+    """The explanation of one object; parts that do not answer are left out."""
+    about = About(
+        kind=kind.name,
+        namespace=obj.metadata.namespace if kind.namespaced else "",
+        name=obj.metadata.name,
+        uid=obj.metadata.uid,
+    )
+    phase, code, message, remedy, evidence, since = _state(obj)
+    return Explanation(
+        kind=kind.name,
+        namespace=about.namespace,
+        name=about.name,
+        phase=phase,
+        code=code,
+        message=message,
+        remedy=remedy,
+        evidence=evidence,
+        since=since,
+        ahead=_ahead(store, obj) if isinstance(obj, Job) and code and phase in _WAITING else (),
+        tasks=_tasks(cluster, obj),
+        decisions=_entries(history, about, "decision"),
+        events=_entries(history, about, "event"),
+    )
+
+
+def _state(obj: Object) -> tuple[str, str, str, str, dict[str, object], float]:
+    """Phase, code, message, remedy, evidence, since."""
+    if isinstance(obj, Job):
+        return _job_state(obj)
+    if isinstance(obj, Node):
+        ready = next((c for c in obj.status.conditions if c.type == "Ready"), None)
+        phase = "Lost" if obj.spec.lost else "Ready" if ready and ready.status == "True" else "NotReady"
+        if obj.spec.unschedulable:
+            phase += ", cordoned"
+        if ready is None:
+            return phase, "", "the node has not been heard of yet", "", {}, 0.0
+        return phase, ready.reason, ready.message, "", {}, ready.changed
+    if isinstance(obj, Queue):
+        status = obj.status
+        message = f"{status.running} of its jobs run and {status.pending} wait"
+        return "", "", message, "", {}, status.oldest_pending
+    return "", "", "", "", {}, 0.0
+
+
+def _job_state(job: Job) -> tuple[str, str, str, str, dict[str, object], float]:
+    status, held = job.status, job.status.scheduling
+    if held.code and status.phase in _WAITING:
+        words = in_words(held.code, held.evidence)
+        message = held.message or words.sentence
+        return status.phase, held.code, message, words.remedy, held.evidence, held.since
+    return status.phase, status.reason, status.message, "", {}, status.finished or status.started
+
+
+def _ahead(store: Store, job: Job) -> tuple[str, ...]:
+    """Jobs of its queue that wait as well and are tried first: higher priority, then older."""
+    queue, own = job.spec.queue, _order(job)
+    waiting = [
+        other
+        for other in (record.object for record in store.list(JOB, actor=SYSTEM).records)
+        if other.spec.queue == queue and other.status.phase == "Pending" and not other.spec.suspend
+    ]
+    first = sorted((other for other in waiting if _order(other) < own), key=_order)
+    return tuple(f"{o.metadata.namespace}/{o.metadata.name}" for o in first[:_MOST_AHEAD])
+
+
+def _order(job: Job) -> tuple[int, float, str, str]:
+    metadata = job.metadata
+    return (-priority_number(job.spec.priority), metadata.created, metadata.namespace, metadata.name)
+
+
+def _tasks(cluster: Cluster | None, obj: Object) -> tuple[TaskReport, ...]:
+    if cluster is None or not isinstance(obj, Job):
+        return ()
+    try:
+        listing = cluster.list()
+    except ShoalError:
+        return ()  # no node answers: the job's own status still explains it
+    return reports_of(cluster, tuple(t for t in listing.tasks if t.spec.job_uid == obj.metadata.uid))
+
+
+def _entries(history: History | None, about: About, what: EntryType) -> tuple[Entry, ...]:
+    if history is None:
+        return ()
+    return history.entries(types=(what,), about=about, limit=_MOST_ENTRIES, newest=True)

@@ -1,0 +1,158 @@
+"""Who is at the other end of a unix socket, and whether it is a process of a task.
+
+The kernel says pid and uid (SO_PEERCRED); tasks run under the owner's uid, so that is not enough. A
+process is a task's when one of these is so:
+
+1. it lives in another PID namespace than the server (isolated tasks do, and so does whatever they
+   start, however it hides);
+2. it is in a control group of a task;
+3. a supervisor or an agent is among its ancestors. Both are subreapers, so a task's daemons stay
+   below them.
+
+A pid may be reused while one looks: where the kernel gives a pidfd of the peer (Linux 6.5), what was
+read counts only if that very process is still there afterwards. Whatever cannot be read is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Peer", "Processes", "peer_of", "task_evidence"]
+
+_CREDENTIALS = struct.Struct("3i")
+_SO_PEERPIDFD = 77
+_MOST_ANCESTORS = 200
+_TASK_GROUP = "shoal-"
+_RUNNERS = ("shoal.cluster.local.agent", "shoal/cluster/local/supervisor.py")
+"""Found in the command lines of agents and supervisors."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A process as it was when it connected. `pid` is 0 where this process cannot see it."""
+
+    pid: int
+    uid: int
+    space: str = ""
+    """Its PID namespace, as the kernel names it; empty where there is no such thing."""
+    evidence: str = ""
+    """Why it counts as a task's; empty: it does not."""
+
+
+class Processes:
+    """What /proc tells. `root` is another folder in tests."""
+
+    def __init__(self, root: str = "/proc") -> None:
+        self._root = Path(root)
+
+    def space(self, pid: int | str) -> str:
+        """The PID namespace of a process (`self` is this one).
+
+        Raises:
+            OSError: it is gone, or is nobody's business.
+        """
+        return str((self._root / str(pid) / "ns" / "pid").readlink())
+
+    def groups(self, pid: int) -> str:
+        """Its control groups.
+
+        Raises:
+            OSError: it is gone.
+        """
+        return (self._root / str(pid) / "cgroup").read_text()
+
+    def parent(self, pid: int) -> int:
+        """Its parent's pid, 0 for the first process.
+
+        Raises:
+            OSError: it is gone.
+        """
+        text = (self._root / str(pid) / "stat").read_text(errors="replace")
+        return int(text[text.rfind(")") + 2 :].split()[1])
+
+    def command(self, pid: int) -> str:
+        """Its command line, words separated by spaces.
+
+        Raises:
+            OSError: it is gone.
+        """
+        return (
+            (self._root / str(pid) / "cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+        )
+
+
+def peer_of(connection: socket.socket, processes: Processes | None = None) -> Peer:
+    """The process that connected.
+
+    Raises:
+        OSError: the kernel does not say.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):  # macOS: no isolation there, the socket's mode must do
+        return Peer(pid=0, uid=os.getuid())
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    looked = processes or Processes()
+    pidfd = _pidfd(connection)
+    try:
+        space, evidence = task_evidence(pid, looked)
+        if pidfd is not None and not _is_there(pidfd):
+            evidence = evidence or "the calling process has ended"
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
+    return Peer(pid=pid, uid=uid, space=space, evidence=evidence)
+
+
+def task_evidence(pid: int, processes: Processes) -> tuple[str, str]:
+    """The PID namespace of a process, and why it counts as a task's (empty: it does not)."""
+    if pid <= 0:
+        return "", "the calling process is outside the server's PID namespace"
+    try:
+        space = processes.space(pid)
+        if space != processes.space("self"):
+            return space, "the calling process is in a PID namespace of its own, as tasks are"
+        if _in_task_group(processes.groups(pid)):
+            return space, "the calling process is in a task's control group"
+        return space, _ancestry(pid, processes)
+    except OSError:
+        return "", "the calling process has ended, or cannot be looked at"
+
+
+def _in_task_group(groups: str) -> bool:
+    return any(
+        part.startswith(_TASK_GROUP)
+        for line in groups.splitlines()
+        for part in line.partition(":")[2].partition(":")[2].split("/")
+    )
+
+
+def _ancestry(pid: int, processes: Processes) -> str:
+    for _ in range(_MOST_ANCESTORS):
+        pid = processes.parent(pid)
+        if pid <= 1:
+            return ""
+        if any(runner in processes.command(pid) for runner in _RUNNERS):
+            return "the calling process was started by a task"
+    return "the calling process has more ancestors than can be followed"
+
+
+def _pidfd(connection: socket.socket) -> int | None:
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
+    except OSError:
+        return None  # an older kernel, or the process is gone already (its files in /proc are too)
+    return struct.unpack("i", raw)[0]
+
+
+def _is_there(pidfd: int) -> bool:
+    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1]) > 0
+    return True

@@ -1,0 +1,259 @@
+"""Objects: create, get, list, apply, update, delete, and status."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from shoal.objects import codec
+from shoal.objects.errors import Exists, Invalid, NotFound
+from shoal.objects.kinds import KINDS, Kind
+from shoal.server.listing import stream_list
+from shoal.server.routers.watching import watch_stream
+from shoal.server.services import ActorNow, Services, ServicesNow
+from shoal.store.base import Actor, Record
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1", tags=["objects"])
+
+IDEMPOTENCY_ANNOTATION = "shoal.dev/idempotency-key"
+"""Where the key of a create is kept: with the object, so that it lives exactly as long."""
+
+DryRun = Annotated[
+    bool, Query(alias="dryRun", description="Do everything but the writing: the answer is the same.")
+]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=128,
+        description="A create that is sent again under the same key gives the same object.",
+    ),
+]
+
+
+class _Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    writer: str
+    uid: str
+    counter: int
+    fields: dict[str, Any]
+    generation: int | None = None
+
+
+async def get_list(
+    request: Request,
+    services: ServicesNow,
+    actor: ActorNow,
+    plural: str,
+    namespace: str = "",
+    selector: Annotated[str, Query(alias="labelSelector")] = "",
+    limit: Annotated[int, Query(ge=0, description="At most so many; 0: all.")] = 0,
+    cursor: Annotated[str, Query(description="From the page before.")] = "",
+    watch: Annotated[bool, Query(description="Stream changes instead (server-sent events).")] = False,
+    version: Annotated[
+        str, Query(alias="resourceVersion", description="Watch: the version to go on from.")
+    ] = "",
+    name: Annotated[str, Query(description="Watch: only this object.")] = "",
+    last: Annotated[
+        str, Header(alias="Last-Event-ID", description="Watch: the id of the last event seen.")
+    ] = "",
+) -> Response:
+    """A list of objects, or a watch. Lists are ordered by namespace and name; `metadata` says where a
+    watch goes on (`resourceVersion`), where the next page begins (`cursor`) and how many objects
+    follow this page (`remaining`). A watch without a version begins with what there is now."""
+    kind = _kind(plural)
+    if watch:
+        return await watch_stream(services, actor, kind, namespace, name, last or version)
+    return await stream_list(services, actor, kind, namespace, selector, limit, cursor)
+
+
+async def create(
+    request: Request,
+    services: ServicesNow,
+    actor: ActorNow,
+    plural: str,
+    namespace: str = "",
+    dry_run: DryRun = False,
+    key: Key = None,
+) -> Response:
+    """Create an object. 422 lists everything that is wrong with it."""
+    kind, body = _kind(plural), await request.body()
+
+    def work() -> Record:
+        obj = services.admission.of_create(kind, body, namespace, actor)
+        if key:
+            obj = _with_annotation(obj, IDEMPOTENCY_ANNOTATION, key)
+        try:
+            if dry_run:
+                return _dry_create(services, actor, kind, obj)
+            made = services.store.create(obj, actor=actor)
+        except Exists:
+            there = services.store.record(kind, *_key(kind, obj), actor=actor)
+            if not key or there.object.metadata.annotations.get(IDEMPOTENCY_ANNOTATION) != key:
+                raise
+            return there
+        return Record(kind, codec.encode(made))
+
+    return _json((await services.on_store.call(work)).document, 200 if dry_run else 201)
+
+
+async def get(
+    services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
+) -> Response:
+    """One object, complete."""
+    kind = _kind(plural)
+    record = await services.on_store.call(
+        services.store.record, kind, _space(kind, namespace), name, actor=actor
+    )
+    return _json(record.document)
+
+
+async def put(
+    request: Request,
+    services: ServicesNow,
+    actor: ActorNow,
+    plural: str,
+    name: str,
+    namespace: str = "",
+    dry_run: DryRun = False,
+) -> Response:
+    """With `metadata.resourceVersion`: replace spec, labels, annotations, finalizers and owners of
+    that version (409 if there is a newer one). Without: apply, that is create the object, or give the
+    one that is there this spec, these labels and these annotations. The header `Shoal-Result` says
+    `created`, `changed` or `unchanged`. Status is left alone."""
+    kind, body = _kind(plural), await request.body()
+
+    def work() -> tuple[Record, str]:
+        key = (_space(kind, namespace), name)
+        return services.admission.put(kind, body, key, actor, dry_run=dry_run)
+
+    record, result = await services.on_store.call(work)
+    status = 201 if result == "created" and not dry_run else 200
+    return _json(record.document, status, {"Shoal-Result": result})
+
+
+async def delete(
+    services: ServicesNow,
+    actor: ActorNow,
+    plural: str,
+    name: str,
+    namespace: str = "",
+    uid: Annotated[str, Query(description="Only if the object still has this uid.")] = "",
+    dry_run: DryRun = False,
+) -> Response:
+    """Ask for deletion. The object goes when its last finalizer is removed; the answer is its last
+    state."""
+    kind = _kind(plural)
+
+    def work() -> Record:
+        space = _space(kind, namespace)
+        services.admission.check_delete(kind, name)
+        if not dry_run:
+            return services.store.delete(kind, space, name, uid=uid, actor=actor)
+        record = services.store.record(kind, space, name, actor=actor)
+        if uid and record.object.metadata.uid != uid:
+            raise NotFound(f"{kind.name.lower()} {name} has another uid now")
+        return record
+
+    return _json((await services.on_store.call(work)).document)
+
+
+async def patch_status(
+    request: Request,
+    services: ServicesNow,
+    actor: ActorNow,
+    plural: str,
+    name: str,
+    namespace: str = "",
+) -> Response:
+    """Set the status fields of one writer (for controllers outside this server): `{writer, uid,
+    counter, fields, generation}`; null removes a field."""
+    kind, body = _kind(plural), await request.body()
+    try:
+        patch = msgspec.json.decode(body, type=_Patch)
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"this is no patch of a status: {error}") from error
+    record = await services.on_store.call(
+        services.store.patch_status,
+        kind,
+        _space(kind, namespace),
+        name,
+        actor=actor,
+        writer=patch.writer,
+        uid=patch.uid,
+        counter=patch.counter,
+        fields=patch.fields,
+        generation=patch.generation,
+    )
+    return _json(record.document)
+
+
+def _add_routes() -> None:
+    """Each route twice: below a namespace, and for cluster-wide kinds (and lists of all namespaces)."""
+    for prefix, suffix in (("/namespaces/{namespace}/{plural}", "InNamespace"), ("/{plural}", "")):
+        for path, method, endpoint, name in (
+            ("", "GET", get_list, "list"),
+            ("", "POST", create, "create"),
+            ("/{name}", "GET", get, "get"),
+            ("/{name}", "PUT", put, "put"),
+            ("/{name}", "DELETE", delete, "delete"),
+            ("/{name}/status", "PATCH", patch_status, "patchStatus"),
+        ):
+            router.add_api_route(
+                prefix + path,
+                endpoint,
+                methods=[method],
+                operation_id=name + suffix,
+                response_class=Response,
+                response_model=None,
+            )
+
+
+_PLURALS = {kind.plural: kind for kind in KINDS.values()}
+
+
+def _kind(plural: str) -> Kind:
+    kind = _PLURALS.get(plural)
+    if kind is None:
+        raise NotFound(
+            f"there is nothing at {plural!r}", hint=f"the kinds are {', '.join(sorted(_PLURALS))}"
+        )
+    return kind
+
+
+def _space(kind: Kind, namespace: str) -> str:
+    if kind.namespaced and not namespace:
+        raise NotFound(
+            f"a {kind.name.lower()} is in a namespace", hint=f"/api/v1/namespaces/NAME/{kind.plural}"
+        )
+    return namespace if kind.namespaced else ""
+
+
+def _key(kind: Kind, obj: Any) -> tuple[str, str]:
+    return (obj.metadata.namespace if kind.namespaced else "", obj.metadata.name)
+
+
+def _dry_create(services: Services, actor: Actor, kind: Kind, obj: Any) -> Record:
+    try:
+        services.store.record(kind, *_key(kind, obj), actor=actor)
+    except NotFound:
+        return Record(kind, codec.encode(obj))
+    raise Exists(f"{kind.name.lower()} {obj.metadata.name} exists already")
+
+
+def _with_annotation(obj: Any, key: str, value: str) -> Any:
+    metadata = obj.metadata
+    annotations = {**metadata.annotations, key: value}
+    return msgspec.structs.replace(
+        obj, metadata=msgspec.structs.replace(metadata, annotations=annotations)
+    )
+
+
+def _json(document: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(document, status, headers, "application/json")
+
+
+_add_routes()

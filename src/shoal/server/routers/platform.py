@@ -1,0 +1,130 @@
+"""The server itself: version and health, schemas, leases for controllers elsewhere, tokens."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from typing import Annotated, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from shoal import __version__
+from shoal.client.reports import Readiness, VersionReport
+from shoal.objects import codec
+from shoal.objects.errors import Invalid
+from shoal.objects.kinds import kind_named
+from shoal.objects.meta import API_VERSION
+from shoal.server.authorise import require
+from shoal.server.services import ActorNow, ServicesNow
+from shoal.store.base import Lease
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["platform"])
+
+T = TypeVar("T")
+
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]{0,62}")
+
+
+class _Acquire(msgspec.Struct, frozen=True, rename="camel"):
+    holder: str
+    duration_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+@router.get("/version", operation_id="version", response_class=Response, response_model=None)
+async def version(services: ServicesNow, actor: ActorNow) -> Response:
+    """The server's version and whereabouts."""
+    report = VersionReport(
+        version=__version__,
+        api_version=API_VERSION,
+        python=platform.python_version(),
+        pid=os.getpid(),
+        started=services.started,
+        home=str(services.home or "") if actor.job is None else "",
+    )
+    return Response(codec.encode(report), media_type="application/json")
+
+
+@router.get("/healthz", operation_id="healthz", response_class=Response, response_model=None)
+async def healthz() -> Response:
+    """200 while the server answers at all. Needs no right."""
+    return Response(b"ok\n", media_type="text/plain")
+
+
+@router.get("/readyz", operation_id="readyz", response_class=Response, response_model=None)
+async def readyz(
+    services: ServicesNow,
+    verbose: Annotated[bool, Query(description="Answer 200 with all parts, ready or not.")] = False,
+) -> Response:
+    """200 once every part is up, 503 before; says which are not. Needs no right."""
+    parts = services.readiness()
+    ready = all(state == "ok" for state in parts.values())
+    body = codec.encode(Readiness(ready=ready, parts=parts))
+    return Response(body, 200 if ready or verbose else 503, media_type="application/json")
+
+
+@router.get("/schema/{kind}", operation_id="schema", response_class=Response, response_model=None)
+async def schema(kind: str) -> Response:
+    """The JSON schema of a kind, for editors. Needs no right."""
+    from shoal.objects.schema import editor_schema
+
+    document = msgspec.json.encode(editor_schema(kind_named(kind)))
+    return Response(document, media_type="application/schema+json")
+
+
+@router.put(
+    "/api/v1/leases/{name}", operation_id="acquireLease", response_class=Response, response_model=None
+)
+async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
+    """Take or renew a lease: `{holder, durationSeconds}`. The answer is the lease, or null while
+    another holds it."""
+    asked = _decoded(await request.body(), _Acquire)
+    lease = await services.on_store.call(
+        services.store.acquire, name, asked.holder, asked.duration_seconds, actor=actor
+    )
+    return Response(msgspec.json.encode(lease), media_type="application/json")
+
+
+@router.delete(
+    "/api/v1/leases/{name}", operation_id="releaseLease", response_class=Response, response_model=None
+)
+async def release(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
+    """Give a lease (the body) back if it is still held by its holder."""
+    lease = _decoded(await request.body(), Lease)
+    if lease.name != name:
+        raise Invalid(f"the lease is called {lease.name}, and its address {name}")
+    await services.on_store.call(services.store.release, lease, actor=actor)
+    return Response(b"null", media_type="application/json")
+
+
+@router.post(
+    "/api/v1/tokens/{name}", operation_id="issueToken", response_class=Response, response_model=None
+)
+async def issue_token(services: ServicesNow, actor: ActorNow, name: str) -> Response:
+    """A new bearer token for the TCP door, under this name. It is shown this once and kept hashed."""
+    require(actor, "tokens")
+    if not _TOKEN_NAME.fullmatch(name):
+        raise Invalid(f"{name!r} cannot name a token", hint="use letters, digits, dashes and dots")
+    token = await services.on_store.call(services.people.issue, name)
+    body = msgspec.json.encode({"name": name, "token": token})
+    return Response(body, 201, {"Cache-Control": "no-store"}, "application/json")
+
+
+@router.delete(
+    "/api/v1/tokens/{name}", operation_id="revokeToken", response_class=Response, response_model=None
+)
+async def revoke_token(services: ServicesNow, actor: ActorNow, name: str) -> Response:
+    """Make a token worthless, at once."""
+    require(actor, "tokens")
+    await services.on_store.call(services.people.revoke, name)
+    return Response(b"null", media_type="application/json")
+
+
+def _decoded(body: bytes, wanted: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"the body is not what is wanted here: {error}") from error

@@ -1,0 +1,151 @@
+"""What runs: logs of a job's tasks, commands beside them, and the tasks themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from shoal.client.wire import FRAMES, frame
+from shoal.objects import codec
+from shoal.objects.errors import Invalid, NotFound, ShoalError
+from shoal.objects.job import Job
+from shoal.server.authorise import require
+from shoal.server.exec_stream import ExecAnswer, read_command
+from shoal.server.following import Follower, LogQuery
+from shoal.server.problems import document_of
+from shoal.server.services import ActorNow, Services, ServicesNow
+from shoal.server.tasks import find_task, reports_of
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/namespaces/{namespace}/jobs/{name}", tags=["running"])
+
+_KEEP_ALIVE_SECONDS = 10.0
+_SHORTEST_PAUSE_SECONDS = 0.03
+
+
+class _Positions(msgspec.Struct, frozen=True):
+    positions: dict[str, int] = {}
+
+
+@router.get("/logs", operation_id="logs", response_class=Response, response_model=None)
+@router.post("/logs", operation_id="resumeLogs", response_class=Response, response_model=None)
+async def logs(
+    request: Request,
+    services: ServicesNow,
+    actor: ActorNow,
+    namespace: str,
+    name: str,
+    role: str = "",
+    index: Annotated[int | None, Query(ge=0)] = None,
+    since: Annotated[float, Query(description="A stamp: seconds since 1970.")] = 0.0,
+    tail: Annotated[int | None, Query(ge=0, description="Lines per task.")] = None,
+    follow: bool = False,
+    previous: Annotated[bool, Query(description="The incarnation before the newest.")] = False,
+) -> Response:
+    """What the job's tasks have written, as frames (docs/api.md): the newest incarnation of each index.
+    `follow` goes on, later incarnations included, until the job has finished. A client that was cut
+    off POSTs `{"positions": {"ROLE/INDEX/INCARNATION": OFFSET}}` to go on where it was."""
+    require(actor, "logs", namespace, name)
+    job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
+    if previous and follow:
+        raise Invalid("an earlier incarnation has ended: it cannot be followed")
+    query = LogQuery(
+        role=role,
+        index=index,
+        since=since,
+        tail=tail,
+        follow=follow,
+        previous=previous,
+        positions=await _positions(request),
+    )
+    follower = Follower(
+        job,
+        query,
+        logs=services.logs,
+        store=services.store,
+        cluster=services.cluster_part,
+        clock=services.clock,
+    )
+    return StreamingResponse(
+        _log_frames(services, follower, name, query), media_type=FRAMES, headers=_NO_STORE
+    )
+
+
+@router.post("/exec", operation_id="exec", response_class=Response, response_model=None)
+async def exec_(
+    request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
+) -> Response:
+    """Run a command beside a task, in its isolation. Body and answer are frames (docs/api.md) and go
+    on at the same time; the body's first frame is the command."""
+    require(actor, "exec", namespace, name)
+    asked, rest = await read_command(request)
+    job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
+    task = await services.on_streams.call(find_task, services.cluster, job, asked.role, asked.index)
+    session = await services.on_streams.call(services.cluster.exec, task, asked.command, tty=asked.tty)
+    return ExecAnswer(session, rest)
+
+
+@router.get("/tasks", operation_id="tasks", response_class=Response, response_model=None)
+async def tasks(services: ServicesNow, actor: ActorNow, namespace: str, name: str) -> Response:
+    """The job's tasks on the nodes that answer, each with what it uses."""
+    require(actor, "tasks", namespace, name)
+
+    def work() -> bytes:
+        job = services.store.get(Job, namespace, name, actor=actor)
+        listing = services.cluster.list()
+        mine = tuple(t for t in listing.tasks if t.spec.job_uid == job.metadata.uid)
+        return codec.encode(reports_of(services.cluster, mine))
+
+    return Response(await services.on_streams.call(work), media_type="application/json")
+
+
+async def _positions(request: Request) -> dict[str, int]:
+    if request.method != "POST":
+        return {}
+    try:
+        return msgspec.json.decode(await request.body() or b"{}", type=_Positions).positions
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"these are no positions in logs: {error}") from error
+
+
+async def _log_frames(
+    services: Services, follower: Follower, name: str, query: LogQuery
+) -> AsyncIterator[bytes]:
+    signal = services.signals.new()
+    loop = asyncio.get_running_loop()
+    said_at = loop.time()
+    try:
+        watch = await services.on_streams.call(follower.watch)
+        if watch is not None:
+            watch.on_ready(signal.set)
+        while not services.signals.stopping:
+            frames = await services.on_streams.call(follower.step)
+            if frames or loop.time() - said_at > _KEEP_ALIVE_SECONDS:
+                said_at = loop.time()
+                yield b"".join(frames) or frame(b"K")
+            if follower.done:
+                yield _end(follower, name, query)
+                return
+            if follower.pause_seconds > 0:
+                await asyncio.sleep(_SHORTEST_PAUSE_SECONDS)
+                await signal.wait(max(0.0, follower.pause_seconds - _SHORTEST_PAUSE_SECONDS))
+    except ShoalError as error:
+        yield frame(b"Z", msgspec.json.encode(document_of(error)))
+    finally:
+        follower.close()
+
+
+def _end(follower: Follower, name: str, query: LogQuery) -> bytes:
+    if query.previous and not follower.found_logs:
+        missing = NotFound(f"no task of job {name} has an earlier incarnation")
+        return frame(b"Z", msgspec.json.encode(document_of(missing)))
+    return frame(b"Z", b"{}")
+
+
+_NO_STORE = {"Cache-Control": "no-store"}

@@ -1,0 +1,144 @@
+"""What has happened, why things are as they are, and who uses what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from shoal.history.base import About, Entry, EntryType, History
+from shoal.objects import codec
+from shoal.objects.errors import NotFound
+from shoal.objects.kinds import KINDS, Kind
+from shoal.server.authorise import require
+from shoal.server.services import ActorNow, ServicesNow
+from shoal.store.base import Record
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1", tags=["telling"])
+
+_MOST_ENTRIES = 10_000
+
+_Namespace = Annotated[str, Query(description="Only of this namespace.")]
+_KindName = Annotated[str, Query(alias="kind", description="Only of objects of this kind.")]
+_Name = Annotated[str, Query(description="Only of the object of this name.")]
+_Uid = Annotated[str, Query(description="Only of the object of this uid.")]
+_Limit = Annotated[int, Query(ge=0, description="The newest so many; 0: all, ten thousand at most.")]
+
+
+@router.get("/events", operation_id="events", response_class=Response, response_model=None)
+async def events(
+    services: ServicesNow,
+    actor: ActorNow,
+    namespace: _Namespace = "",
+    kind: _KindName = "",
+    name: _Name = "",
+    uid: _Uid = "",
+    since: Annotated[float, Query(description="A stamp: seconds since 1970.")] = 0.0,
+    after: Annotated[str, Query(description="An event's id, to go on behind it.")] = "",
+    limit: _Limit = 0,
+) -> Response:
+    """Events, oldest first."""
+    require(actor, "history")
+    about = _about(kind, namespace, name, uid)
+    found = await services.on_store.call(
+        _entries, services.history, "event", about, namespace, since, after, limit
+    )
+    return Response(codec.encode(found), media_type="application/json")
+
+
+@router.get("/attempts", operation_id="attempts", response_class=Response, response_model=None)
+async def attempts(
+    services: ServicesNow,
+    actor: ActorNow,
+    namespace: str,
+    name: str,
+    uid: _Uid = "",
+    limit: _Limit = 0,
+) -> Response:
+    """Starts and ends of a job's tasks, oldest first; also of a job that is gone."""
+    require(actor, "history")
+    about = _about("Job", namespace, name, uid)
+    found = await services.on_store.call(
+        _entries, services.history, "attempt", about, namespace, 0.0, "", limit
+    )
+    return Response(codec.encode(found), media_type="application/json")
+
+
+@router.get(
+    "/namespaces/{namespace}/{plural}/{name}/explain",
+    operation_id="explainInNamespace",
+    response_class=Response,
+    response_model=None,
+)
+@router.get(
+    "/{plural}/{name}/explain", operation_id="explain", response_class=Response, response_model=None
+)
+async def explain(
+    services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
+) -> Response:
+    """Why the object is in the state it is in: the scheduler's own reason, with its numbers."""
+    from shoal.server.explaining import explanation_of
+
+    require(actor, "explain", namespace, name)
+    kind = _kind(plural)
+    space = namespace if kind.namespaced else ""
+    record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
+    told = await services.on_streams.call(
+        explanation_of,
+        kind,
+        record.object,
+        store=services.store,
+        history=services.history_part,
+        cluster=services.cluster_part,
+    )
+    return Response(codec.encode(told), media_type="application/json")
+
+
+@router.get("/usage", operation_id="usage", response_class=Response, response_model=None)
+async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = "") -> Response:
+    """What nodes and tasks use now."""
+    from shoal.server.using import usage_report
+
+    require(actor, "usage")
+    report = await services.on_streams.call(
+        usage_report, services.cluster, namespace, services.clock.now()
+    )
+    return Response(codec.encode(report), media_type="application/json")
+
+
+def _entries(
+    history: History,
+    what: EntryType,
+    about: About | None,
+    namespace: str,
+    since: float,
+    after: str,
+    limit: int,
+) -> tuple[Entry, ...]:
+    return history.entries(
+        types=(what,),
+        about=about,
+        namespace=namespace,
+        since=since,
+        after=after,
+        limit=min(limit or _MOST_ENTRIES, _MOST_ENTRIES),
+        newest=not after,
+    )
+
+
+def _about(kind: str, namespace: str, name: str, uid: str) -> About | None:
+    if not kind:
+        return None
+    known = next((k for k in KINDS.values() if kind in (k.name, k.plural)), None)
+    if known is None:
+        raise NotFound(f"there is no kind called {kind!r}")
+    return About(kind=known.name, namespace=namespace if known.namespaced else "", name=name, uid=uid)
+
+
+def _kind(plural: str) -> Kind:
+    for kind in KINDS.values():
+        if kind.plural == plural:
+            return kind
+    raise NotFound(f"there is nothing at {plural!r}")

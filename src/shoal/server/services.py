@@ -1,0 +1,104 @@
+"""What the routers use: the parts of a running server, as far as they are up.
+
+The store is there before the first request; history, logs and cluster come up behind it, and a
+request that needs one of them before is told so (`Unavailable`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request
+
+from shoal.clock import Clock
+from shoal.cluster.base import Cluster
+from shoal.history.base import History, Logs
+from shoal.objects.errors import Unavailable
+from shoal.server.admission import Admission
+from shoal.server.auth import Authenticator
+from shoal.server.signals import Signals
+from shoal.server.threads import Threads
+from shoal.server.tokens import Tokens
+from shoal.store.base import Actor, Store
+
+__all__ = ["ActorNow", "Services", "ServicesNow"]
+
+T = TypeVar("T")
+
+_STORE_THREADS = 12
+_STREAM_THREADS = 24
+
+
+@dataclass
+class Services:
+    """One server's parts. Made before the event loop runs; the later parts are set from any thread."""
+
+    store: Store
+    admission: Admission
+    clock: Clock
+    people: Tokens
+    authenticator: Authenticator | None = None
+    home: Path | None = None
+    readiness: Callable[[], dict[str, str]] = dict
+    """Part to `ok`, or to what is wrong."""
+    signals: Signals = field(default_factory=Signals)
+    on_store: Threads = field(default_factory=lambda: Threads("store", _STORE_THREADS))
+    on_streams: Threads = field(default_factory=lambda: Threads("streams", _STREAM_THREADS))
+    started: float = field(default_factory=time.time)
+    history_part: History | None = None
+    logs_part: Logs | None = None
+    cluster_part: Cluster | None = None
+
+    @property
+    def history(self) -> History:
+        """Raises:
+        Unavailable: it is not up yet.
+        """
+        return _up(self.history_part, "history")
+
+    @property
+    def logs(self) -> Logs:
+        """Raises:
+        Unavailable: they are not up yet.
+        """
+        return _up(self.logs_part, "reader of logs")
+
+    @property
+    def cluster(self) -> Cluster:
+        """Raises:
+        Unavailable: it is not up yet.
+        """
+        return _up(self.cluster_part, "connection to the nodes")
+
+    def close(self) -> None:
+        """End the threads that serve requests; the parts themselves belong to whoever made them."""
+        self.on_store.close()
+        self.on_streams.close()
+
+
+def _services(request: Request) -> Services:
+    return request.app.state.services
+
+
+ServicesNow = Annotated[Services, Depends(_services)]
+
+
+async def _actor(request: Request, services: ServicesNow) -> Actor:
+    if services.authenticator is None:
+        raise Unavailable("the server is still starting")
+    return await services.authenticator.actor(
+        request.scope.get("state", {}), request.headers.get("authorization", "")
+    )
+
+
+ActorNow = Annotated[Actor, Depends(_actor)]
+
+
+def _up(part: T | None, name: str) -> T:
+    if part is None:
+        raise Unavailable(f"the server is still starting: its {name} is not up yet", hint="try again")
+    return part

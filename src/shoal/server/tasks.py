@@ -1,0 +1,80 @@
+"""Tasks as clients see them: what a node knows of each, and what it uses."""
+
+from __future__ import annotations
+
+from shoal.client.reports import TaskReport
+from shoal.cluster.base import Cluster, Task, Usage
+from shoal.objects.errors import Invalid, NotFound, Unavailable
+from shoal.objects.job import Job
+from shoal.objects.task import TaskKey
+
+__all__ = ["find_task", "report_of", "reports_of"]
+
+
+def find_task(cluster: Cluster, job: Job, role: str, index: int) -> TaskKey:
+    """The running task of a job's role and index; the job's only role, where none is named.
+
+    Raises:
+        Invalid: the job has several roles and none is named.
+        NotFound: that task does not run.
+    """
+    names = [each.name for each in job.spec.roles]
+    if not role and len(names) > 1:
+        raise Invalid(
+            f"job {job.metadata.name} has the roles {', '.join(names)}: which one?",
+            hint=f"name it: --role {names[0]}",
+        )
+    wanted = (job.metadata.uid, role or names[0], index)
+    for task in cluster.list().tasks:
+        if (task.spec.job_uid, task.spec.role, task.spec.index) == wanted and task.phase == "Running":
+            return task.spec.key
+    raise NotFound(
+        f"{wanted[1]} {index} of job {job.metadata.name} does not run now",
+        hint=f"see what runs with: shoal describe job/{job.metadata.name}",
+    )
+
+
+def reports_of(cluster: Cluster, tasks: tuple[Task, ...]) -> tuple[TaskReport, ...]:
+    """The tasks by role, index and incarnation, each with its usage where its node tells it."""
+    ordered = sorted(
+        tasks,
+        key=lambda task: (
+            task.spec.namespace, task.spec.job, task.spec.role, task.spec.index, task.spec.incarnation,
+        ),
+    )  # fmt: skip
+    return tuple(report_of(task, _usage(cluster, task)) for task in ordered)
+
+
+def report_of(task: Task, usage: Usage) -> TaskReport:
+    """What is told of a task; not its environment."""
+    spec = task.spec
+    return TaskReport(
+        namespace=spec.namespace,
+        job=spec.job,
+        job_uid=spec.job_uid,
+        role=spec.role,
+        index=spec.index,
+        attempt=spec.attempt,
+        incarnation=spec.incarnation,
+        name=spec.name,
+        node=spec.placement.node,
+        phase=task.phase,
+        started=task.started,
+        ended=task.ended,
+        idle_since=task.idle_since,
+        outcome=task.outcome,
+        unenforced=task.unenforced,
+        cpu_seconds=usage.cpu_seconds,
+        memory_bytes=usage.memory_bytes,
+        peak_memory_bytes=usage.peak_memory_bytes,
+        gpu_ratio=usage.gpu_ratio,
+    )
+
+
+def _usage(cluster: Cluster, task: Task) -> Usage:
+    if task.phase not in ("Running", "Stopping"):
+        return Usage()
+    try:
+        return cluster.usage(task.spec.key)
+    except (NotFound, Unavailable):
+        return Usage()  # it ended meanwhile, or its node does not answer: the list says which

@@ -1,0 +1,157 @@
+"""Bearer tokens: of people, for the TCP door, and of jobs, for their own tasks.
+
+A person's token is random (256 bits) and kept only as its SHA-256 in `keys/tokens.json`. A job's token
+is not kept at all: it says which job it is for and carries an HMAC-SHA256 under `keys/jobs.key`, so a
+server that restarts still knows it, and it is worthless once the job is gone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import secrets
+import threading
+from pathlib import Path
+
+import msgspec
+
+from shoal.objects.errors import Exists, NotFound, Unauthenticated
+from shoal.objects.job import Job
+
+__all__ = ["JobTokens", "Tokens", "is_job_token"]
+
+_JOB_PREFIX = "shoal-job-"
+_PERSON_PREFIX = "shoal-"
+_KEY_BYTES = 32
+
+
+def is_job_token(token: str) -> bool:
+    """Whether this is a job's token, valid or not, rather than a person's."""
+    return token.startswith(_JOB_PREFIX)
+
+
+class JobTokens:
+    """Makes and checks jobs' tokens. Thread-safe."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def of(cls, keys: Path) -> JobTokens:
+        """With the key in `keys/`, made on first use. Only for who holds the server's lock."""
+        path = keys / "jobs.key"
+        try:
+            key = path.read_bytes()
+        except FileNotFoundError:
+            key = secrets.token_bytes(_KEY_BYTES)
+            _write_private(path, key)
+        if len(key) != _KEY_BYTES:
+            raise ValueError(f"{path} does not hold a key of {_KEY_BYTES} bytes")
+        return cls(key)
+
+    def mint(self, job: Job) -> str:
+        """The token that lets tasks of this job, and of no other, speak for themselves."""
+        claim = msgspec.json.encode([job.metadata.namespace, job.metadata.name, job.metadata.uid])
+        return f"{_JOB_PREFIX}{_text(claim)}.{_text(self._seal(claim))}"
+
+    def job_of(self, token: str) -> tuple[str, str, str]:
+        """Namespace, name and uid of the job that a token is for.
+
+        Raises:
+            Unauthenticated: it was not made here.
+        """
+        claim, _, seal = token.removeprefix(_JOB_PREFIX).partition(".")
+        try:
+            said = _bytes(claim)
+            if hmac.compare_digest(self._seal(said), _bytes(seal)):
+                return msgspec.json.decode(said, type=tuple[str, str, str])
+        except (binascii.Error, ValueError):
+            pass  # neither text nor seal are ours: said below
+        raise Unauthenticated("the token is not one that this server gave to a job")
+
+    def _seal(self, claim: bytes) -> bytes:
+        return hmac.digest(self._key, claim, "sha256")
+
+
+class Tokens:
+    """People's tokens, in one file. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._hashes: dict[str, str] = {}
+        if path.exists():
+            self._hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+
+    def issue(self, name: str) -> str:
+        """A new token under this name; it cannot be shown again.
+
+        Raises:
+            Exists: the name is taken.
+        """
+        with self._lock:
+            if name in self._hashes:
+                raise Exists(
+                    f"a token is called {name} already", hint="choose another name, or revoke it"
+                )
+            token = _PERSON_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+            self._save({**self._hashes, name: _hash(token)})
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Make a token worthless, at once.
+
+        Raises:
+            NotFound: none is called so.
+        """
+        with self._lock:
+            if name not in self._hashes:
+                raise NotFound(f"no token is called {name}")
+            self._save({other: text for other, text in self._hashes.items() if other != name})
+
+    def names(self) -> tuple[str, ...]:
+        """What the tokens are called."""
+        return tuple(self._hashes)
+
+    def name_of(self, token: str) -> str:
+        """The name that the token was given under.
+
+        Raises:
+            Unauthenticated: there is no such token.
+        """
+        given = _hash(token)
+        for name, known in self._hashes.items():
+            if hmac.compare_digest(given, known):
+                return name
+        raise Unauthenticated("the token is not valid", hint="it may have been revoked")
+
+    def _save(self, hashes: dict[str, str]) -> None:
+        _write_private(self._path, msgspec.json.encode(hashes))
+        self._hashes = hashes
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Whole or not at all, for the owner alone, on the disk before it counts."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    draft.replace(path)

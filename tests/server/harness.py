@@ -1,0 +1,131 @@
+"""A real server over real sockets, in a thread of the test: everything but the process around it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal.client import Client
+from shoal.clock import SystemClock
+from shoal.cluster.base import Cluster
+from shoal.cluster.local import home as homes
+from shoal.history.files import FileLogs
+from shoal.history.memory import MemoryHistory
+from shoal.objects.job import Job, JobSpec, Role
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Capacity
+from shoal.objects.queue import Queue
+from shoal.server.admission import Admission
+from shoal.server.app import create_app
+from shoal.server.auth import Authenticator
+from shoal.server.authorise import authorise
+from shoal.server.doors import Door, Doors, listen_tcp
+from shoal.server.services import Services
+from shoal.server.serving import Serving
+from shoal.server.tokens import JobTokens, Tokens
+from shoal.store.base import SYSTEM, Store
+from shoal.store.memory import MemoryStore
+
+__all__ = ["LiveServer", "a_job", "eventually"]
+
+
+class LiveServer:
+    """Starts at once; `close` ends it. `home/api.sock` and `home/tasks/api.sock` are its doors."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        store: Store | None = None,
+        cluster: Cluster | None = None,
+        declared: Callable[[], list[Capacity]] = list,
+        tcp: bool = False,
+        owner_uid: int | None = None,
+    ) -> None:
+        self.home = homes.Home(home).create()
+        self.store = store or MemoryStore(authorise=authorise)
+        self.history = MemoryHistory()
+        self.logs = FileLogs(self.home.logs)
+        self.job_tokens = JobTokens.of(self.home.keys)
+        self.people = Tokens(self.home.keys / "tokens.json")
+        self._owner_uid = owner_uid
+        self._cluster = cluster
+        self._declared = declared
+        self._tcp = tcp
+        self.port = 0
+        if not _has_default_queue(self.store):
+            self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
+        self.start()
+
+    def start(self) -> None:
+        """Serve; again after `stop`, as a restarted server would."""
+        self.services = Services(
+            store=self.store,
+            admission=Admission(self.store, self._declared),
+            clock=SystemClock(),
+            people=self.people,
+            home=self.home.path,
+        )
+        self.services.history_part = self.history
+        self.services.logs_part = self.logs
+        self.services.cluster_part = self._cluster
+
+        async def find_job(namespace: str, name: str) -> Job:
+            return await self.services.on_store.call(self.store.get, Job, namespace, name, actor=SYSTEM)
+
+        self.services.authenticator = Authenticator(
+            self.job_tokens, self.people, find_job, self._owner_uid
+        )
+        doors = [
+            Door("api", homes.listen(self.home.api_socket)),
+            Door("tasks", homes.listen(self.home.tasks_socket)),
+        ]
+        if self._tcp:
+            doors.append(Door("tcp", listen_tcp("127.0.0.1:0")))
+            self.port = doors[-1].listener.getsockname()[1]
+        self.serving = Serving(create_app(self.services), Doors(doors), self.services.signals)
+        self._thread = threading.Thread(target=self.serving.run, name="server", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the server; what it kept stays."""
+        self.serving.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the server does not end"
+        self.services.close()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self.stop()
+        self.store.close()
+
+    def client(self, **options: object) -> Client:
+        return Client.connect(self.home.path, **options)  # type: ignore[arg-type]
+
+
+def a_job(name: str = "train", namespace: str = "default", **spec: object) -> Job:
+    role = Role(command=("true",))
+    return Job(
+        metadata=Metadata(name=name, namespace=namespace),
+        spec=JobSpec(**{"roles": (role,), **spec}),  # type: ignore[arg-type]
+    )
+
+
+def eventually(check: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait until `check` is true.
+
+    Raises:
+        AssertionError: it has not become so in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def _has_default_queue(store: Store) -> bool:
+    from shoal.objects.kinds import QUEUE
+
+    return any(r.object.metadata.name == "default" for r in store.list(QUEUE, actor=SYSTEM).records)
