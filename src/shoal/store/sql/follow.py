@@ -8,13 +8,12 @@ the events table.
 from __future__ import annotations
 
 import logging
-import select as sockets
+import selectors
 import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import Connection, select, text
-from sqlalchemy.exc import DBAPIError
 
 from shoal.store.feed import Feed
 from shoal.store.sql.connect import Database
@@ -66,13 +65,12 @@ class Follower:
             try:
                 with self._database.reader.connect() as connection:
                     follow(connection)
-            except DBAPIError as error:
+                failing = False
+            except Exception:  # noqa: BLE001  whatever it is, it is tried again
                 if not failing:
-                    _LOG.warning("watches hear nothing of other processes' writes now: %s", error.orig)
+                    _LOG.exception("watches hear nothing of other processes' writes now")
                 failing = True
                 self._stop.wait(_RETRY_SECONDS)
-            else:
-                failing = False
 
     def _poll(self, connection: Connection) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
@@ -80,13 +78,15 @@ class Follower:
             connection.rollback()
 
     def _listen(self, connection: Connection) -> None:
-        connection.detach()  # a connection that listens must not serve others
         connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()  # a connection that listens must not serve others
         connection.execute(text(f"LISTEN {CHANNEL}"))
-        socket: Any = connection.connection.driver_connection  # Any: psycopg's, or it has closed
-        while not self._stop.is_set():
-            self._look(connection)
-            sockets.select([socket], [], [], _LISTEN_SECONDS)
+        socket: Any = connection.connection.dbapi_connection  # Any: psycopg's connection
+        with selectors.DefaultSelector() as selector:
+            selector.register(socket, selectors.EVENT_READ)
+            while not self._stop.is_set():
+                self._look(connection)
+                selector.select(_LISTEN_SECONDS)
 
     def _look(self, connection: Connection) -> None:
         head: int = connection.execute(select(HEAD.c.revision)).scalar_one()

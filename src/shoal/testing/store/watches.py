@@ -131,16 +131,16 @@ class WatchRules(Rules):
 
     def test_a_reader_that_is_woken_drains_what_there_is(self, store: Store) -> None:
         """Polling only when woken misses nothing, however much came at once."""
-        for number in range(1200):
+        for number in range(550):
             store.create(job(f"j{number}"), actor=SYSTEM)
         start = store.list(JOB, actor=SYSTEM, limit=1)
         watch = store.watch(JOB, actor=SYSTEM, version=start.version)
         ready = threading.Event()
         watch.on_ready(ready.set)
-        for number in range(1200):
+        for number in range(550):
             store.delete(JOB, "default", f"j{number}", actor=SYSTEM)
         count = 0
-        while count < 1200:
+        while count < 550:
             assert ready.wait(DEADLINE_SECONDS), count
             ready.clear()
             count += len([event for event in watch.poll() if event.record])
