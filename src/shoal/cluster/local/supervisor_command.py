@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # signal's other half is enums, which cost more than all else here
 
-__all__ = ["CannotRun", "become", "find", "prepare"]
+__all__ = [
+    "CannotRun",
+    "become",
+    "enter_folder",
+    "environment",
+    "failure_record",
+    "find",
+    "prepare",
+    "reset_signals",
+]
 
 _OOM_SCORE = "300"
 """How much rather the kernel should take a task than an agent when the whole machine is short."""
@@ -55,8 +64,8 @@ def become(plan: Plan, init_pid: int, private_tmp: bool, report: Callable[[bytes
     try:
         _arm(plan.strict, "privileges" in plan.names)
         _follow_to_death(init_pid)
-        env = _environment(plan, private_tmp)
-        _enter(plan.cwd)
+        env = environment(plan, private_tmp)
+        enter_folder(plan.cwd)
         env["PWD"] = plan.cwd
         find(plan.argv, env)
     except CannotRun as failure:
@@ -101,6 +110,29 @@ def find(argv: list[str], env: dict[str, str]) -> NoReturn:
     raise _refused(refusal)
 
 
+def environment(plan: Plan, private_tmp: bool) -> dict[str, str]:
+    """What the command finds in its environment, with a TMPDIR that is there."""
+    env = dict(plan.env)
+    if not private_tmp:
+        env["TMPDIR"] = f"{plan.private}/tmp"
+    elif "TMPDIR" in env and not os.path.isdir(env["TMPDIR"]):
+        del env["TMPDIR"]  # it was in the machine's /tmp
+    return env
+
+
+def enter_folder(cwd: str) -> None:
+    """Go to the working directory.
+
+    Raises:
+        CannotRun: it is not there, or not for us.
+    """
+    try:
+        os.chdir(os.path.realpath(cwd))
+    except OSError as error:
+        message = f"the working directory {cwd} cannot be used: {error.strerror}"
+        raise CannotRun(126, "CommandNotFound", message) from error
+
+
 def reset_signals() -> None:
     """Leave no signal ignored, handled or blocked: those would be inherited."""
     for number in range(1, 32):
@@ -122,23 +154,6 @@ def _follow_to_death(init_pid: int) -> None:
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != init_pid:
         os._exit(126)  # it died before we asked
-
-
-def _environment(plan: Plan, private_tmp: bool) -> dict[str, str]:
-    env = dict(plan.env)
-    if not private_tmp:
-        env["TMPDIR"] = f"{plan.private}/tmp"
-    elif "TMPDIR" in env and not os.path.isdir(env["TMPDIR"]):
-        del env["TMPDIR"]  # it was in the machine's /tmp
-    return env
-
-
-def _enter(cwd: str) -> None:
-    try:
-        os.chdir(os.path.realpath(cwd))
-    except OSError as error:
-        message = f"the working directory {cwd} cannot be used: {error.strerror}"
-        raise CannotRun(126, "CommandNotFound", message) from error
 
 
 def _exists(path: str) -> bool:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["alive", "descendants", "kill", "memory_bytes", "start_ticks", "with_argument"]
+__all__ = [
+    "alive",
+    "argument_of",
+    "descendants",
+    "kill",
+    "memory_bytes",
+    "parent",
+    "start_ticks",
+    "with_argument",
+    "with_environment",
+]
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SIGKILL = 9
@@ -38,10 +48,25 @@ def descendants(ancestor: int) -> list[int]:
     return found
 
 
-def with_argument(argument: str) -> list[int]:
-    """Processes among whose command line's words this one is."""
-    wanted = os.fsencode(argument)
-    return [pid for pid in _pids() if wanted in _contents(f"/proc/{pid}/cmdline").split(b"\0")]
+def with_argument(argument: str, script: str) -> list[int]:
+    """Processes that run this script (the end of its path) with this argument."""
+    return [pid for pid in _pids() if argument_of(pid, script) == argument]
+
+
+def argument_of(pid: int, *scripts: str) -> str | None:
+    """The first argument of the script that the process runs, if it is one of these (by the end of its
+    path)."""
+    words = [os.fsdecode(word) for word in _contents(f"/proc/{pid}/cmdline").split(b"\0")]
+    for place, word in enumerate(words[1:5], 2):
+        if word.endswith(scripts) and place < len(words):
+            return words[place]
+    return None
+
+
+def parent(pid: int) -> int:
+    """Whose child it is; 0 when it is not there."""
+    fields = _stat(pid)
+    return 0 if fields is None else int(fields[1])
 
 
 def with_environment(entry: str) -> list[int]:

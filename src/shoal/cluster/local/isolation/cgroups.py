@@ -84,6 +84,15 @@ class Groups:
                 return int(line)
         return 0
 
+    def cpu_seconds(self) -> float:
+        """CPU time of all its processes; 0 where nobody counts."""
+        for key in (KILL, "cpu"):
+            for line in _lines(f"{self.folders.get(key, '')}/cpu.stat"):
+                name, _, microseconds = line.partition(" ")
+                if name == "usage_usec":
+                    return int(microseconds) / 1e6
+        return 0.0
+
     def _fail(self, key: str, error: OSError) -> None:
         self.failed[key] = f"{error.filename}: {error.strerror}"
         self.folders.pop(key, None)

@@ -16,7 +16,7 @@ import sys
 
 from shoal.cluster.local import supervisor_processes as processes
 
-__all__ = ["Sandbox", "loopback_up"]
+__all__ = ["Sandbox", "loopback_up", "sweep"]
 
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
@@ -88,6 +88,12 @@ class Sandbox:
                 os.rmdir(self._folder)
         finally:
             self.unlock()
+
+
+def sweep(folder: str) -> None:
+    """Forget the tasks that were killed, and the folder if none is left."""
+    if os.path.isdir(folder):
+        Sandbox(folder).leave()
 
 
 def loopback_up() -> None:
