@@ -12,6 +12,7 @@ import pytest
 from shoal.history import segments
 from shoal.history.sql import SqlHistory
 from shoal.testing.history import entry, ids
+from shoal.testing.require import require
 
 PAGE = 4096
 
@@ -24,7 +25,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+        require("mount", f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 

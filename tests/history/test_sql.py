@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,21 +9,76 @@ import pytest
 
 from shoal.history.base import Entry, History, Retention
 from shoal.history.sql import SqlHistory
-from shoal.objects.errors import Unavailable, VersionSkew
+from shoal.objects.errors import Invalid, Unavailable, VersionSkew
 from shoal.testing.history import JOB, HistoryContract, entry, ids
+from shoal.testing.postgres import PostgresServer, postgres_server
 
 
 class TestSqliteHistory(HistoryContract):
     @pytest.fixture
     def history(self, tmp_path: Path) -> Iterator[History]:
-        history = SqlHistory(f"sqlite:///{tmp_path}/history.db")
+        history = SqlHistory(tmp_path / "history.db")
         yield history
         history.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+class TestPostgresHistory(HistoryContract):
+    @pytest.fixture
+    def history(self, postgres: PostgresServer) -> Iterator[History]:
+        history = SqlHistory(postgres.database())
+        yield history
+        history.close()
+
+    def test_servers_that_start_together_make_the_tables_once(self, postgres: PostgresServer) -> None:
+        url, made = postgres.database(), list[SqlHistory]()
+        threads = [threading.Thread(target=lambda: made.append(SqlHistory(url))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60.0)
+        assert len(made) == 4
+        made[0].append((entry("a", 1.0),))
+        made[0].flush()
+        assert ids(made[3]) == ["a"]
+        for each in made:
+            each.close()
+
+    def test_a_server_that_restarts_loses_nothing(self) -> None:
+        with postgres_server() as server:
+            url = server.database()
+            history = SqlHistory(url)
+            history.append((entry("before", 1.0),))
+            assert ids(history) == ["before"]
+            server.stop()
+            history.append((entry("meanwhile", 2.0),))
+            with pytest.raises(Unavailable, match="does not answer"):
+                history.entries()
+            server.start()
+            history.close()
+            again = SqlHistory(url)
+            assert ids(again) == ["before", "meanwhile"]
+            again.close()
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/history.db"
+
+
+@pytest.mark.parametrize("address", ["mysql://host/db", "http://host", "://"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(Invalid):
+        SqlHistory(address)
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    history = SqlHistory(tmp_path / "history.db")
+    history.append((entry("a", 1.0),))
+    history.flush()
+    assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+    history.close()
 
 
 def test_what_was_appended_is_there_after_close(url: str) -> None:
@@ -51,12 +107,12 @@ def test_a_database_of_another_version_is_named(url: str, tmp_path: Path) -> Non
     with sqlite3.connect(tmp_path / "history.db") as connection:
         connection.execute("UPDATE history_version SET version = 99")
     connection.close()
-    with pytest.raises(VersionSkew, match="version 99"):
+    with pytest.raises(VersionSkew, match="schema 99"):
         SqlHistory(url)
 
 
 def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="does not answer"):
+    with pytest.raises(Unavailable, match="cannot be opened"):
         SqlHistory(f"sqlite:///{tmp_path}/none/history.db")
 
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
+
+from shoal.testing.require import require
 
 from .conftest import Group, a_job, python, told_of
 
@@ -42,7 +46,8 @@ def test_on_one_machine_it_listens_there_only() -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_real_processes_join_and_compute(group: Group) -> None:
-    pytest.importorskip("jax")
+    if importlib.util.find_spec("jax") is None:
+        require("jax", "jax is not installed")
     env = {"JAX_PLATFORMS": "cpu"}
     group.start(a_job("jax"), [("worker", 0), ("worker", 2)], env=env, command=python(PROGRAM))
     assert all("of 2 sum 3" in text for text in group.outputs())

@@ -8,6 +8,7 @@ import pytest
 
 from shoal.objects.job import Resources, Role
 from shoal.rendezvous.mpi import HOSTFILE, RSH
+from shoal.testing.require import require
 
 from .conftest import Group, a_job, told_of
 
@@ -99,7 +100,7 @@ def test_only_tasks_of_one_machine_are_kept_from_its_other_interfaces() -> None:
 def test_a_real_mpirun(group: Group, roles: tuple[Role, ...]) -> None:
     library = ctypes.util.find_library("mpi")
     if shutil.which("mpirun") is None or library is None:
-        pytest.skip("no mpirun here: apt-get install openmpi-bin")
+        require("mpi", "no mpirun is installed (openmpi-bin)")
     members = [(role.name, index) for role in roles for index in range(role.replicas)]
     job = a_job("mpi", *roles)
     program = group.folder / "program.py"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
 
 from shoal.objects.job import Resources, Role
 from shoal.objects.quantities import CpuMillis
+from shoal.testing.require import require
 
 from .conftest import UID, Group, a_job, python, told_of
 
@@ -78,7 +80,8 @@ def test_elastic_starts_from_the_same() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_real_script_runs_unchanged(group: Group) -> None:
-    pytest.importorskip("torch")
+    if importlib.util.find_spec("torch") is None:
+        require("torch", "torch is not installed")
     members = [("worker", 0), ("worker", 1), ("worker", 4)]
     group.start(a_job("torchrun"), members, env={}, command=python(PROGRAM))
     assert all("of 3 sum 6 gradient 8.000" in text for text in group.outputs(200.0))
@@ -88,7 +91,8 @@ def test_a_real_script_runs_unchanged(group: Group) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_command_that_is_torchrun_itself(group: Group) -> None:
-    pytest.importorskip("torch")
+    if importlib.util.find_spec("torch") is None:
+        require("torch", "torch is not installed")
     (group.folder / "train.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "torch.distributed.run", str(group.folder / "train.py")]
     group.start(a_job("torchrun"), [("worker", 0), ("worker", 1)], env={}, command=command)

@@ -8,6 +8,7 @@ read, and the read goes on without it when writing fails, so that a full disk st
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import (
+    URL,
     ColumnElement,
     Connection,
     Dialect,
@@ -25,11 +27,12 @@ from sqlalchemy import (
     delete,
     event,
     func,
+    make_url,
     or_,
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
 
 from shoal import faults
 from shoal.history import tables
@@ -37,7 +40,7 @@ from shoal.history.base import About, Entry, EntryType, Retention
 from shoal.history.batching import Batcher
 from shoal.history.rows import COLUMNS, Row, from_row, to_row
 from shoal.history.tables import entry
-from shoal.objects.errors import Expired, Unavailable
+from shoal.objects.errors import Expired, Invalid, Unavailable
 from shoal.objects.meta import Stamp
 
 __all__ = ["SqlHistory"]
@@ -48,16 +51,18 @@ _TRIM_ROWS = 5000
 
 
 class SqlHistory:
-    """See `shoal.history.base.History`. `url` is SQLAlchemy's, such as `sqlite:////path/history.db`
-    or `postgresql+psycopg://user@host/database`.
+    """See `shoal.history.base.History`. Opens the path of an SQLite file, or `postgresql://...`.
 
     Raises:
+        Invalid: it is neither, or no driver for it is installed.
         Unavailable: the database cannot be opened.
         VersionSkew: it is of another version.
     """
 
-    def __init__(self, url: str, *, now: Callable[[], Stamp] = time.time) -> None:
-        self._engine = _engine(url)
+    def __init__(
+        self, url_or_path: str | os.PathLike[str], *, now: Callable[[], Stamp] = time.time
+    ) -> None:
+        self._engine = _engine(os.fspath(url_or_path))
         self._now = now
         try:
             with _translated(), self._engine.begin() as connection:
@@ -183,9 +188,41 @@ class _translated(AbstractContextManager[None]):  # noqa: N801 - reads as a word
             raise Unavailable(f"the history database does not answer: {sentence}") from error
 
 
-def _engine(url: str) -> Engine:
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True, pool_size=4)
+def _engine(url_or_path: str) -> Engine:
+    if "://" not in url_or_path:
+        return _sqlite(url_or_path)
+    try:
+        url = make_url(url_or_path)
+    except ArgumentError as error:
+        raise Invalid(f"the history's address cannot be read: {error}") from error
+    if url.drivername.startswith("sqlite"):
+        return _sqlite(url.database or "")
+    if not url.drivername.startswith("postgres"):
+        raise Invalid(
+            f"no history can be kept in {url.drivername}", hint="use an SQLite file or postgresql://"
+        )
+    try:
+        return create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            pool_pre_ping=True,
+            connect_args={"application_name": "shoal-history", "connect_timeout": 10},
+        )
+    except ModuleNotFoundError as error:
+        raise Invalid(
+            "the driver for PostgreSQL is not installed", hint="pip install 'shoal[postgres]'"
+        ) from error
+
+
+def _sqlite(path: str) -> Engine:
+    try:
+        # for the owner alone; SQLite gives the files beside it the same mode
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise Unavailable(
+            f"the history at {path} cannot be opened: {error.strerror}",
+            hint="see whether its folder exists and may be written",
+        ) from error
+    url = URL.create("sqlite+pysqlite", database=path)
     engine = create_engine(url, connect_args={"timeout": 10.0})
     event.listen(engine, "connect", _prepare_sqlite)
     return engine

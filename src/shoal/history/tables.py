@@ -1,7 +1,8 @@
 """The tables of the history's own database, and the version of their shape.
 
 A database that is empty gets them at once; one of this version is used as it is; anything else is
-named, with the remedy. No migration framework is loaded for that: there has been one version.
+named, with the remedy. No migration framework is loaded for that: there has been one version. Names
+begin with `history_`, for in Postgres the store's tables may be beside them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _METADATA = MetaData()
 _LOCK = 0x5110A1  # any number of our own: servers that start together make the tables in turn
 
 entry = Table(
-    "entry",
+    "history_entries",
     _METADATA,
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("id", Text, nullable=False, unique=True),
@@ -47,8 +48,8 @@ entry = Table(
     Column("count", BigInteger, nullable=False),
     Column("value", Double),
     Column("data", Text, nullable=False),
-    Index("entry_order", "at", "seq"),
-    Index("entry_object", "kind", "namespace", "name", "at", "seq"),
+    Index("history_entries_order", "at", "seq"),
+    Index("history_entries_object", "kind", "namespace", "name", "at", "seq"),
     sqlite_autoincrement=True,
 )
 """One row per entry; `seq` is the order of appending."""
@@ -71,6 +72,6 @@ def ensure(connection: Connection) -> None:
     found = connection.execute(select(_version.c.version)).scalar_one()
     if found != SCHEMA_VERSION:
         raise VersionSkew(
-            f"the history database is of version {found}, this Shoal writes version {SCHEMA_VERSION}",
-            hint="run the Shoal that wrote it, or move the database away to start a new history",
+            f"the history has schema {found}, this Shoal knows schema {SCHEMA_VERSION}",
+            hint="run the Shoal that wrote it, or move its database away to begin a new history",
         )
