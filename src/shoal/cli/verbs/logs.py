@@ -69,7 +69,7 @@ def command(
             raise
         except KeyboardInterrupt:
             if follow:
-                say(f"\n{target} goes on; follow it again with: shoal logs -f {target}")
+                say(f"\n{target} goes on; follow it again with: {settings.spelt(f'logs -f {target}')}")
             return INTERRUPTED
 
 

@@ -43,6 +43,14 @@ def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: fl
     """
     named = targets(objects, settings, JOB)
     condition = _condition(what)
+    if what == "finished" or what.startswith("phase="):
+        for target in named:
+            if target.kind is not JOB:
+                raise Usage(
+                    f"only jobs finish and have phases, and {target} is none", hint=f"wait for {_WHATS}"
+                )
+    if not named:
+        raise Usage("name what to wait for", hint="such as: shoal wait job/train")
     deadline = None if timeout is None else time.monotonic() + timeout
     found: list[Any] = []
     codes: list[int] = []
@@ -53,7 +61,9 @@ def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: fl
             except TimeoutError:
                 raise _timed_out(target, what, timeout or 0.0) from None
             except KeyboardInterrupt:
-                say(f"\nno longer waiting; {target} goes on. Wait again with: shoal wait {target}")
+                again = " ".join(str(each) for each in named)
+                again += "" if what == "finished" else f" --for {what}"
+                say(f"\nnothing was changed; wait again with: {settings.spelt(f'wait {again}')}")
                 return INTERRUPTED
             if obj is None and what != "deleted":
                 missing = JobNotFound if target.kind is JOB else NotFound

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from shoal.client import Client
+from shoal.objects.job import Scheduling
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Node
+from tests.cli.conftest import Shell
+from tests.cli.world import event, status
+from tests.server.harness import LiveServer, a_job
+
+_EVIDENCE = {
+    "role": "worker", "tasks": 4, "fits": 1, "resource": "cpu", "asked": 1000, "free": 1500,
+    "largest": 1500, "nodes": 1,
+}  # fmt: skip
+
+
+def test_why_a_job_waits(sh: Shell, server: LiveServer, client: Client) -> None:
+    client.create(a_job("first", priority="production"))
+    job = client.create(a_job("train"))
+    held = Scheduling(code="InsufficientCpu", message="it needs more", evidence=_EVIDENCE, since=5.0)
+    status(server, job, writer="scheduler", scheduling=held)
+    event(server, job, "e", "Created", "it was created")
+    said = sh("explain", "train")
+    assert said.code == 0
+    assert said.lines[0].startswith("job/train is Pending (InsufficientCpu), for ")
+    assert said.lines[1] == "  it needs more"
+    assert "Tried before it: default/first" in said.lines
+    assert "free" in said.out
+    assert said.lines[-1].startswith("What would change it: it starts when running jobs end")
+    document = sh("explain", "job/train", "-o", "json").document
+    assert (document["code"], document["evidence"]["free"]) == ("InsufficientCpu", 1500)
+    assert document["remedy"]
+
+
+def test_why_a_job_failed(sh: Shell, server: LiveServer, client: Client) -> None:
+    job = client.create(a_job("train"))
+    status(
+        server, job, phase="Failed", reason="TaskFailed", message="worker 0 exited with 3", finished=9.0
+    )
+    said = sh("explain", "job/train")
+    assert said.lines[0].startswith("job/train is Failed (TaskFailed)")
+    assert said.lines[-1] == "What would change it: shoal logs job/train shows what its tasks wrote"
+
+
+def test_other_kinds(sh: Shell, client: Client) -> None:
+    client.create(Node(metadata=Metadata(name="n1", namespace="")))
+    assert sh("explain", "node/n1").lines[0].startswith("node/n1 is NotReady")
+    assert "wait" in sh("explain", "queue/default").out
+    assert sh("explain", "nope").code == 3

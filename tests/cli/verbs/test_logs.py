@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.client import Client
+from shoal.objects.job import Job, Role
+from tests.cli.conftest import Shell
+from tests.cli.world import a_cluster, status, write_log
+from tests.server.harness import LiveServer, a_job
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    live = LiveServer(tmp_path / "home", cluster=a_cluster())
+    yield live
+    live.close()
+
+
+@pytest.fixture
+def pair(client: Client) -> Job:
+    return client.create(a_job("pair", roles=(Role(command=("x",), replicas=2),)))
+
+
+def test_one_task_is_bare(sh: Shell, server: LiveServer, client: Client) -> None:
+    job = client.create(a_job("train"))
+    write_log(server, job, 0, b"one\ntwo\nno end")
+    assert sh("logs", "train").out == "one\ntwo\nno end"
+    assert sh("logs", "train", "--tail", "1").out == "no end"
+    assert sh("logs", "train", "--prefix").out == "[worker 0] one\n[worker 0] two\n[worker 0] no end\n"
+
+
+def test_several_tasks_are_named(sh: Shell, server: LiveServer, pair: Job) -> None:
+    write_log(server, pair, 0, b"from zero\n")
+    write_log(server, pair, 1, b"from one\n")
+    assert sorted(sh("logs", "job/pair").lines) == ["[worker 0] from zero", "[worker 1] from one"]
+    assert sh("logs", "job/pair", "--rank", "1").out == "from one\n"
+    assert sh("logs", "job/pair", "--role", "worker", "--no-prefix", "--rank", "0").out == "from zero\n"
+
+
+def test_the_start_before(sh: Shell, server: LiveServer, client: Client) -> None:
+    job = client.create(a_job("train"))
+    write_log(server, job, 0, b"first\n", incarnation=1)
+    write_log(server, job, 0, b"second\n", incarnation=2)
+    assert sh("logs", "train").out == "second\n"
+    assert sh("logs", "train", "--previous").out == "first\n"
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 100), ("Cancelled", 103)])
+def test_following_ends_with_the_job(
+    sh: Shell, server: LiveServer, client: Client, phase: str, code: int
+) -> None:
+    job = client.create(a_job("train"))
+    write_log(server, job, 0, b"all\n")
+    status(server, job, phase=phase, finished=9.0)
+    said = sh("logs", "-f", "train")
+    assert (said.code, said.out) == (code, "all\n")
+
+
+def test_ctrl_c_only_stops_following(
+    sh: Shell, server: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = client.create(a_job("train"))
+    write_log(server, job, 0, b"so far\n")
+
+    def logs(self: Client, *_: Any, **__: Any) -> Iterator[Any]:
+        yield from real(self, *_, **{**__, "follow": False})
+        raise KeyboardInterrupt
+
+    real = Client.logs
+    monkeypatch.setattr(Client, "logs", logs)
+    said = sh("-n", "default", "logs", "-f", "train")
+    assert (said.code, said.out) == (130, "so far\n")
+    assert "shoal -n default logs -f job/train" in said.err
+    assert not client.get(Job, "default", "train").spec.cancelled
+
+
+def test_a_job_that_is_not_there(sh: Shell, server: LiveServer) -> None:
+    assert sh("logs", "nope").code == 3
+    assert sh("logs", "-f", "nope").code == 102
+
+
+def test_bytes_are_passed_on_as_they_are(
+    server: LiveServer, client: Client, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    from shoal.cli.main import shoal
+
+    job = client.create(a_job("train"))
+    write_log(server, job, 0, b"\xff\xfe\x00\x1b[0m\n")
+    with pytest.raises(SystemExit):
+        shoal.main(["logs", "train"])
+    assert capfdbinary.readouterr().out == b"\xff\xfe\x00\x1b[0m\n"
+
+
+def test_following_while_it_is_written(sh: Shell, server: LiveServer, client: Client) -> None:
+    job = client.create(a_job("train"))
+    write_log(server, job, 0, b"first\n")
+
+    def go_on() -> None:
+        write_log(server, job, 0, b"second\n")
+        status(server, job, phase="Succeeded", finished=9.0)
+
+    later = threading.Timer(0.2, go_on)
+    later.start()
+    said = sh("logs", "-f", "train")
+    later.join()
+    assert (said.code, said.out) == (0, "first\nsecond\n")
