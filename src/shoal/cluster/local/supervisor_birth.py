@@ -48,6 +48,8 @@ class Child:
         self.command_ticks = 0
         self.namespaces: dict[str, int] = {}
         """Descriptors of the task's namespaces, by kind: for those who want to enter."""
+        self.refused: dict[str, str] = {}
+        """Control groups that did not let the command in, and why."""
         self.unenforced: dict[str, str] = {}
         self.cpu_seconds = 0.0
         self.largest_process_bytes = 0
@@ -104,6 +106,7 @@ class Child:
                 self._born(pid, granted)
             elif "command" in message:
                 self.command_pid, self.command_ticks = pid, processes.start_ticks(pid)
+                self.refused = message["refused"]
             else:
                 ready = True
                 self.unenforced |= message["ready"]
@@ -174,7 +177,9 @@ def bear(
         if not ungranted:
             break
         missing |= ungranted
-    child.unenforced |= missing
+    for folder, why in child.refused.items():
+        groups.refuse(folder, why)
+    child.unenforced |= missing | _unlimited(plan, groups)
     if plan.strict and child.unenforced:
         child.destroy()
         child.ended(wait=True)
@@ -230,7 +235,7 @@ def _fork(
         finally:
             os._exit(70)
     inner.close()
-    for descriptor in (*entrances, *join.values()):
+    for descriptor in (*entrances.values(), *join.values()):
         os.close(descriptor)
     faults.point("supervisor.forked")
     return Child(line, pid, sandbox)

@@ -48,15 +48,21 @@ class CannotRun(Exception):
         self.reason = reason
 
 
-def prepare(entrances: list[int], output: int) -> None:
-    """Everything that may be done before the supervisor knows of this process."""
+def prepare(entrances: dict[str, int], output: int) -> dict[str, str]:
+    """Everything that may be done before the supervisor knows of this process; the control groups that
+    did not let it in, and why."""
     os.setsid()
-    for entrance in entrances:
-        os.write(entrance, b"0")
+    refused: dict[str, str] = {}
+    for folder, entrance in entrances.items():
+        try:
+            os.write(entrance, b"0")
+        except OSError as error:
+            refused[folder] = f"{folder}: {error.strerror}"
     _write_quietly("/proc/self/oom_score_adj", _OOM_SCORE)
     empty = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((empty, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
+    return refused
 
 
 def become(plan: Plan, init_pid: int, private_tmp: bool, report: Callable[[bytes], object]) -> NoReturn:

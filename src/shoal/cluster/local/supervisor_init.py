@@ -52,7 +52,7 @@ class Birth:
         line: _socket.socket,
         status: files.Status,
         output: int,
-        entrances: list[int],
+        entrances: dict[str, int],
         join: dict[str, int],
     ) -> None:
         self.plan = plan
@@ -130,14 +130,8 @@ class _Command:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._gate)
-            try:
-                command.prepare(birth.entrances, birth.output)
-            except OSError as error:
-                failure = f"the task cannot be put into its control groups: {error}"
-                record = command.failure_record(command.CannotRun(126, "StartFailed", failure))
-                os.write(errors, files.format_json(record).encode())
-                os._exit(126)
-            _tell(birth.line, {"command": os.getpid()})
+            refused = command.prepare(birth.entrances, birth.output)
+            _tell(birth.line, {"command": os.getpid(), "refused": refused})
             if os.read(gate, 1):  # end of file: the init is gone
                 command.become(birth.plan, init_pid, private_tmp, lambda data: os.write(errors, data))
             os._exit(126)

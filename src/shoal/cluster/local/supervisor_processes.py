@@ -54,12 +54,12 @@ def with_argument(argument: str, script: str) -> list[int]:
 
 
 def argument_of(pid: int, *scripts: str) -> str | None:
-    """The first argument of the script that the process runs, if it is one of these (by the end of its
-    path)."""
+    """The first argument, options aside, of the script that the process runs, if it is one of these (by
+    the end of its path)."""
     words = [os.fsdecode(word) for word in _contents(f"/proc/{pid}/cmdline").split(b"\0")]
     for place, word in enumerate(words[1:5], 2):
-        if word.endswith(scripts) and place < len(words):
-            return words[place]
+        if word.endswith(scripts):
+            return next((word for word in words[place:] if not word.startswith("-")), None)
     return None
 
 

@@ -5,66 +5,76 @@ command's end before. So there is little to do but wait until nothing of the tas
 means it takes, and then to say what the supervisor would have said: the command's own exit, if that had
 already happened, otherwise that the supervisor was lost.
 
-For the agent, which calls `settle` again and again from its loop. Where the task was the agent's
-grandchild its orphans become the agent's children: it must reap them, or they never look gone.
+For the agent, in a helper thread. Where the task's processes became the agent's children it must reap
+them some time; whether they are gone does not wait for that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from typing import Any
+
+import msgspec
 
 from shoal.cluster.local import supervisor_files as files
 from shoal.cluster.local import supervisor_outcome as outcome
 from shoal.cluster.local import supervisor_processes as processes
 from shoal.cluster.local.isolation import cgroups
 from shoal.cluster.local.isolation.sandbox import sweep
-
-TYPE_CHECKING = False  # as typing has it, without its import
-if TYPE_CHECKING:
-    from typing import Any
+from shoal.cluster.local.taskfiles import Exit
 
 __all__ = ["settle"]
 
 _SCRATCH = "SHOAL_SCRATCH"
 _SCRIPT = "/supervisor.py"
+_PATIENCE_SECONDS = 1.0
+_POLL_SECONDS = 0.002
+_LONGEST_PAUSE_SECONDS = 0.25
 
 
-def settle(folder: str, *, force: bool = False) -> bool:
-    """The supervisor of the task with this folder is gone: see that all of it is, and that `exit.json`
-    is there. True when that is done; False while something still lives: call again in a moment, after
-    a second or so with `force`, which kills (a living supervisor too). Idempotent.
+def settle(folder: str) -> Exit:
+    """The supervisor of the task with this folder is gone: end what is left of the task, and say how it
+    ended, in `exit.json` too unless the disk has no room for it. Returns when nothing is left, however
+    long that takes: an instant, but for a process that the kernel itself holds. Idempotent.
 
-    A folder without `begun` has no task to settle: nothing has happened there yet.
-
-    Raises:
-        OSError: the disk has no room for `exit.json`; call again.
+    A living supervisor would be taken for a part of what is left. A folder without `begun` has no task
+    to settle: nothing has happened there yet.
     """
     launch = files.read(folder, "launch.json") or {}
     groups = cgroups.Groups(launch.get("cgroup_parents", {}), _group_name(launch))
-    if files.read(folder, "exit.json") is not None:
-        return cgroups.remove(groups.paths, 0.0)
-    left = _left(folder, launch)
-    if left:
-        for pid in left if force else ():
-            processes.kill(pid)
-        return False
+    _await_silence(folder, launch)
     killed_for_memory, peak = groups.out_of_memory_kills(), groups.peak_memory_bytes()
     cpu_seconds = groups.cpu_seconds()
-    if not cgroups.remove(groups.paths, 0.0):
-        return False
-    ended = outcome.classify(
-        files.Status.read(folder),
-        stop=files.read(folder, "stop.json"),
-        out_of_memory_kills=killed_for_memory,
-        memory_bytes=launch.get("limits", {}).get("memory_bytes"),
-    )
-    usage = {"peak_memory_bytes": peak, "cpu_seconds": cpu_seconds}
-    files.ExitDraft(folder).publish(ended | usage | _times(folder))
+    while not cgroups.remove(groups.paths):
+        continue  # it has its own patience
     sandbox = launch.get("isolation", {}).get("sandbox", "")
     if sandbox:
         sweep(sandbox)
-    return True
+    ended = files.read(folder, "exit.json")
+    if ended is None:
+        ended = outcome.classify(
+            files.Status.read(folder),
+            stop=files.read(folder, "stop.json"),
+            out_of_memory_kills=killed_for_memory,
+            memory_bytes=launch.get("limits", {}).get("memory_bytes"),
+        )
+        ended |= {"peak_memory_bytes": peak, "cpu_seconds": cpu_seconds, **_times(folder)}
+        with contextlib.suppress(OSError):  # who asked has the answer anyway
+            files.ExitDraft(folder).publish(ended)
+    return msgspec.convert(ended, Exit)
+
+
+def _await_silence(folder: str, launch: dict[str, Any]) -> None:
+    """Wait until none of the task's processes is left: a moment for the init to do it, then by force."""
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    pause = _POLL_SECONDS
+    while left := _left(folder, launch):
+        for pid in left if time.monotonic() > patience else ():
+            processes.kill(pid)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def _group_name(launch: dict[str, Any]) -> str:

@@ -62,9 +62,17 @@ class Groups:
             except OSError as error:
                 self._fail(key, error)
 
-    def entrances(self) -> list[int]:
-        """Descriptors: a process that writes `0` to each is in the task's groups from then on."""
-        return [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self.paths]
+    def entrances(self) -> dict[str, int]:
+        """Descriptors by folder: who writes `0` to one is in that group from then on."""
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        return {path: os.open(f"{path}/cgroup.procs", flags) for path in self.paths}
+
+    def refuse(self, folder: str, why: str) -> None:
+        """The kernel lets nobody into this group: what it was to hold is not held."""
+        for key in [key for key, path in self.folders.items() if path == folder]:
+            self.failed[key] = why
+            del self.folders[key]
+        remove([folder])
 
     def out_of_memory_kills(self) -> int:
         """How many of the task's processes the kernel has killed for its limit."""

@@ -1,9 +1,10 @@
-"""A program that runs a command beside a task: `python -I -S enter.py FOLDER [--tty] -- COMMAND...`.
+"""A program that runs a command beside a task: `python -I -S enter.py [--tty] FOLDER COMMAND...`.
 
 The command gets the task's namespaces, control groups, environment, working directory and (lack of)
 privileges, and this program's standard streams; with `--tty` the first of them, a terminal, becomes the
 one that controls it. The exit code is the command's (128 + signal), 127 or 126 when it cannot be run,
-and 125 when the task does not run. The command ends with the task, and with this program.
+and 125 when the task does not run. SIGHUP, SIGINT and SIGTERM are handed on to the command's process
+group; the command ends with the task, and when this program is killed.
 """
 
 import os
@@ -21,28 +22,23 @@ from shoal.cluster.local.supervisor_plan import Plan
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
+    import signal
     from typing import Any, NoReturn
+else:
+    import _signal as signal
 
-__all__ = ["NO_TASK", "argv", "main"]
+__all__ = ["NO_TASK", "main"]
 
 NO_TASK = 125
 """Exit code when there is no such task, or it has ended."""
 
-_SIGKILL = 9
 _TIOCSCTTY = 0x540E
-
-
-def argv(folder: str, words: list[str], *, tty: bool = False) -> list[str]:
-    """The command line that runs these words beside the task with this folder."""
-    options = ["--tty"] if tty else []
-    return [sys.executable, "-I", "-S", os.path.abspath(__file__), folder, *options, "--", *words]
 
 
 def main(arguments: list[str]) -> int:
     """See the module."""
-    separator = arguments.index("--")
-    folder, *options = arguments[:separator]
-    words = arguments[separator + 1 :]
+    tty = arguments[0] == "--tty"
+    folder, *words = arguments[1:] if tty else arguments
     started = files.read(folder, "started.json")
     launch = files.read(folder, "launch.json")
     if started is None or launch is None or not words:
@@ -62,7 +58,7 @@ def main(arguments: list[str]) -> int:
         return NO_TASK
     child = os.fork()
     if child == 0:
-        _become(plan, started, entrances, tty="--tty" in options)
+        _become(plan, started, entrances, tty=tty)
     return _attend(child, supervisor)
 
 
@@ -98,7 +94,7 @@ def _become(plan: Plan, started: dict[str, Any], entrances: list[int], *, tty: b
         if "privileges" in plan.names:
             privileges.drop(plan.strict)
         command.reset_signals()
-        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, _SIGKILL)
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         command.enter_folder(plan.cwd)
         env["PWD"] = plan.cwd
         command.find(plan.argv, env)
@@ -114,6 +110,8 @@ def _become(plan: Plan, started: dict[str, Any], entrances: list[int], *, tty: b
 
 def _attend(child: int, supervisor: int) -> int:
     """Wait for the command's end, or the task's, which is the command's too."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda sent, _: processes.kill(-child, sent))
     waiting = select.poll()
     running = os.pidfd_open(child)
     waiting.register(running, select.POLLIN)
