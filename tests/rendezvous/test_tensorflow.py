@@ -41,14 +41,15 @@ def test_a_job_of_one_replica_gets_none() -> None:
 
 
 def test_one_of_several_gets_it_all_the_same() -> None:
-    (told,) = told_of(a_job("tensorflow", Role(replicas=4, min_replicas=1)), ("worker", 2))
-    assert "TF_CONFIG" in told.env
+    job = a_job("tensorflow", Role(replicas=4, min_replicas=1), scope="Gang")
+    (told,) = told_of(job, ("worker", 2))
+    assert told.env["TF_CONFIG"].startswith('{"cluster":{"worker":["worker-2.example:2222"]}')
 
 
 def test_workers_that_come_and_go_get_the_sparse_form() -> None:
     roles = (PS, Role(name="worker", replicas=4, min_replicas=1))
     members = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 3)]
-    told = told_of(a_job("tensorflow", *roles, scope="Task"), *members)
+    told = told_of(a_job("tensorflow", *roles), *members)
     assert told[1].env["TF_CONFIG"] == (
         '{"cluster":{"worker":{},"ps":["ps-1.example:2222"]},"task":{"type":"ps","index":1}}'
     )

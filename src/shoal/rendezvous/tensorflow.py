@@ -1,7 +1,7 @@
 """TensorFlow: `TF_CONFIG`, as a TFJob's tasks get it.
 
 Roles are named as TensorFlow names them: chief or master, worker, ps, evaluator. A job whose workers
-may come and go one by one (an elastic role, restarted by task) gets the sparse form, in which nobody
+may come and go one by one (an elastic role, not restarted as a gang) gets the sparse form, in which nobody
 needs to know the workers: each knows itself and the parameter servers.
 """
 
@@ -49,4 +49,4 @@ def _sparse(group: Group, member: Endpoint) -> dict[str, Any]:
 def _workers_come_and_go(group: Group) -> bool:
     spec = group.job.spec
     elastic = any(role.name == "worker" and role.min_replicas is not None for role in spec.roles)
-    return elastic and spec.restart.scope == "Task"
+    return elastic and spec.restart.scope != "Gang"
