@@ -206,6 +206,28 @@ def test_a_gang_keeps_the_slots_of_tasks_that_ended():
     assert plan([node("n")], [job]).writes == ()
 
 
+def test_a_job_that_is_coming_to_its_end_gets_no_more():
+    done = {"done": (("worker", "0"),)}
+    jobs = [
+        Job("elastic", elastic(1, 4), "0@n +1@n", **done),
+        Job("gang", elastic(1, 4, whole=True), "0@n +1@n", **done),
+    ]
+    result = plan([node("n")], jobs)
+    assert placed(result, "elastic") == {1: "n"}
+    assert write_of(result, "gang") is None
+    last = Job("last", elastic(1, 4), "0@n", **done)
+    result = plan([node("n")], [last])
+    assert (placed(result, "last"), codes(result)) == ({}, {})
+
+
+def test_what_is_left_of_a_job_whose_minimum_has_ended_starts_all_the_same():
+    form = Form(roles=(role(4, 0),), minimum=1)
+    assert placed(plan([node("n", 2000)], [Job("j", form, done=(("worker", "0"),))]), "j") == {
+        1: "n",
+        2: "n",
+    }
+
+
 def test_silent_nodes_keep_what_they_hold_and_get_nothing_new():
     jobs = [Job("there", gang(2), "+0@n +1@n"), Job("new", gang(2))]
     result = plan([node("n", ready=False)], jobs)

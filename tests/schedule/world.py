@@ -31,7 +31,8 @@ def gang(count: int = 1, *, whole: bool = True, **shape) -> Form:
 
 
 def elastic(least: int, most: int, *, whole: bool = False, **shape) -> Form:
-    return Form(roles=(role(most, least, **shape),), minimum=0, whole=whole)
+    one = msgspec.structs.replace(role(most, least, **shape), elastic=True)
+    return Form(roles=(one,), minimum=0, whole=whole)
 
 
 def array(indices: str, parallelism: int | None = None, **shape) -> Form:

@@ -99,6 +99,7 @@ def form_of(job: Job) -> Form:
             name=role.name,
             shape=_shape(role),
             indices=IndexSet.span(role.replicas).text,
+            elastic=role.min_replicas is not None,
             minimum=min(
                 role.replicas,
                 next(m for m in (role.min_replicas, least, role.replicas) if m is not None),

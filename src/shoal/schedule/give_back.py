@@ -47,7 +47,9 @@ class Draft:
         self.lost.append((hold, code))
 
     def done(self, role: str) -> IndexSet:
-        """The role's indices that have their outcome."""
+        """The role's indices that will not run again; those of a gang do when it restarts."""
+        if self.form.whole:
+            return span("")
         return span(next((text for name, text in self.row.done if name == role), ""))
 
 
@@ -59,7 +61,6 @@ def give_back(row: JobRow, form: Form, nodes: dict[str, NodeRow]) -> Draft:
         draft.lost = [(hold, row.ending) for hold in slots]
         return draft
     allowed = {role.name: span(role.indices) for role in form.roles}
-    done = {} if form.whole else {name: span(text) for name, text in row.done}
     untouched = row.refused and (form.whole or not any(hold.live for hold in slots))
     for hold in slots:
         node = nodes.get(hold.node)
@@ -68,7 +69,7 @@ def give_back(row: JobRow, form: Form, nodes: dict[str, NodeRow]) -> Draft:
             code = "Refused"
         elif hold.index not in allowed.get(hold.role, ()):
             code = "Shrunk"
-        elif hold.index in done.get(hold.role, ()):
+        elif hold.index in draft.done(hold.role):
             code = "Finished"
         elif node is None or node.lost:
             code = "NodeLost"

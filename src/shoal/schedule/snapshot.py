@@ -63,6 +63,8 @@ class RoleForm(Part, frozen=True, kw_only=True):
     shape: Shape
     indices: str
     minimum: int
+    elastic: bool = False
+    """It may end with fewer tasks than it may have."""
 
 
 class Form(Part, frozen=True, kw_only=True):
