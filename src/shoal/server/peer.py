@@ -16,9 +16,11 @@ read counts only if that very process is still there afterwards. Whatever cannot
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 __all__ = ["Peer", "Processes", "peer_of", "task_evidence"]
@@ -26,9 +28,10 @@ __all__ = ["Peer", "Processes", "peer_of", "task_evidence"]
 _CREDENTIALS = struct.Struct("3i")
 _SO_PEERPIDFD = 77
 _MOST_ANCESTORS = 200
-_TASK_GROUP = "shoal-"
-_RUNNERS = ("shoal.cluster.local.agent", "shoal/cluster/local/supervisor.py")
-"""Found in the command lines of agents and supervisors."""
+_TASK_GROUP = re.compile(r"/shoal-[0-9a-f]{8}-[^/]+/[^/]+")
+"""A group below the parent that an agent makes for its node's tasks."""
+_AGENT = "shoal.cluster.local.agent"
+_SUPERVISOR = "/shoal/cluster/local/supervisor.py"
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,14 @@ class Processes:
         text = (self._root / str(pid) / "stat").read_text(errors="replace")
         return int(text[text.rfind(")") + 2 :].split()[1])
 
-    def command(self, pid: int) -> str:
-        """Its command line, words separated by spaces.
+    def command(self, pid: int) -> list[str]:
+        """The words of its command line.
 
         Raises:
             OSError: it is gone.
         """
-        return (
-            (self._root / str(pid) / "cmdline")
-            .read_bytes()
-            .replace(b"\0", b" ")
-            .decode(errors="replace")
-        )
+        text = (self._root / str(pid) / "cmdline").read_bytes()
+        return [os.fsdecode(word) for word in text.split(b"\0")[:-1]]
 
 
 def peer_of(connection: socket.socket, processes: Processes | None = None) -> Peer:
@@ -118,19 +117,11 @@ def task_evidence(pid: int, processes: Processes) -> tuple[str, str]:
         space = processes.space(pid)
         if space != processes.space("self"):
             return space, "the calling process is in a PID namespace of its own, as tasks are"
-        if _in_task_group(processes.groups(pid)):
+        if _TASK_GROUP.search(processes.groups(pid)):
             return space, "the calling process is in a task's control group"
         return space, _ancestry(pid, processes)
     except OSError:
         return "", "the calling process has ended, or cannot be looked at"
-
-
-def _in_task_group(groups: str) -> bool:
-    return any(
-        part.startswith(_TASK_GROUP)
-        for line in groups.splitlines()
-        for part in line.partition(":")[2].partition(":")[2].split("/")
-    )
 
 
 def _ancestry(pid: int, processes: Processes) -> str:
@@ -138,9 +129,17 @@ def _ancestry(pid: int, processes: Processes) -> str:
         pid = processes.parent(pid)
         if pid <= 1:
             return ""
-        if any(runner in processes.command(pid) for runner in _RUNNERS):
+        if _runs_tasks(processes.command(pid)):
             return "the calling process was started by a task"
     return "the calling process has more ancestors than can be followed"
+
+
+def _runs_tasks(command: list[str]) -> bool:
+    """Whether this is an agent (`python ... -m MODULE`) or a supervisor (`python ... SCRIPT`)."""
+    return any(
+        (word == _AGENT and before == "-m") or (word.endswith(_SUPERVISOR) and " " not in word)
+        for before, word in pairwise(command)
+    )
 
 
 def _pidfd(connection: socket.socket) -> int | None:

@@ -20,6 +20,7 @@ from shoal.history.base import History, Logs
 from shoal.objects.errors import Unavailable
 from shoal.server.admission import Admission
 from shoal.server.auth import Authenticator
+from shoal.server.notebook import Audit
 from shoal.server.signals import Signals
 from shoal.server.threads import Threads
 from shoal.server.tokens import Tokens
@@ -41,6 +42,7 @@ class Services:
     admission: Admission
     clock: Clock
     people: Tokens
+    audit: Audit = field(default_factory=Audit)
     authenticator: Authenticator | None = None
     home: Path | None = None
     readiness: Callable[[], dict[str, str]] = dict

@@ -95,6 +95,7 @@ async def create(
             if not key or there.object.metadata.annotations.get(IDEMPOTENCY_ANNOTATION) != key:
                 raise
             return there
+        services.audit.wrote(made, "Created", f"created by {actor.name}", actor.name)
         return Record(kind, codec.encode(made))
 
     return _json((await services.on_store.call(work)).document, 200 if dry_run else 201)
@@ -131,6 +132,9 @@ async def put(
         return services.admission.put(kind, body, key, actor, dry_run=dry_run)
 
     record, result = await services.on_store.call(work)
+    if result != "unchanged" and not dry_run:
+        message = f"{result} by {actor.name}"
+        services.audit.wrote(record.object, result.capitalize(), message, actor.name)
     status = 201 if result == "created" and not dry_run else 200
     return _json(record.document, status, {"Shoal-Result": result})
 
@@ -152,7 +156,10 @@ async def delete(
         space = _space(kind, namespace)
         services.admission.check_delete(kind, name)
         if not dry_run:
-            return services.store.delete(kind, space, name, uid=uid, actor=actor)
+            gone = services.store.delete(kind, space, name, uid=uid, actor=actor)
+            message = f"deleted by {actor.name}"
+            services.audit.wrote(gone.object, "Deleted", message, actor.name)
+            return gone
         record = services.store.record(kind, space, name, actor=actor)
         if uid and record.object.metadata.uid != uid:
             raise NotFound(f"{kind.name.lower()} {name} has another uid now")

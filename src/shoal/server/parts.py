@@ -1,0 +1,216 @@
+"""Which implementation stands behind each protocol, and in what order they come up and go down.
+
+The store comes first, before anything is served. The rest follows in a thread while requests are
+already being answered: cluster, history, controllers, then the keeper of the agents. `readiness` says
+how far that is. A part that does not come up is tried again, and says so meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from shoal import faults
+from shoal.clock import Clock
+from shoal.cluster.local import components, nodes
+from shoal.cluster.local.home import Home
+from shoal.control.lease import AlwaysLeader, LeaderLease
+from shoal.objects.errors import Exists, ShoalError
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Capacity
+from shoal.objects.queue import Queue
+from shoal.server.admission import DEFAULT_QUEUE
+from shoal.server.authorise import authorise
+from shoal.server.notebook import Audit
+from shoal.server.tokens import JobTokens
+from shoal.store.base import SYSTEM, Store
+
+if TYPE_CHECKING:
+    from shoal.cluster.local.cluster import LocalCluster
+    from shoal.cluster.local.keeper import Keeper
+    from shoal.control.runner import Runner
+    from shoal.history.sql import SqlHistory
+    from shoal.server.services import Services
+
+__all__ = ["Parts", "declared_capacities", "open_store"]
+
+_LOG = logging.getLogger("shoal.server")
+_PARTS = ("cluster", "history", "controllers", "keeper")
+_RETRY_SECONDS = 1.0
+_TRIM_SECONDS = 600.0
+_MOST_LOG_BYTES = 20 * 2**30
+_OLDEST_LOG_SECONDS = 30 * 86400.0
+_STOP_SECONDS = 5.0
+
+
+def open_store(home: Home, url: str, clock: Clock) -> Store:
+    """The store under the home (or at `url`), with the queue that always exists.
+
+    Raises:
+        ShoalError: it cannot be opened.
+    """
+    from shoal.store.sql import open_sql
+
+    store = open_sql(url or home.store_db, authorise=authorise, clock=clock)
+    try:
+        store.create(Queue(metadata=Metadata(name=DEFAULT_QUEUE, namespace="")), actor=SYSTEM)
+    except Exists:
+        pass  # as after every start but the first
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def declared_capacities(home: Home) -> list[Capacity]:
+    """What each declared node can hold."""
+    return [node.capacity for node in nodes.load(home)]
+
+
+class Parts:
+    """Everything of a server but its store and its HTTP side."""
+
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        clock: Clock,
+        *,
+        tokens: JobTokens,
+        audit: Audit,
+        shared: bool = False,
+    ) -> None:
+        """`shared`: other servers may have the same store, so that one of them leads."""
+        self._home = home
+        self._store = store
+        self._clock = clock
+        self._tokens = tokens
+        self._audit = audit
+        self._states: dict[str, str] = dict.fromkeys(_PARTS, "starting")
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._cluster: LocalCluster | None = None
+        self._history: SqlHistory | None = None
+        self._runner: Runner | None = None
+        self._keeper: Keeper | None = None
+        self._lease = (
+            LeaderLease(store, "controllers", str(home.path), actor=SYSTEM, clock=clock)
+            if shared
+            else None
+        )
+
+    def start(self, services: Services) -> None:
+        """Bring up the rest, in a thread; gives each to `services` when it is up."""
+        self._thread = threading.Thread(target=self._run, args=(services,), name="parts", daemon=True)
+        self._thread.start()
+
+    def readiness(self) -> dict[str, str]:
+        """Part to `ok`, or to what is wrong."""
+        states = dict(self._states)
+        if self._runner is not None and states["controllers"] == "ok" and not self._runner.synced:
+            states["controllers"] = "reading what there is"
+        return {"store": "ok", **states}
+
+    def stop(self) -> None:
+        """End all of it, in the opposite order; tasks and agents go on. Idempotent."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+        for name, part in (
+            ("keeper", self._keeper and self._keeper.close),
+            ("controllers", self._runner and self._runner.stop),
+            ("lease", self._lease and self._lease.stop),
+            ("cluster", self._cluster and self._cluster.close),
+            ("history", self._history and self._history.close),
+        ):
+            if part is not None:
+                _attempt(name, part)
+
+    def _run(self, services: Services) -> None:
+        for name, start in (
+            ("cluster", self._start_cluster),
+            ("history", self._start_history),
+            ("controllers", self._start_controllers),
+            ("keeper", self._start_keeper),
+        ):
+            while not self._stopping.is_set():
+                try:
+                    start(services)
+                except (ShoalError, OSError) as error:
+                    if self._states[name] != str(error):
+                        _LOG.error("%s does not come up: %s", name, error)
+                    self._states[name] = str(error)
+                    self._clock.wait(self._stopping, _RETRY_SECONDS)
+                else:
+                    self._states[name] = "ok"
+                    break
+        faults.point("server.parts.started")
+        self._tidy_forever()
+
+    def _start_cluster(self, services: Services) -> None:
+        from shoal.cluster.local.cluster import LocalCluster
+
+        self._cluster = LocalCluster(self._home, self._clock)
+        services.cluster_part = self._cluster
+
+    def _start_history(self, services: Services) -> None:
+        from shoal.history.files import FileLogs
+        from shoal.history.recorder import Recorder
+        from shoal.history.sql import SqlHistory
+
+        services.logs_part = FileLogs(self._home.logs)
+        self._history = SqlHistory(f"sqlite:///{self._home.history_db}", now=self._clock.now)
+        services.history_part = self._history
+        self._audit.attach(Recorder(self._history, self._clock))
+
+    def _start_controllers(self, services: Services) -> None:
+        from shoal.history.recorder import Recorder
+        from shoal.server.controllers import Rendezvous, make_runner
+        from shoal.server.notebook import HistoryNotebook
+
+        assert self._cluster is not None
+        assert self._history is not None
+        guard = self._lease or AlwaysLeader()
+        if self._lease is not None:
+            self._lease.start()
+        self._runner = make_runner(
+            store=self._store,
+            cluster=self._cluster,
+            clock=self._clock,
+            guard=guard,
+            tell=Rendezvous(self._tokens, f"unix://{self._home.tasks_socket}"),
+            notebook=HistoryNotebook(Recorder(self._history, self._clock), self._cluster),
+        )
+        self._runner.start()
+
+    def _start_keeper(self, services: Services) -> None:
+        from shoal.cluster.local.keeper import Keeper
+
+        def agents() -> list[str]:
+            return [c for c in components.components_of(self._home) if c != components.SERVER]
+
+        self._keeper = Keeper(self._home, agents)
+        self._keeper.open()
+
+    def _tidy_forever(self) -> None:
+        """Keep history and logs within their bounds."""
+        from shoal.history.base import Retention
+        from shoal.history.files import FileLogs
+
+        logs, history = FileLogs(self._home.logs), self._history
+        bounds = (_MOST_LOG_BYTES, _OLDEST_LOG_SECONDS)
+        while not self._clock.wait(self._stopping, _TRIM_SECONDS):
+            now = self._clock.now()
+            if history is not None:
+                _attempt("trim of history", partial(history.trim, Retention(), now))
+            _attempt("trim of logs", partial(logs.trim, *bounds, now))
+
+
+def _attempt(name: str, action: Callable[[], object]) -> None:
+    try:
+        action()
+    except (ShoalError, OSError):
+        _LOG.exception("%s failed", name)

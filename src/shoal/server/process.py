@@ -1,0 +1,181 @@
+"""The server's process: one per home, listening early, ended cleanly.
+
+1. Take the home's lock, or say who has it and go.
+2. Listen: from here on clients can connect, and wait for an answer instead of for a server.
+3. Open the store, serve, and bring up the rest behind it (`parts`).
+4. At SIGTERM or SIGINT: stop taking requests, end streams, stop the parts, close the store.
+
+Killed at any moment it leaves nothing that the next start must repair: the lock and the sockets are
+the kernel's, and everything else is in the store or with the agents.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from shoal import __version__, faults
+from shoal.cluster.local import home as homes
+from shoal.cluster.local.home import Home, HomeError
+
+__all__ = ["Options", "main"]
+
+_LOG = logging.getLogger("shoal.server")
+_USAGE = "usage: python -m shoal.server [--home PATH] [--listen HOST:PORT] [--store URL]"
+_FILES = 65_536
+"""Descriptors to ask for: each stream and each log that is read holds some."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line said; None: as it was last said."""
+
+    home: str = ""
+    listen: str | None = None
+    store: str | None = None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a server; the exit code of its process: 0 after a clean end, 4 when one runs already."""
+    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    if options is None:
+        print(_USAGE, file=sys.stderr)  # noqa: T201
+        return 2
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    try:
+        home = (Home(options.home) if options.home else Home.default()).create()
+    except HomeError as error:
+        _LOG.error("%s", error)
+        return 1
+    lock = home.component_lock("server")
+    if not lock.try_acquire():
+        _LOG.error("a server runs for %s already: process %s", home.path, lock.holder())
+        return 4
+    return _run(home, _remembered(home, options))
+
+
+def _run(home: Home, options: Options) -> int:
+    from shoal.objects.errors import ShoalError  # once the lock is ours: the rest costs time
+
+    _raise_limits()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        code = _serve(home, options)
+    except ShoalError as error:
+        _LOG.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
+        code = error.exit_code
+    except OSError:
+        _LOG.exception("the server cannot run")
+        code = 1
+    home.server_json.unlink(missing_ok=True)
+    logging.shutdown()
+    # threads that wait for a node that does not answer must not keep the process from ending
+    os._exit(code)
+
+
+def _serve(home: Home, options: Options) -> int:
+    listeners: list[tuple[Any, Any]] = [
+        ("api", homes.listen(home.api_socket)),
+        ("tasks", homes.listen(home.tasks_socket)),
+    ]
+    faults.point("server.sockets.listening")
+    from shoal.clock import SystemClock
+    from shoal.server.doors import Door, Doors, listen_tcp
+    from shoal.server.parts import open_store
+
+    if options.listen:
+        listeners.append(("tcp", listen_tcp(options.listen)))
+    clock = SystemClock()
+    store = open_store(home, options.store or "", clock)
+    faults.point("server.store.open")
+
+    from shoal.server.assembly import assemble
+
+    doors = Doors([Door(name, listener) for name, listener in listeners])
+    assembled = assemble(home, store, clock, doors, shared=bool(options.store))
+
+    def end(number: int, frame: FrameType | None) -> None:
+        assembled.serving.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    _announce(home, doors.listeners)
+    assembled.parts.start(assembled.services)
+    gc.freeze()  # what is there now stays: looking through it again and again is for nothing
+    _LOG.info("serving %s", home.path)
+    try:
+        assembled.serving.run()
+    finally:
+        _LOG.info("ending")
+        assembled.parts.stop()
+        assembled.services.close()
+        store.close()
+    return 0
+
+
+def _parse(arguments: list[str]) -> Options | None:
+    """argparse would cost more than all of this."""
+    said: dict[str, str] = {}
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in ("--home", "--listen", "--store"):
+            return None
+        said[name[2:]] = value if equals else next(words, "")
+    return Options(**said)
+
+
+def _remembered(home: Home, options: Options) -> Options:
+    """Agents that restart a server know only its home, so what was said once is kept."""
+    import msgspec
+
+    path = home.run / "server-options.json"
+    kept: dict[str, str] = {}
+    if path.exists():
+        kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    said = {k: v for k, v in (("listen", options.listen), ("store", options.store)) if v is not None}
+    if said and said != kept:
+        kept = {**kept, **said}
+        draft = path.with_suffix(".new")
+        draft.write_bytes(msgspec.json.encode(kept))
+        draft.replace(path)
+    return Options(options.home, kept.get("listen", ""), kept.get("store", ""))
+
+
+def _announce(home: Home, listeners: list[Any]) -> None:
+    """`server.json`, for people and `doctor`; whether a server runs only the lock tells."""
+    import msgspec
+
+    document = {
+        "pid": os.getpid(),
+        "started": time.time(),
+        "version": __version__,
+        "socket": str(home.api_socket),
+        "addresses": [":".join(map(str, a[:2])) for a in _addresses(listeners)],
+    }
+    draft = home.server_json.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(document) + b"\n")
+    draft.replace(home.server_json)
+
+
+def _addresses(listeners: list[Any]) -> list[tuple[Any, ...]]:
+    return [a for a in (listener.getsockname() for listener in listeners) if isinstance(a, tuple)]
+
+
+def _raise_limits() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
