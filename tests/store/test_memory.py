@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import itertools
+import threading
+import tracemalloc
+
 import pytest
 
 from shoal.clock import Clock
-from shoal.store.base import Authorise, Store, allow_all
+from shoal.objects.kinds import JOB
+from shoal.store.base import SYSTEM, Authorise, Store, allow_all
 from shoal.store.memory import MemoryStore, Window
 from shoal.testing.store import Capability, StoreContract, StoreHarness
+from shoal.testing.store.harness import job, names, start_of
+from shoal.testing.store.status import patch
 
 
 class MemoryHarness:
@@ -28,3 +35,42 @@ class TestMemoryStore(StoreContract):
     @pytest.fixture
     def harness(self) -> StoreHarness:
         return MemoryHarness()
+
+
+@pytest.mark.slow
+def test_ten_thousand_jobs_fit_in_thirty_megabytes() -> None:
+    tracemalloc.start()
+    store = MemoryStore()
+    for number in range(10_000):
+        made = store.create(job(f"job-{number}", labels={"team": "a"}), actor=SYSTEM)
+        patch(store, made, 0, {"phase": "Pending", "reason": "QuotaExceeded", "message": "x" * 80})
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 30e6
+    assert len(store.list(JOB, actor=SYSTEM).records) == 10_000
+
+
+def test_a_simulation_may_give_the_uids() -> None:
+    numbers = itertools.count(1)
+    store = MemoryStore(new_uid=lambda: f"uid-{next(numbers)}")
+    assert [store.create(job(name), actor=SYSTEM).metadata.uid for name in "ab"] == ["uid-1", "uid-2"]
+
+
+def test_whoever_is_woken_may_call_the_store() -> None:
+    """From the waking thread, and from another that the waking one waits for."""
+    store = MemoryStore()
+    watch = store.watch(JOB, actor=SYSTEM, version=start_of(store))
+    found: list[list[str]] = []
+
+    def look() -> None:
+        found.append(names(store.list(JOB, actor=SYSTEM)))
+
+    def wake() -> None:
+        look()
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(30)
+
+    watch.on_ready(wake)
+    store.create(job("a"), actor=SYSTEM)
+    assert found == [["a"], ["a"]]

@@ -76,7 +76,12 @@ class PostgresServer:
         self._databases += 1
         name = f"d{self._databases}"
         self._call("createdb", "-h", str(self._folder), "-U", "shoal", name)
-        return f"postgresql://shoal@/{name}?host={self._folder}"
+        return self.url
+
+    @property
+    def url(self) -> str:
+        """The database made last."""
+        return f"postgresql://shoal@/d{self._databases}?host={self._folder}"
 
     def _call(self, program: str, *arguments: str) -> None:
         command = [*self._prefix, str(self._bin / program), *arguments]

@@ -18,6 +18,12 @@ BUSY_SECONDS = 30.0
 """How long a call may wait for another process that holds the database."""
 _SQLITE_POLL_SECONDS = 5
 """How long SQLite itself waits for a lock before the writer's retries take over."""
+_WRITER_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    "PRAGMA journal_size_limit=8388608",
+)
+"""FULL: the log is flushed at each commit, so what was acknowledged survives a power cut."""
 _READERS = 8
 _MORE_READERS = 56
 
@@ -87,7 +93,7 @@ def _sqlite(url: URL) -> Database:
         url, connect_args=arguments, pool_size=_READERS, max_overflow=_MORE_READERS, pool_use_lifo=True
     )
     # IMMEDIATE: the lock is taken, and waited for, before anything is read that a write builds on
-    _prepare(writer, "BEGIN IMMEDIATE", "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL")
+    _prepare(writer, "BEGIN IMMEDIATE", *_WRITER_PRAGMAS)
     _prepare(reader, "BEGIN", "PRAGMA query_only=ON")
     return Database(writer, reader, str(path))
 

@@ -50,25 +50,26 @@ class Trimmer:
         self._looked = now
         try:
             with self._database.writer.begin() as connection:
-                self._more = self._trim(connection, head)
+                dropped, self._more = self._trim(connection, head)
         except DBAPIError as error:
             self._more = False
             if failure(error) not in ("busy", "full", "lost"):
                 raise
             return
-        faults.point("store.events.trimmed")
+        if dropped:
+            faults.point("store.events.trimmed")
 
-    def _trim(self, connection: Connection, head: int) -> bool:
-        """Drop a portion; whether more is left to drop."""
+    def _trim(self, connection: Connection, head: int) -> tuple[bool, bool]:
+        """Drop a portion; whether anything was, and whether more is to be."""
         locked = select(HEAD.c.floor).with_for_update()
         floor: int = connection.execute(locked).scalar_one()
         goal = max(head - self._window.count, self._aged(connection, head), self._oversize(connection))
         if goal <= floor:
-            return False
+            return False, False
         portion = min(goal, floor + _PORTION)
         connection.execute(delete(EVENTS).where(EVENTS.c.revision <= portion))
         connection.execute(update(HEAD).values(floor=portion))
-        return portion < goal
+        return True, portion < goal
 
     def _aged(self, connection: Connection, head: int) -> int:
         """The newest revision that is too old."""

@@ -64,6 +64,10 @@ class Writer:
             self._queue.put(queued)
         return queued.future.result()
 
+    def waiting(self) -> int:
+        """How many operations wait, about."""
+        return self._queue.qsize()
+
     def close(self) -> None:
         """Finish what is queued, then stop; idempotent."""
         with self._lock:
