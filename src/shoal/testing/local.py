@@ -41,9 +41,18 @@ class Leftovers(AssertionError):
 
 
 def nodes(**declared: Mapping[str, Any]) -> tuple[NodeDecl, ...]:  # Any: fields of a NodeDecl
-    """Nodes by name, each with 2 cores and 1 GiB unless it says otherwise."""
-    size: dict[str, Any] = {"cpu": CpuMillis(2000), "memory": Bytes(1 << 30)}
-    return tuple(NodeDecl(name=name, **(size | dict(fields))) for name, fields in declared.items())
+    """Nodes by name, each with 2 cores and 1 GiB unless it says otherwise (`cpu` in thousandths of a
+    core, `memory` in bytes)."""
+    return tuple(
+        NodeDecl(
+            name=name,
+            cpu=CpuMillis(fields.get("cpu", 2000)),
+            memory=Bytes(fields.get("memory", 1 << 30)),
+            gpus=tuple(fields.get("gpus", ())),
+            labels=dict(fields.get("labels", {})),
+        )
+        for name, fields in declared.items()
+    )
 
 
 def wait_until(

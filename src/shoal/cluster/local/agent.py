@@ -15,7 +15,7 @@ import sys
 import zlib
 
 from shoal.clock import SystemClock
-from shoal.cluster.local import components, home, nodes, recovery, supervisor_recovery
+from shoal.cluster.local import components, home, nodes, recovery
 from shoal.cluster.local.execs import Execs
 from shoal.cluster.local.home import Home
 from shoal.cluster.local.isolation import cgroup_parents, probe, syscalls
@@ -24,13 +24,12 @@ from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
 from shoal.cluster.local.requests import Requests
 from shoal.cluster.local.serving import Serving
-from shoal.cluster.local.taskfiles import Exit
 from shoal.cluster.local.usage import Meter
 
 __all__ = ["cgroup_scope", "main"]
 
 LOCK_SECONDS = 1.0
-ORPHANS_SECONDS = 5.0
+REAP_SECONDS = 5.0
 
 
 def main() -> int:
@@ -60,10 +59,10 @@ def _serve(place: Home, name: str) -> int:
     with contextlib.suppress(OSError):  # not on this system: orphans are then init's
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     loop = Loop()
-    node = Node(place, declaration, SystemClock(), loop, _isolations(place, name), _settle)
+    node = Node(place, declaration, SystemClock(), loop, _isolations(place, name))
     recovery.recover(node)
-    meter, execs = Meter(node), Execs(node)
-    requests = Requests(node, execs, meter, os.getpid())
+    meter = Meter(node)
+    requests = Requests(node, Execs(node), meter, os.getpid())
     serving = Serving(loop, home.listen(node.paths.socket), requests.handle, report)
     node.on_change = serving.tell
     meter.open()
@@ -71,7 +70,7 @@ def _serve(place: Home, name: str) -> int:
         loop.on_signal(number, loop.stop)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    _reap_orphans(node, execs)
+    _reap(node)
     keeper = Keeper(place, lambda: _kept(place))
     keeper.open()
     try:
@@ -80,6 +79,8 @@ def _serve(place: Home, name: str) -> int:
         keeper.close()
         serving.close()
         node.close()
+        if requests.shut_down:
+            cgroup_parents.release(node.isolations.cgroup_parents)
     return 0
 
 
@@ -89,9 +90,10 @@ def cgroup_scope(place: Home, name: str) -> str:
 
 
 def _isolations(place: Home, name: str) -> Isolations:
+    found = probe.probe(place.run / "isolations.json")
+    lacking = [f"{isolation}: {why}" for isolation, why in found.items() if why != "enforced"]
     parents = cgroup_parents.prepare(cgroup_scope(place, name))
-    found = probe.probe()
-    return Isolations(states=found, strict_refusal="", cgroup_parents=parents)
+    return Isolations(states=found, strict_refusal="; ".join(lacking), cgroup_parents=parents)
 
 
 def _kept(place: Home) -> list[str]:
@@ -100,25 +102,9 @@ def _kept(place: Home) -> list[str]:
     return [components.SERVER] if has_had else []
 
 
-def _settle(folder: str) -> Exit:
-    return supervisor_recovery.settle(folder)
-
-
-def _reap_orphans(node: Node, execs: Execs) -> None:
-    """Collect what became ours because its parent died. Those that somebody here waits for, and the
-    commands of tasks whose end is being found out, are left to them."""
-    settling = any(attendant.settling for attendant in node.attendants.values())
-    known = {attendant.pid for attendant in node.attendants.values()} | execs.pids
-    while not settling:
-        try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            break
-        if found is None or found.si_pid in known:
-            break
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(found.si_pid, os.WNOHANG)
-    node.loop.later(ORPHANS_SECONDS, lambda: _reap_orphans(node, execs))
+def _reap(node: Node) -> None:
+    node.reap()
+    node.loop.later(REAP_SECONDS, lambda: _reap(node))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from shoal import faults
-from shoal.cluster.local import launch, processes, taskfiles
+from shoal.cluster.local import launch, processes, supervisor_recovery, taskfiles
 from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.ledger import Record, StopRequest
 from shoal.cluster.local.loop import Loop, Timer
@@ -30,12 +30,15 @@ SEARCH_SECONDS = 0.05
 SEARCHES = 40
 """How often, and that far apart, a supervisor is looked for that holds its lock and has not yet said
 who it is: it may have been spawned by an agent that died in the same instant."""
+SPAWNS = 3
+"""How often a supervisor that somebody kills before it has begun is started again."""
 
 _ERRORS = "errors"
+_NEVER_RAN = Exit(exit_code=143, signal=15, reason="Signalled")
 
 
 class Host(Protocol):
-    """What an attendant needs of its node. All in the loop's thread but `settle`."""
+    """What an attendant needs of its node."""
 
     loop: Loop
 
@@ -59,9 +62,8 @@ class Host(Protocol):
         """Nothing of the task is left."""
         ...
 
-    def settle(self, folder: str) -> Exit:
-        """Finish the work of a supervisor that is gone: end what is left of its task and say how the
-        task ended. In a helper thread; takes its time."""
+    def reap(self) -> None:
+        """Collect children that are nobody's: what a dead supervisor has left."""
         ...
 
 
@@ -74,7 +76,6 @@ class Attendant:
         self.pid = 0
         """The supervisor's; 0 while none is known."""
         self.started: Started | None = None
-        self.settling = False
         self._host = host
         self._loop = host.loop
         self._ticks = 0
@@ -82,6 +83,7 @@ class Attendant:
         self._ready = -1
         self._is_child = False
         self._searches = 0
+        self._spawns = 0
         self._timer: Timer | None = None
         self._delivered: StopRequest | None = None
 
@@ -139,17 +141,13 @@ class Attendant:
 
     def _decide(self, lock: int) -> None:
         """No supervisor is there."""
-        folder = str(self.folders.task)
-        end = taskfiles.read(folder, taskfiles.EXIT, Exit)
-        if end is not None:
-            self.look_for_start()
-            self._host.ended(self.record, end)
-        elif (self.folders.task / taskfiles.BEGUN).exists():
+        if (self.folders.task / taskfiles.BEGUN).exists():
             self._settle()
         elif self.record.progress.stop is not None:
-            self._host.ended(self.record, Exit(exit_code=143, signal=15, reason="Signalled"))
+            self._host.ended(self.record, _NEVER_RAN)
         else:
-            taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))
+            launch = self._host.describe(self.record, self.folders)
+            taskfiles.write(str(self.folders.task), taskfiles.LAUNCH, launch)
             faults.point("agent.launch.prepared")
             self._spawn(lock)
 
@@ -169,6 +167,7 @@ class Attendant:
         finally:
             os.close(errors)
         faults.point("agent.launch.spawned")
+        self._spawns += 1
         self._is_child = True
         self._ready = spawned.ready
         self._loop.add(spawned.ready, selectors.EVENT_READ, lambda _: self._on_ready())
@@ -226,29 +225,45 @@ class Attendant:
         self._drop_ready()
         self._drop_pidfd()
         self.pid = 0
-        self.look_for_start()
-        folder = str(self.folders.task)
-        end = taskfiles.read(folder, taskfiles.EXIT, Exit)
-        begun = (self.folders.task / taskfiles.BEGUN).exists()
-        if end is not None:
-            self._host.ended(self.record, end)
-        elif not begun and status is not None and os.WIFEXITED(status):
-            self._host.ended(self.record, _failed(self._complaint()))
+        if not (self.folders.task / taskfiles.BEGUN).exists():
+            self._on_gone_too_early(status)
+        elif status == 0:
+            self._conclude()
         else:
             self._settle()
 
+    def _on_gone_too_early(self, status: int | None) -> None:
+        """It never came to start the command: a SIGTERM may have come before it could take one."""
+        crashed = status is not None and os.WIFEXITED(status)
+        if self.record.progress.stop is not None:
+            self._host.ended(self.record, _NEVER_RAN)
+        elif crashed or self._spawns >= SPAWNS:
+            self._host.ended(self.record, _failed(self._complaint()))
+        else:
+            self.begin()
+
     def _settle(self) -> None:
-        if self.settling:
-            return
-        self.settling = True
+        """Finish the work of a supervisor that is gone: nothing of the task may be left, and somebody
+        must say how it ended. Elsewhere, for it may take a while."""
         folder = str(self.folders.task)
-        record, host = self.record, self._host
 
         def job() -> Callable[[], None]:
-            end = host.settle(folder)
-            return lambda: host.ended(record, end)
+            end = supervisor_recovery.settle(folder)
+            return lambda: self._settled(end)
 
         self._loop.work(job)
+
+    def _settled(self, end: Exit) -> None:
+        faults.point("agent.supervisor.settled")
+        self._host.reap()
+        self.look_for_start()
+        self._host.ended(self.record, end)
+
+    def _conclude(self) -> None:
+        """The task has ended, and its folder says how."""
+        self.look_for_start()
+        end = taskfiles.read(str(self.folders.task), taskfiles.EXIT, Exit)
+        self._host.ended(self.record, end or _failed(self._complaint()))
 
     def _complaint(self) -> str:
         try:

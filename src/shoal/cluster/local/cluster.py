@@ -77,7 +77,10 @@ class LocalCluster:
     def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
         """See `Cluster.start`."""
         parts = _by_node(group)
-        links = {name: self._link(name) for name in parts}
+        links = self._refresh()
+        for name in parts.keys() - links.keys():
+            self._release(parts, links)
+            raise Refused(name, "NodeUnknown", f"there is no node {name} here")
         endpoints = self._admit(parts, links)
         faults.point("cluster.start.admitted")
         told = tell(group, tuple(endpoints[spec.key] for spec in group))
@@ -175,15 +178,19 @@ class LocalCluster:
             else:
                 endpoints.update(zip((spec.key for spec in parts[name]), answers, strict=True))
         if refused is not None:
-            for name, specs in parts.items():
-                keys = tuple(spec.key for spec in specs)
-                # a node that does not answer keeps them admitted, and shows them when it is back
-                with contextlib.suppress(Unavailable):
-                    links[name].submit(protocol.Release(tasks=keys)).result(type(None))
+            self._release(parts, links)
             raise refused
         if silent is not None:
             raise silent
         return endpoints
+
+    def _release(self, parts: dict[str, tuple[TaskSpec, ...]], links: dict[str, Link]) -> None:
+        """Take back what is admitted of the group, also by an earlier start that was cut."""
+        for name in parts.keys() & links.keys():
+            keys = tuple(spec.key for spec in parts[name])
+            # a node that does not answer keeps them admitted, and shows them when it is back
+            with contextlib.suppress(Unavailable):
+                links[name].submit(protocol.Release(tasks=keys)).result(type(None))
 
     def _of(self, task: TaskKey, request: Any) -> None:  # Any: one of two requests
         link = self._holder(task)
@@ -205,12 +212,6 @@ class LocalCluster:
         if found is None and silent:
             raise Unavailable(f"node {silent[0]} does not answer, and may have task {task.name}")
         return found
-
-    def _link(self, node: str) -> Link:
-        link = self._refresh().get(node)
-        if link is None:
-            raise Refused(node, "NodeUnknown", f"there is no node {node} here")
-        return link
 
     def _refresh(self) -> dict[str, Link]:
         """Links to all nodes that are declared now."""

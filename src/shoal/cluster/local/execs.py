@@ -56,6 +56,7 @@ class Execs:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._running.add(running)
+        self._node.exec_pids.add(running.pid)
         client.on_close.append(lambda: self._end(running))
         client.answer(call)
 
@@ -64,11 +65,6 @@ class Execs:
 
         self._node.loop.add(running.pidfd, selectors.EVENT_READ, ended)
 
-    @property
-    def pids(self) -> set[int]:
-        """The children that are waited for here."""
-        return {running.pid for running in self._running}
-
     def _spawn(self, request: Exec, descriptors: list[int]) -> _Running:
         attendant = self._node.attendants.get(request.task)
         if attendant is None or attendant.started is None or not attendant.pid:
@@ -76,8 +72,8 @@ class Execs:
         if len(descriptors) != 3:
             raise ShoalError("the streams of the command did not come with the request")
         stdin, stdout, stderr = descriptors
-        words = [sys.executable, "-I", "-S", _ENTER, *(["--tty"] if request.tty else [])]
-        words += [str(attendant.folders.task), *request.command]
+        words = [sys.executable, "-I", "-S", _ENTER, str(attendant.folders.task)]
+        words += [*(["--tty"] if request.tty else []), "--", *request.command]
         with processes.SPAWNING:
             pid = os.posix_spawn(
                 sys.executable,
@@ -99,6 +95,7 @@ class Execs:
         self._node.loop.remove(running.pidfd)
         os.close(running.pidfd)
         self._running.discard(running)
+        self._node.exec_pids.discard(running.pid)
         try:
             _, status = os.waitpid(running.pid, 0)
         except ChildProcessError:

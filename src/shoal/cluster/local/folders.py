@@ -4,27 +4,22 @@
     nodes/NODE/work/NS.TASK/        the task's own: scratch/ and rendezvous/, gone with its attempt
     output/NS/JOB_UID/              shared by the job's tasks, kept
     logs/NS/JOB_UID/...             see `shoal.history.segments`
-    sandboxes/NS/JOB_UID/           what strictly isolated tasks of the job share
+    sandboxes/NS/JOB_UID/           see `isolation.sandbox`, which makes and removes it
 
-What is to go is first moved to the node's trash, which is one step, and then removed at leisure; what
-lies in the trash when an agent starts is removed too.
+What is to go is first moved to the node's trash, which is one step, and removed at leisure.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from shoal.cluster.local.home import Home, NodeHome
 from shoal.history import segments
 from shoal.objects.task import TaskKey, TaskSpec, Told
 
-__all__ = ["TaskFolders", "discard", "empty", "job_folders", "key_of"]
+__all__ = ["TaskFolders", "discard", "key_of"]
 
 
 class TaskFolders:
@@ -54,8 +49,6 @@ class TaskFolders:
         """
         for folder in (self.task, self.scratch, self.rendezvous, self.output):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._spec.isolation == "strict":
-            self.sandbox.mkdir(mode=0o700, parents=True, exist_ok=True)
         spec = self._spec
         segments.create(
             str(self._home.logs), spec.namespace, spec.job, spec.job_uid, spec.role, spec.index,
@@ -77,14 +70,6 @@ def key_of(folder: Path) -> TaskKey:
     return TaskKey(namespace=namespace, name=name)
 
 
-def job_folders(home: Home, namespace: str, job_uid: str, *, outputs: bool) -> list[Path]:
-    """The folders that the tasks of a job share."""
-    folders = [home.sandboxes / namespace / job_uid]
-    if outputs:
-        folders.append(home.output / namespace / job_uid)
-    return folders
-
-
 def discard(folders: Iterable[Path], trash: Path) -> None:
     """Move them out of sight; those that are not there are no concern.
 
@@ -99,27 +84,3 @@ def discard(folders: Iterable[Path], trash: Path) -> None:
             target = trash / f"{folder.name}.{tries}"
         with contextlib.suppress(FileNotFoundError):
             folder.rename(target)
-
-
-def empty(trash: Path) -> list[str]:
-    """Remove what lies in the trash; what could not be removed, and why. Takes its time."""
-    problems: list[str] = []
-
-    def note(_: Any, path: str, error: Any) -> None:
-        problems.append(f"{path}: {error[1]}")
-
-    for item in list(trash.iterdir()):
-        _make_writable(item)
-        shutil.rmtree(item, onerror=note)
-    return problems
-
-
-def _make_writable(folder: Path) -> None:
-    """A task may have left folders that even their owner cannot change."""
-    if os.geteuid() == 0 and sys.platform == "linux":
-        return
-    for path, names, _ in os.walk(folder, topdown=True):
-        for name in names:
-            inner = Path(path, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)

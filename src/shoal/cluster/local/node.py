@@ -7,7 +7,9 @@ follows happen, in order. So nothing is ever seen or done that a crash could mak
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +25,7 @@ from shoal.cluster.local import admission, folders, launching, taskfiles
 from shoal.cluster.local.attendant import Attendant
 from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.home import Home, NodeHome
+from shoal.cluster.local.isolation import cleanup
 from shoal.cluster.local.ledger import Ledger, Progress, Record, StopRequest
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.nodes import NodeDecl
@@ -61,18 +64,18 @@ class Node:
         clock: Clock,
         loop: Loop,
         isolations: Isolations,
-        settle: Callable[[str], taskfiles.Exit],
     ) -> None:
         self.home = home
         self.declaration = declaration
         self.clock = clock
         self.loop = loop
         self.isolations = isolations
-        self._settle = settle
         self.paths: NodeHome = home.node(declaration.name).create()
         self.ledger = Ledger(self.paths.ledger)
         self.ports = Ports(declaration.name, self.ledger, str(self.paths.path))
         self.attendants: dict[TaskKey, Attendant] = {}
+        self.exec_pids: set[int] = set()
+        """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
         self._new: set[TaskKey] = set()
@@ -274,9 +277,18 @@ class Node:
         self.after(functools.partial(self._ended, record.key))
         self.unless_durable(lambda _: self._end_later(record, end))
 
-    def settle(self, folder: str) -> taskfiles.Exit:
-        """See `attendant.Host`."""
-        return self._settle(folder)
+    def reap(self) -> None:
+        """See `attendant.Host`. Children that somebody waits for are left to them."""
+        waited_for = {attendant.pid for attendant in self.attendants.values()} | self.exec_pids
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None or found.si_pid in waited_for:
+                return
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(found.si_pid, os.WNOHANG)
 
     def attend(self, record: Record) -> Attendant:
         """Begin to look after a launched task."""
@@ -291,7 +303,9 @@ class Node:
         self._emptying = True
 
         def job() -> Callable[[], None]:
-            problems = folders.empty(self.paths.trash)
+            problems = [
+                line for item in self.paths.trash.iterdir() for line in cleanup.remove_tree(item)
+            ]
             return lambda: self._emptied(problems)
 
         self.loop.work(job)
@@ -354,7 +368,8 @@ class Node:
 
     def _forgotten(self, namespace: str, job_uid: str, outputs: bool) -> None:
         faults.point("agent.forget.recorded")
-        self.discard(folders.job_folders(self.home, namespace, job_uid, outputs=outputs))
+        if outputs:
+            self.discard((self.home.output / namespace / job_uid,))
         faults.point("agent.forget.removed")
 
     def _undo(self, error: Unavailable) -> None:

@@ -7,7 +7,7 @@
    go, and a repeated start admits them anew.
 3. Folders of tasks that the ledger does not know (it was restored from an older copy, or an
    acknowledgement was cut short) go, and before them whatever runs there.
-4. Trash is emptied.
+4. Trash is emptied; control groups and sandboxes without a task are removed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shoal import faults
-from shoal.cluster.local import folders, processes, taskfiles
+from shoal.cluster.local import folders, processes, supervisor_recovery, taskfiles
 from shoal.cluster.local.attendant import supervisor_of
+from shoal.cluster.local.isolation import cgroups, cleanup
 from shoal.cluster.local.node import Node, report
 
 __all__ = ["recover"]
@@ -33,9 +34,9 @@ def recover(node: Node) -> None:
             if not node.ports.hold(ports):
                 node.release((record.key,))
         elif record.holds_capacity:
-            attendant = node.attend(record)
-            attendant.look_for_start()  # before anybody asks: a task that runs is never shown otherwise
-            node.loop.soon(attendant.begin)
+            found = node.attend(record)
+            found.look_for_start()  # before anybody asks: a task that runs is never shown otherwise
+            node.loop.soon(found.begin)
     faults.point("agent.recover.attended")
     known = set(node.ledger.tasks)
     for folder in sorted(node.paths.tasks.iterdir()):
@@ -45,18 +46,36 @@ def recover(node: Node) -> None:
         if folders.key_of(folder) not in known and not (node.paths.tasks / folder.name).exists():
             node.discard((folder,))
     node.empty_trash()
+    _sweep(node)
 
 
 def _end_stray(node: Node, folder: Path) -> None:
-    """End what runs there, then remove the folder."""
+    """End what runs there, then remove the folder. In a thread of its own."""
 
     def job() -> Callable[[], None]:
         pid = supervisor_of(folder)
         if pid:
-            report(f"ending {folder.name}, which is not in the ledger")
             processes.send(pid, processes.start_ticks(pid), signal.SIGKILL)
-        if (folder / taskfiles.BEGUN).exists() and not (folder / taskfiles.EXIT).exists():
-            node.settle(str(folder))
+        if (folder / taskfiles.BEGUN).exists():
+            supervisor_recovery.settle(str(folder))
         return lambda: node.discard((folder, node.paths.work / folder.name))
 
     node.loop.work(job)
+
+
+def _sweep(node: Node) -> None:
+    """Control groups and sandboxes that a crash has left. In a thread of its own."""
+    living = {f"{key.namespace}.{key.name}" for key, r in node.ledger.tasks.items() if r.holds_capacity}
+    living |= {folder.name for folder in node.paths.tasks.iterdir()}
+
+    def job() -> Callable[[], None]:
+        left = cgroups.remove_strays(node.isolations.cgroup_parents, living)
+        cleanup.sweep_sandboxes(node.home.sandboxes)
+        return lambda: _complain(left)
+
+    node.loop.work(job)
+
+
+def _complain(left: list[str]) -> None:
+    for path in left:
+        report(f"the control group {path} cannot be removed")

@@ -1,0 +1,268 @@
+"""SIGKILL at every named point of the agent, and of supervisors: nothing is lost, doubled or left."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+import shoal.cluster.local
+from shoal.cluster.base import Refused
+from shoal.cluster.local.components import component_of
+from shoal.cluster.local.keeper import Keeper
+from shoal.objects.errors import Unavailable
+from shoal.testing.local import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SOURCES = sorted(Path(shoal.cluster.local.__file__).parent.rglob("*.py"))
+POINTS = sorted(
+    {name for path in SOURCES for name in re.findall(r'faults\.point\("([^"]+)"\)', path.read_text())}
+)
+AGENT_POINTS = [name for name in POINTS if name.startswith("agent.")]
+SUPERVISOR_POINTS = [name for name in POINTS if name.startswith("supervisor.")]
+
+CLAIM = 'set -C; echo x > "$SHOAL_OUTPUT/claim-$NAME" || exit 99; '
+"""Run by every task: a second run of the same incarnation would exit with 99."""
+
+
+class Controller:
+    """What a controller does: says again what it wants until it is so."""
+
+    def __init__(self, local, tell):
+        self.local = local
+        self.cluster = local.cluster
+        self.tell = tell
+
+    def insist(self, act):
+        def done():
+            try:
+                act()
+            except Unavailable:
+                return False
+            return True
+
+        wait_until(done, what="an answer")
+
+    def start(self, *group):
+        self.insist(lambda: self.cluster.start(group, self.tell))
+
+    def stop(self, spec, grace=10.0):
+        self.insist(lambda: self.cluster.stop(spec.key, grace_seconds=grace, reason="Cancelled"))
+
+    def phase(self, spec):
+        listing = self.cluster.list()
+        if listing.silent_nodes:
+            return None
+        return next((t.phase for t in listing.tasks if t.spec.key == spec.key), "")
+
+    def until(self, spec, *phases):
+        wait_until(lambda: self.phase(spec) in phases, what=f"{spec.name} is {' or '.join(phases)}")
+
+    def outcome(self, spec):
+        """Wait for the end, record it, acknowledge it until it is forgotten."""
+        self.until(spec, "Ended")
+        outcome = self.local.task(spec.key).outcome
+
+        def gone():
+            self.insist(lambda: self.cluster.acknowledge(spec.key))
+            return self.phase(spec) == ""
+
+        wait_until(gone, what=f"{spec.name} is forgotten")
+        return outcome
+
+
+@pytest.fixture
+def dying(make_home, tell_nothing, tmp_path, monkeypatch):
+    """Makes a controller of a home whose next agent (or supervisor) dies at a point, once, and is
+    started again by a keeper."""
+    keepers = []
+
+    def make(point, tell=tell_nothing):
+        local = make_home()
+        controller = Controller(local, tell)
+
+        def arm():
+            marks = tmp_path / "fired"
+            marks.mkdir()
+            monkeypatch.setenv("SHOAL_FAULTS", f"{point}:kill")
+            monkeypatch.setenv("SHOAL_FAULTS_ONCE", str(marks))
+            local.kill("one")
+            keeper = Keeper(local.home, lambda: [component_of("one")])
+            keepers.append(keeper)
+            keeper.open()
+            return marks
+
+        return controller, arm
+
+    yield make
+    for keeper in keepers:
+        keeper.close()
+
+
+def command(script):
+    return ("sh", "-c", CLAIM + script)
+
+
+@pytest.mark.parametrize("point", AGENT_POINTS)
+def test_an_agent_that_dies_loses_nothing(dying, make_spec, point):
+    controller, arm = dying(point)
+    before = make_spec(command("sleep 0.3; exit 5"), env={"NAME": "before"}, job="before")
+    waits = make_spec(command("exec sleep 600"), env={"NAME": "waits"}, job="waits")
+    controller.start(before, waits)
+    controller.until(waits, "Running")
+    controller.until(before, "Running", "Ended")
+    marks = arm()
+
+    gang = tuple(
+        make_spec(command(script), job="gang", index=index, env={"NAME": f"gang-{index}"})
+        for index, script in enumerate(("exit 7", "exec sleep 600"))
+    )
+    # a group that is refused after part of it was admitted, and one taken back before it ran
+    too_large = make_spec(("true",), job="large", cpu=9000)
+
+    def refused():
+        with pytest.raises(Refused):
+            controller.cluster.start((gang[0], too_large), controller.tell)
+
+    controller.insist(refused)
+    _admit_and_release(controller, make_spec)
+    controller.start(*gang)
+    controller.stop(waits)
+    controller.until(gang[1], "Running")
+    controller.stop(gang[1], grace=600)
+    controller.stop(gang[1], grace=10)
+    outcomes = {spec.env["NAME"]: controller.outcome(spec) for spec in (before, waits, *gang)}
+    assert [outcomes[name].exit_code for name in ("before", "waits", "gang-0", "gang-1")] == [
+        5, 143, 7, 143,
+    ], outcomes  # fmt: skip
+    assert outcomes["waits"].stop_reason == outcomes["gang-1"].stop_reason == "Cancelled"
+    assert outcomes["before"].stop_reason is None
+    output = controller.local.home.output / "default"
+    claims = sorted(path.name for path in output.glob("*/claim-*"))
+    assert claims == ["claim-before", "claim-gang-0", "claim-gang-1", "claim-waits"]
+    for spec in (before, waits, gang[0]):
+        controller.insist(
+            lambda uid=spec.job_uid: controller.cluster.forget_job("default", uid, outputs=True)
+        )
+    wait_until(lambda: not list(output.iterdir()), what="outputs are gone")
+    node = controller.local.home.node("one")
+    wait_until(
+        lambda: not any(list(folder.iterdir()) for folder in (node.tasks, node.work, node.trash)),
+        what="nothing is left of the tasks",
+    )
+    assert list(marks.iterdir()), f"{point} was never reached"
+
+
+def _admit_and_release(controller, make_spec):
+    """A start whose caller dies between its two phases, and that is then refused."""
+    group = (make_spec(("true",), job="half"),)
+
+    def tell(specs, endpoints):
+        raise LookupError("dies here")
+
+    def half():
+        with pytest.raises(LookupError):
+            controller.cluster.start(group, tell)
+
+    controller.insist(half)
+
+    def refused():
+        with pytest.raises(Refused):
+            controller.cluster.start(
+                (*group, make_spec(("true",), job="half", index=1, node="nowhere")), tell
+            )
+
+    controller.insist(refused)
+    with_large = (*group, make_spec(("true",), job="half", index=1, cpu=9000))
+
+    def released():
+        with pytest.raises(Refused):
+            controller.cluster.start(with_large, tell)
+
+    controller.insist(released)
+    controller.insist(lambda: controller.cluster.acknowledge(group[0].key))
+
+
+@pytest.mark.parametrize("point", SUPERVISOR_POINTS)
+def test_a_supervisor_that_dies_ends_its_task(dying, make_spec, point):
+    controller, arm = dying(point)
+    marks = arm()
+    seen_inside = {"working_directory": str(marks)}  # the init leaves its mark from in there
+    specs = [
+        make_spec(command("exit 7"), env={"NAME": "exits"}, job="exits", **seen_inside),
+        make_spec(
+            command("sleep 600 & exec sleep 600"), env={"NAME": "waits"}, job="waits", **seen_inside
+        ),
+    ]
+    seen = {}
+    for spec in specs:
+        controller.start(spec)
+        controller.until(spec, "Running", "Ended")
+        controller.stop(spec)
+        seen[spec.env["NAME"]] = controller.outcome(spec)
+    assert list(marks.iterdir()), f"{point} was never reached"
+    lost = {name for name, outcome in seen.items() if outcome.reason == "SupervisorLost"}
+    assert len(lost) <= 1
+    for name, outcome in seen.items():
+        if name not in lost:
+            assert outcome.exit_code == {"exits": 7, "waits": 143}[name], seen
+    claims = (controller.local.home.output / "default").glob("*/claim-*")
+    assert len(list(claims)) <= 2  # a second run of either would have exited with 99
+
+
+def test_a_killed_supervisor_takes_its_task_along(make_home, make_spec, tell_nothing):
+    local = make_home()
+    spec = make_spec(("sh", "-c", "sleep 600 & setsid sleep 600 & sleep 600"))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    started = local.started(local.task(spec.key))
+    os.kill(started.supervisor_pid, signal.SIGKILL)
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    outcome = local.task(spec.key).outcome
+    assert (outcome.reason, outcome.exit_code, outcome.stop_reason) == ("SupervisorLost", -1, None)
+
+
+def test_agent_and_supervisor_killed_together(make_home, make_spec, tell_nothing):
+    local = make_home()
+    spec = make_spec(("sh", "-c", "sleep 600 & setsid sleep 600 & sleep 600"))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    started = local.started(local.task(spec.key))
+    local.kill("one")
+    os.kill(started.supervisor_pid, signal.SIGKILL)
+    local.up()
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    assert local.task(spec.key).outcome.reason == "SupervisorLost"
+
+
+def test_an_exit_while_no_agent_was_there_keeps_its_code(make_home, make_spec, tell_nothing):
+    local = make_home()
+    spec = make_spec(("sh", "-c", "sleep 0.5; exit 9"))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    started = local.started(local.task(spec.key))
+    local.kill("one")
+    wait_until(lambda: not Path(f"/proc/{started.supervisor_pid}").exists())
+    local.up()
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    assert local.task(spec.key).outcome.exit_code == 9
+
+
+def test_folders_that_the_ledger_does_not_know_go_and_what_runs_there(
+    make_home, make_spec, tell_nothing
+):
+    local = make_home()
+    spec = make_spec(("sleep", "600"))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    started = local.started(local.task(spec.key))
+    node = local.home.node("one")
+    local.kill("one")
+    for path in node.path.glob("ledger.db*"):
+        path.unlink()
+    local.up()
+    wait_until(lambda: not any(list(p.iterdir()) for p in (node.tasks, node.work, node.trash)))
+    wait_until(lambda: not Path(f"/proc/{started.command_pid}").exists())
+    assert not local.cluster.list().tasks

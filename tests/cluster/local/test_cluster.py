@@ -1,0 +1,222 @@
+"""The local cluster keeps the contract, with real agents, supervisors and processes."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from shoal.cluster.base import Refused
+from shoal.objects.errors import Conflict, NotFound
+from shoal.objects.task import Told
+from shoal.testing.cluster import ClusterContract
+from shoal.testing.local import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+STAYS = (
+    "import signal, time; signal.signal(15, signal.SIG_IGN); print('stays', flush=True); time.sleep(600)"
+)
+
+
+class Harness:
+    def __init__(self, local):
+        self.local = local
+        self.cluster = local.cluster
+
+    def exits(self, code):
+        return ("sh", "-c", f"echo out {code}; exit {code}")
+
+    def sleeps(self):
+        return ("sleep", "600")
+
+    def stays(self):
+        return (sys.executable, "-I", "-S", "-c", STAYS)
+
+    def until(self, condition):
+        wait_until(condition)
+        for task in self.cluster.list().tasks:  # it runs before it has said that it ignores signals
+            if task.phase == "Running" and STAYS in task.spec.command:
+                wait_until(lambda key=task.spec.key: list(self.cluster.logs(key)))
+
+    def silence(self, node):
+        self.local.kill(node, signal.SIGSTOP)
+
+    def restore(self, node):
+        self.local.kill(node, signal.SIGCONT)
+
+    def kill(self, task):
+        os.kill(self.local.started(task).command_pid, signal.SIGKILL)
+
+
+class TestContract(ClusterContract):
+    @pytest.fixture
+    def harness(self, make_home):
+        return Harness(make_home(one={"gpus": ("0", "1")}, two={}))
+
+
+def test_a_task_is_told_by_variables_files_and_command(make_home, make_spec):
+    local = make_home()
+    spec = make_spec(("false",), env={"MINE": "spec", "BOTH": "spec"})
+    told = Told(
+        env={"BOTH": "told", "RANK": "0"},
+        files={"hosts": "a b\n", "bin/run": "#!/bin/sh\necho ran\n"},
+        command=(
+            "sh", "-c", "echo $MINE $BOTH $RANK; cat $SHOAL_RENDEZVOUS/hosts; $SHOAL_RENDEZVOUS/bin/run",
+        ),
+    )  # fmt: skip
+    local.cluster.start((spec,), lambda group, endpoints: {spec.name: told})
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    assert b"".join(local.cluster.logs(spec.key)) == b"spec spec 0\na b\nran\n"
+
+
+def test_a_task_has_nothing_of_its_agents_environment(make_home, make_spec, tell_nothing):
+    local = make_home(environment={"SECRET_OF_THE_AGENT": "x"})
+    spec = make_spec(("env",))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    names = {line.partition(b"=")[0] for line in b"".join(local.cluster.logs(spec.key)).splitlines()}
+    assert b"SECRET_OF_THE_AGENT" not in names
+    assert {b"PATH", b"SHOAL_SCRATCH", b"SHOAL_OUTPUT", b"SHOAL_RENDEZVOUS"} <= names
+
+
+def test_scratch_goes_with_the_task_and_output_with_the_job(make_home, make_spec, tell_nothing):
+    local = make_home()
+    script = "pwd; echo $SHOAL_OUTPUT; mkdir -p deep/er; touch deep/er/file $SHOAL_OUTPUT/result"
+    spec = make_spec(("sh", "-c", script))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    text = b"".join(local.cluster.logs(spec.key)).decode().split()
+    assert text[0] != text[1]
+    folder = local.home.output / "default" / spec.job_uid
+    assert [path.name for path in folder.iterdir()] == ["result"]
+    local.cluster.acknowledge(spec.key)
+    node = local.home.node("one")
+    wait_until(lambda: not any(list(p.iterdir()) for p in (node.tasks, node.work, node.trash)))
+    assert (folder / "result").exists()
+    local.cluster.forget_job("default", spec.job_uid, outputs=True)
+    wait_until(lambda: not folder.exists())
+
+
+def test_a_replica_that_starts_again_keeps_its_ports(make_home, make_spec, tell_nothing):
+    local = make_home()
+    seen = []
+
+    def tell(group, endpoints):
+        seen.append(endpoints[0].ports)
+        return tell_nothing(group, endpoints)
+
+    for incarnation in (1, 2):
+        spec = make_spec(("true",), job="again", incarnation=incarnation, ports={"http": 8080})
+        local.cluster.start((spec,), tell)
+        wait_until(lambda key=spec.key: local.phase(key) == "Ended")
+        local.cluster.acknowledge(spec.key)
+    assert seen[0] == seen[1]
+    assert sorted(seen[0]) == ["http", "rendezvous"]
+
+
+def test_an_acknowledged_task_never_runs_again(make_home, make_spec, tell_nothing):
+    local = make_home()
+    spec = make_spec(("true",))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    local.cluster.acknowledge(spec.key)
+    for _ in range(2):
+        with pytest.raises(Conflict, match="does not run again"):
+            local.cluster.start((spec,), tell_nothing)
+        local.kill("one")
+        local.up()
+        wait_until(lambda: local.cluster.nodes()[0].ready)
+
+
+def test_a_task_that_was_only_admitted_is_taken_back_by_a_stop(make_home, make_spec):
+    local = make_home()
+    spec = make_spec(("true",))
+
+    def tell(group, endpoints):
+        raise LookupError("the server dies here")
+
+    with pytest.raises(LookupError):
+        local.cluster.start((spec,), tell)
+    assert local.phase(spec.key) == "Admitted"
+    local.cluster.stop(spec.key, grace_seconds=1, reason="Cancelled")
+    outcome = local.task(spec.key).outcome
+    assert (outcome.exit_code, outcome.stop_reason) == (143, "Cancelled")
+    local.cluster.acknowledge(spec.key)
+    assert local.phase(spec.key) == ""
+
+
+def test_a_refused_group_takes_back_what_an_earlier_start_left(make_home, make_spec, tell_nothing):
+    local = make_home(one={}, two={})
+    group = tuple(
+        make_spec(("true",), job="gang", index=i, node=n) for i, n in enumerate(("one", "two"))
+    )
+
+    def tell(specs, endpoints):
+        raise LookupError("the server dies here")
+
+    with pytest.raises(LookupError):
+        local.cluster.start(group, tell)
+    larger = (*group, make_spec(("true",), job="gang", index=2, node="two", cpu=9000))
+    with pytest.raises(Refused):
+        local.cluster.start(larger, tell_nothing)
+    assert not local.cluster.list().tasks
+
+
+def test_a_command_that_is_not_there(make_home, make_spec, tell_nothing):
+    local = make_home()
+    spec = make_spec(("no-such-command",))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    outcome = local.task(spec.key).outcome
+    assert (outcome.exit_code, outcome.reason) == (127, "CommandNotFound")
+
+
+def test_a_rendezvous_file_cannot_leave_its_folder(make_home, make_spec):
+    local = make_home()
+    for path in ("../escaped", "/tmp/escaped-from-rendezvous", "a/../../escaped"):
+        spec = make_spec(("true",))
+        told = Told(files={path: "x"})
+        local.cluster.start((spec,), lambda group, _, told=told: {group[0].name: told})
+        wait_until(lambda key=spec.key: local.phase(key) == "Ended")
+        outcome = local.task(spec.key).outcome
+        assert (outcome.reason, outcome.exit_code) == ("StartFailed", -1)
+        assert "outside" in outcome.message
+
+
+def test_a_watch_says_to_list_again_when_an_agent_was_away(make_home, make_spec, tell_nothing):
+    local = make_home()
+    watch = local.cluster.watch()
+    assert not watch.relist
+    local.kill("one")
+    wait_until(lambda: watch.wait(0.1) == [] and watch.relist)
+    local.up()
+    wait_until(lambda: watch.wait(0.1) == [] and watch.relist)
+    spec = make_spec(("true",))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: any(task.phase == "Ended" for task in watch.wait(0.1)))
+    watch.close()
+
+
+def test_nodes_come_and_go_with_their_declarations(make_home, make_spec, tell_nothing):
+    from shoal.cluster.local.components import ensure_up
+    from shoal.testing.local import nodes
+
+    local = make_home(one={}, two={})
+    cluster = local.cluster
+    started = ensure_up(local.home, nodes(one={"cpu": 4000}, three={}), server=False)
+    assert sorted(started.nodes) == ["one", "three"]
+    wait_until(lambda: [(n.name, n.ready) for n in cluster.nodes()] == [("one", True), ("three", True)])
+    assert cluster.nodes()[0].capacity.cpu == 4000
+    spec = make_spec(("sleep", "600"), node="three")
+    cluster.start((spec,), tell_nothing)
+    with pytest.raises(Conflict, match="three"):
+        ensure_up(local.home, nodes(one={}), server=False)
+
+
+def test_nothing_is_known_of_what_is_not_here(make_home, make_spec):
+    local = make_home()
+    key = make_spec(("true",)).key
+    with pytest.raises(NotFound):
+        local.cluster.exec(key, ("true",))
+    assert list(local.cluster.logs(key)) == []
