@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=ROOT / ".shoal" / "demo")
     options = parser.parse_args()
     os.environ["SHOAL_HOME"] = str(options.home)
+    os.environ["PATH"] = f"{SHOAL.parent}{os.pathsep}{os.environ['PATH']}"  # as in an activated .venv
     command = [
         "shoal", "run", "--name", NAME, "--workers", str(WORKERS), "--restart", "3", "-d", "--",
         "python", "examples/language_model/train.py", "--steps", str(options.steps),

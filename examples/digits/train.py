@@ -56,6 +56,7 @@ def main() -> None:
         right = (model(images[:held_out]).argmax(1) == labels[:held_out]).float().mean()
         print(f"accuracy {right.item():.3f} on {held_out} held-out images", flush=True)
     if world > 1:
+        dist.barrier()  # nobody takes the group down while a peer still uses it
         dist.destroy_process_group()
 
 

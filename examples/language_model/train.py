@@ -51,6 +51,7 @@ def main() -> None:
         say(rank, f"held-out loss {loss:.3f} nats per character")
         print(sample, flush=True)
     if world > 1:
+        dist.barrier()  # nobody takes the group down while a peer still uses it
         dist.destroy_process_group()
 
 
