@@ -7,6 +7,8 @@ and 125 when the task does not run. SIGHUP, SIGINT and SIGTERM are handed on to 
 group; the command ends with the task, and when this program is killed.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import sys
