@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import msgspec
+
+from shoal.cluster.base import NodeState
+from shoal.control.node import node_status
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Node, NodeSpec, Taint
+from shoal.store.base import SYSTEM
+from tests.control.world import World, capacity
+
+
+def conditions(node: Node) -> dict[str, tuple[str, str]]:
+    return {c.type: (c.status, c.reason) for c in node.status.conditions}
+
+
+def test_every_node_of_the_cluster_gets_an_object_with_its_own_labels():
+    world = World()
+    world.cluster._nodes["a"].labels = {"zone": "x"}
+    world.run(0.5)
+    node = world.node("a")
+    assert node.spec == NodeSpec(labels={"zone": "x"})
+    assert (node.status.capacity, node.status.address) == (capacity(), "127.0.0.1")
+    assert conditions(node) == {"Ready": ("True", "Answers")}
+
+
+def test_what_people_write_stays():
+    world = World()
+    mine = NodeSpec(labels={"mine": "1"}, taints=(Taint(key="k"),), unschedulable=True)
+    world.store.create(Node(metadata=Metadata(name="a", namespace=""), spec=mine), actor=SYSTEM)
+    world.cluster._nodes["a"].labels = {"zone": "x"}
+    world.run(0.5)
+    assert world.node("a").spec == mine
+    assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
+
+
+def test_a_silent_node_is_not_ready_and_keeps_its_capacity():
+    world = World()
+    world.run(0.5)
+    seen = world.node("a").status.seen
+    world.cluster.silence("a")
+    world.run(0.5)
+    node = world.node("a")
+    assert conditions(node)["Ready"] == ("False", "Silent")
+    assert node.status.capacity == capacity()
+    assert node.status.seen > seen
+    world.cluster.silence("a", False)
+    world.run(0.5)
+    assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
+
+
+def test_a_node_that_the_cluster_no_longer_names_is_not_ready():
+    world = World()
+    world.run(0.5)
+    del world.cluster._nodes["b"]
+    world.run(1.5)
+    assert conditions(world.node("b"))["Ready"] == ("False", "NotListed")
+    assert world.node("b").status.capacity == capacity()
+
+
+def test_a_deleted_node_that_is_there_comes_back():
+    world = World()
+    world.run(0.5)
+    world.nodes.delete(world.nodes.get(("", "a")))
+    world.run(1.5)
+    assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
+
+
+def test_isolations_are_conditions_and_stamps_move_only_with_what_they_stamp():
+    node = Node(metadata=Metadata(name="a", namespace="", generation=1))
+    state = NodeState(
+        name="a",
+        ready=True,
+        capacity=capacity(),
+        isolations={"memory": "enforced", "network": "no user namespaces here"},
+    )
+    first = node_status(node, state, 100.0)
+    got = {c.type: (c.status, c.reason, c.message) for c in first.conditions}
+    assert got == {
+        "Ready": ("True", "Answers", ""),
+        "IsolationMemory": ("True", "Enforced", ""),
+        "IsolationNetwork": ("False", "NotEnforced", "no user namespaces here"),
+    }
+    node = msgspec.structs.replace(node, status=first)
+    assert node_status(node, state, 200.0) == first
+    silent = node_status(node, msgspec.structs.replace(state, ready=False, message="gone"), 300.0)
+    assert [c.changed for c in silent.conditions] == [300.0, 100.0, 100.0]
+    assert (silent.conditions[0].message, silent.seen) == ("gone", 300.0)
+
+
+def test_nothing_is_written_while_nothing_changes():
+    world = World()
+    world.run(1)
+    before = world.node("a").metadata.resource_version
+    world.run(20)
+    assert world.node("a").metadata.resource_version == before

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from shoal.cluster.simulated import Script, run_for
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import QueueStatus, QueueUsage
+from tests.control.world import World, capacity, role
+
+
+def status(world: World, name: str = "default") -> QueueStatus:
+    return world.queues.get(("", name)).status
+
+
+def test_waiting_running_and_usage_are_counted():
+    world = World({"a": capacity(4, gpus=2)}, run_for(5))
+    world.submit("one", role(2, cpu=0.5, gpu=1))
+    world.run(1)
+    waiting = world.submit("two", role(9))
+    world.submit("three", role(9), suspend=True)
+    world.run(1)
+    now = status(world)
+    assert (now.running, now.pending) == (1, 1)
+    assert now.usage == QueueUsage(cpu=CpuMillis(1000), memory=Bytes(0), gpu=2)
+    assert now.oldest_pending == waiting.metadata.created
+    world.run(5)
+    now = status(world)
+    assert (now.running, now.usage, now.pending) == (0, QueueUsage(), 1)
+
+
+def test_tasks_on_their_way_out_still_count():
+    world = World({"a": capacity(4)}, lambda spec: Script(stops_after_seconds=3))
+    world.submit("j", role(2))
+    world.run(1)
+    world.edit("j", suspend=True)
+    world.run(1)
+    assert (status(world).running, status(world).usage.cpu) == (1, 2000)
+    world.run(4)
+    assert (status(world).running, status(world).usage.cpu, status(world).pending) == (0, 0, 0)
+
+
+def test_a_job_that_changes_its_queue_is_counted_where_it_is():
+    world = World()
+    world.queue("other")
+    world.submit("j", role(2))
+    world.run(1)
+    world.edit("j", queue="other")
+    world.run(1)
+    assert (status(world).running, status(world, "other").running) == (0, 1)
+
+
+def test_tasks_on_a_lost_node_do_not_count():
+    world = World({"a": capacity(4)})
+    world.submit("j", role(2))
+    world.run(1)
+    world.cluster.silence("a")
+    world.edit_node("a", lost=True)
+    world.run(1)
+    assert (status(world).running, status(world).pending) == (0, 1)
+
+
+def test_changes_close_together_cost_one_write():
+    world = World()
+    world.run(1)
+    before = status(world).writers["queue"]
+    for number in range(20):
+        world.submit(f"j{number}", role(9))
+    world.run(2)
+    assert status(world).pending == 20
+    assert status(world).writers["queue"] <= before + 2

@@ -1,0 +1,173 @@
+"""The whole control plane over a store in memory and a cluster in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from shoal.cluster.base import Task
+from shoal.cluster.simulated import Script, SimulatedCluster, run_for
+from shoal.control.cache import ObjectCache
+from shoal.control.job.controller import JobController
+from shoal.control.lease import AlwaysLeader
+from shoal.control.node import NodeController, NodeStates
+from shoal.control.queue import QueueController
+from shoal.control.runner import Runner
+from shoal.control.scheduling import SchedulingController
+from shoal.control.tasks import TaskCache
+from shoal.history.base import About
+from shoal.objects.job import ArraySpec, Job, JobSpec, Resources, Role
+from shoal.objects.kinds import JOB, NODE, QUEUE
+from shoal.objects.meta import Metadata, Stamp
+from shoal.objects.node import Capacity, Node
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import Queue, QueueSpec
+from shoal.objects.ranges import IndexSet
+from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.store.base import SYSTEM
+from shoal.store.memory import MemoryStore
+from shoal.testing.clock import VirtualClock
+
+
+def capacity(cpu: float = 4, gpus: int = 0) -> Capacity:
+    devices = tuple(f"g{number}" for number in range(gpus))
+    return Capacity(cpu=CpuMillis(int(cpu * 1000)), memory=Bytes(2**34), gpus=devices)
+
+
+def role(replicas: int = 1, cpu: float = 1, **fields: Any) -> Role:
+    resources = Resources(cpu=CpuMillis(int(cpu * 1000)), gpu=fields.pop("gpu", 0))
+    return Role(replicas=replicas, resources=resources, command=("true",), **fields)
+
+
+class Cluster(SimulatedCluster):
+    """A simulated cluster whose nodes may change their size."""
+
+    def shrink(self, name: str, to: Capacity) -> None:
+        self._nodes[name].capacity = to
+
+
+class Diary:
+    """Notebook of the job controller and journal of the scheduler, in lists."""
+
+    def __init__(self) -> None:
+        self.decisions: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str]] = []
+
+    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+        self.events.append((job.metadata.name, reason))
+
+    def attempt(self, job: Job, task: Task) -> None:
+        self.events.append((job.metadata.name, f"ended {task.spec.name}"))
+
+    def decision(
+        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
+    ) -> None:
+        self.decisions.append((about.name, code, message))
+
+
+def tell(
+    job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+) -> Mapping[str, Told]:
+    return {spec.name: Told() for spec in specs}
+
+
+class World:
+    """Everything wired together; `run` lets all that is due now happen."""
+
+    def __init__(
+        self,
+        nodes: dict[str, Capacity] | None = None,
+        behave: Callable[[TaskSpec], Script] | None = None,
+        store: MemoryStore | None = None,
+    ) -> None:
+        self.clock = VirtualClock()
+        self.cluster = Cluster(
+            self.clock, nodes or {"a": capacity(), "b": capacity()}, behave or run_for(None)
+        )
+        self.store = store or MemoryStore(clock=self.clock)
+        self.diary = Diary()
+        self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
+        self.boot()
+
+    def boot(self) -> None:
+        """A new server: caches, controllers and runner anew over the same store and cluster."""
+        clock, guard = self.clock, AlwaysLeader()
+        self.jobs: ObjectCache[Job] = ObjectCache(self.store, JOB, actor=SYSTEM, clock=clock)
+        self.queues: ObjectCache[Queue] = ObjectCache(self.store, QUEUE, actor=SYSTEM, clock=clock)
+        self.nodes: ObjectCache[Node] = ObjectCache(self.store, NODE, actor=SYSTEM, clock=clock)
+        self.tasks = TaskCache(self.cluster, clock=clock)
+        self.states = NodeStates(self.cluster, self.tasks, clock=clock)
+        caches = {"jobs": self.jobs, "nodes": self.nodes, "tasks": self.tasks}
+        self.scheduling = SchedulingController(
+            **caches, queues=self.queues, guard=guard, clock=clock, journal=self.diary
+        )
+        job = JobController(
+            **caches, cluster=self.cluster, guard=guard, rendezvous=tell, notebook=self.diary
+        )
+        self.runner = Runner(
+            [
+                (job, 2),
+                (self.scheduling, 1),
+                (NodeController(nodes=self.nodes, states=self.states, guard=guard), 1),
+                (QueueController(**caches, queues=self.queues, guard=guard), 1),
+            ],
+            clock=clock,
+            guard=guard,
+        )
+
+    def run(self, seconds: float = 1.0, step: float = 0.25) -> None:
+        """Let virtual time pass, with everything that happens in it."""
+        end = self.clock.monotonic() + seconds
+        while True:
+            self.runner.run_once()
+            left = end - self.clock.monotonic()
+            if left <= 1e-9:
+                return
+            due = self.runner.next_due()
+            self.clock.advance(min(left, step if due is None else min(step, max(due, 1e-4))))
+
+    def submit(self, name: str, *roles: Role, **spec: Any) -> Job:
+        made = JobSpec(roles=roles or (role(),), **spec)
+        return self.store.create(Job(metadata=Metadata(name=name), spec=made), actor=SYSTEM)
+
+    def array(self, name: str, indices: str, parallelism: int | None = None, **spec: Any) -> Job:
+        return self.submit(name, array=ArraySpec(indices=indices, parallelism=parallelism), **spec)
+
+    def queue(self, name: str, **spec: Any) -> Queue:
+        made = Queue(metadata=Metadata(name=name, namespace=""), spec=QueueSpec(**spec))
+        return self.store.create(made, actor=SYSTEM)
+
+    def job(self, name: str) -> Job:
+        return self.store.get(Job, "default", name, actor=SYSTEM)
+
+    def node(self, name: str) -> Node:
+        return self.store.get(Node, "", name, actor=SYSTEM)
+
+    def edit(self, name: str, **spec: Any) -> Job:
+        job = self.job(name)
+        return self.store.update(
+            msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, **spec)), actor=SYSTEM
+        )
+
+    def edit_node(self, name: str, **spec: Any) -> Node:
+        node = self.node(name)
+        return self.store.update(
+            msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, **spec)), actor=SYSTEM
+        )
+
+    def slots(self, name: str) -> dict[int, str]:
+        allocation = self.job(name).status.allocation
+        return {index: s.node for s in allocation.slots for index in IndexSet.parse(s.indices)}
+
+    def running(self, name: str) -> dict[int, str]:
+        uid = self.job(name).metadata.uid
+        return {
+            task.spec.index: task.spec.placement.node
+            for task in self.cluster.list().tasks
+            if task.spec.job_uid == uid and task.phase == "Running"
+        }
+
+    def why(self, name: str) -> str:
+        return self.job(name).status.scheduling.code
