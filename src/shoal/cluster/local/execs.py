@@ -72,8 +72,8 @@ class Execs:
         if len(descriptors) != 3:
             raise ShoalError("the streams of the command did not come with the request")
         stdin, stdout, stderr = descriptors
-        words = [sys.executable, "-I", "-S", _ENTER, str(attendant.folders.task)]
-        words += [*(["--tty"] if request.tty else []), "--", *request.command]
+        words = [sys.executable, "-I", "-S", _ENTER, *(["--tty"] if request.tty else [])]
+        words += [str(attendant.folders.task), *request.command]
         with processes.SPAWNING:
             pid = os.posix_spawn(
                 sys.executable,
