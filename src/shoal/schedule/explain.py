@@ -128,7 +128,8 @@ def _refused(e: Mapping[str, Any]) -> Explanation:
 def _insufficient(e: Mapping[str, Any]) -> Explanation:
     resource, tasks, fits = e.get("resource", "cpu"), e.get("tasks", 0), e.get("fits", 0)
     free = _amount(resource, e.get("free", 0))
-    where = _count(e.get("nodes", 0), "node")
+    nodes = e.get("nodes", 0)
+    where = "the 1 node that suits has" if nodes == 1 else f"the {nodes} nodes that suit have"
     need = (
         f"{_count(tasks, 'task')} of role {e.get('role', '')} at {_amount(resource, e.get('asked', 0))}"
     )
@@ -138,7 +139,7 @@ def _insufficient(e: Mapping[str, Any]) -> Explanation:
     can = "none fits" if not fits else f"only {fits} of them would fit"
     together = " together" if tasks > 1 else ""
     return Explanation(
-        f"it needs {need}{together}, and {where} that suit have {free} free{most}: {can}",
+        f"it needs {need}{together}, and {where} {free} free{most}: {can}",
         "it starts when running jobs end, or with fewer or smaller tasks",
     )
 

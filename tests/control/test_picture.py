@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from shoal.control.picture import Picture
+from shoal.control.rows import form_of
+from shoal.objects.task import Placement, TaskSpec, Told
+from shoal.schedule.plan import Policy
+from tests.control.world import World, role
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.world = World()
+        self.picture = Picture(
+            jobs=self.world.jobs,
+            queues=self.world.queues,
+            nodes=self.world.nodes,
+            tasks=self.world.tasks,
+            policy=Policy(),
+        )
+
+    def snapshot(self):
+        for cache in (self.world.jobs, self.world.queues, self.world.nodes, self.world.tasks):
+            cache.pump()
+        return self.picture.snapshot()
+
+    def names(self) -> list[str]:
+        return [row.name for row in self.snapshot().jobs]
+
+
+def test_jobs_come_in_the_order_of_service():
+    seen = Seen()
+    for name, priority in (("b", 0), ("a", 0), ("urgent", 9), ("low", "experiment")):
+        seen.world.submit(name, priority=priority)
+        seen.world.clock.advance(1)
+    assert seen.names() == ["urgent", "b", "a", "low"]
+    seen.world.edit("low", priority=10)
+    seen.world.edit("b", suspend=True)
+    assert seen.names() == ["low", "urgent", "a"]
+    seen.world.jobs.delete(seen.world.jobs.get(("default", "urgent")))
+    assert seen.names() == ["low", "a"]
+
+
+def test_rows_that_did_not_change_are_the_same_objects():
+    seen = Seen()
+    seen.world.submit("a")
+    seen.world.submit("b")
+    before = seen.snapshot()
+    seen.world.edit("b", priority=1)
+    after = seen.snapshot()
+    assert after.jobs[1] is before.jobs[0]
+    assert after.nodes is before.nodes and after.queues is before.queues
+
+
+def test_equal_jobs_share_a_form_and_unused_ones_make_place():
+    seen = Seen()
+    for name, replicas in (("one", 2), ("two", 2), ("other", 3)):
+        seen.world.submit(name, role(replicas))
+
+    def forms() -> int:
+        snapshot = seen.snapshot()
+        for row in snapshot.jobs:
+            assert snapshot.forms[row.form] == form_of(seen.world.job(row.name))
+        return len(snapshot.forms)
+
+    assert forms() == 2
+    seen.world.jobs.delete(seen.world.jobs.get(("default", "other")))
+    seen.snapshot()
+    seen.world.submit("fourth", role(4))
+    assert forms() == 2
+
+
+def test_a_job_made_anew_under_its_name_is_another():
+    seen = Seen()
+    old = seen.world.submit("j")
+    assert seen.snapshot().jobs[0].uid == old.metadata.uid
+    seen.world.jobs.delete(seen.world.jobs.get(("default", "j")))
+    new = seen.world.submit("j", role(2))
+    assert [row.uid for row in seen.snapshot().jobs] == [new.metadata.uid]
+
+
+def test_tasks_of_jobs_that_are_not_there_are_strangers():
+    seen = Seen()
+    spec = TaskSpec(
+        namespace="default", name="x-0", job="x", job_uid="gone", role="worker", index=0, attempt=1,
+        incarnation=1, placement=Placement(node="a"), command=("true",), cpu=role().resources.cpu,
+    )  # fmt: skip
+    seen.world.cluster.start((spec,), lambda group, _: {spec.name: Told()})
+    assert [(h.node, h.cpu, h.live) for h in seen.snapshot().strangers] == [("a", 1000, True)]
+    seen.world.cluster.stop(spec.key, grace_seconds=0, reason="Deleted")
+    assert seen.snapshot().strangers == ()

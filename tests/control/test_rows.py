@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import msgspec
+
+from shoal.control.rows import ending_of, form_of, job_row, node_row, priority_of, queue_row
+from shoal.objects.job import (
+    Allocation,
+    ArraySpec,
+    Gang,
+    Job,
+    JobSpec,
+    JobStatus,
+    Refusal,
+    Resources,
+    Role,
+    RoleStatus,
+    Scheduling,
+    Slots,
+    Toleration,
+)
+from shoal.objects.meta import Condition, Metadata
+from shoal.objects.node import Node, NodeSpec, NodeStatus, Taint
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import Queue, QueueSpec, Quota
+from shoal.schedule.plan import Policy
+from shoal.schedule.snapshot import Shape
+from tests.control.world import capacity
+
+
+def job(*roles: Role, status: JobStatus | None = None, **spec) -> Job:
+    made = JobSpec(roles=roles or (Role(),), **spec)
+    return Job(metadata=Metadata(name="j", uid="u"), spec=made, status=status or JobStatus())
+
+
+def minima(made: Job) -> tuple[list[int], int]:
+    form = form_of(made)
+    return [role.minimum for role in form.roles], form.minimum
+
+
+def test_the_minimum_of_roles_and_gangs():
+    assert minima(job(Role(replicas=3))) == ([3], 0)
+    assert minima(job(Role(replicas=3, min_replicas=2))) == ([2], 0)
+    assert minima(job(Role(replicas=3, min_replicas=9))) == ([3], 0)
+    assert minima(job(Role(replicas=3), Role(name="b"), gang=Gang(min=2))) == ([0, 0], 2)
+    assert minima(job(Role(replicas=3, min_replicas=1), gang=Gang(min=9))) == ([1], 3)
+    array = form_of(job(array=ArraySpec(indices="4,0-2", parallelism=2)))
+    assert (array.array, array.parallelism, array.roles[0].indices) == (True, 2, "0-2,4")
+
+
+def test_gangs_stay_together_and_elastic_roles_are_known():
+    assert form_of(job(runtime="torchrun")).whole
+    assert not form_of(job(runtime="elastic")).whole
+    assert form_of(job(Role(min_replicas=1))).roles[0].elastic
+
+
+def test_a_shape_is_what_a_task_asks_for():
+    role = Role(
+        resources=Resources(cpu=CpuMillis(500), memory=Bytes(7), gpu=2),
+        node_selector={"b": "2", "a": "1"},
+        tolerations=(Toleration(key="k"),),
+    )
+    assert form_of(job(role)).roles[0].shape == Shape(
+        cpu=500, memory=7, gpu=2, selector=(("a", "1"), ("b", "2")), tolerations=(Toleration(key="k"),)
+    )
+
+
+def test_priorities_have_names():
+    assert [priority_of(value) for value in ("production", "normal", "experiment", 7, "?")] == [
+        1000, 0, -1000, 7, 0,
+    ]  # fmt: skip
+
+
+def test_why_a_job_is_to_hold_nothing():
+    assert ending_of(job()) == ""
+    assert ending_of(job(suspend=True)) == "Suspended"
+    assert ending_of(job(cancelled=True, suspend=True)) == "Cancelled"
+    assert ending_of(job(cancelled=True, status=JobStatus(phase="Failed"))) == "Finished"
+    metadata = Metadata(name="j", deleted=5.0)
+    assert ending_of(msgspec.structs.replace(job(), metadata=metadata)) == "Deleted"
+
+
+def test_an_ended_job_that_holds_nothing_is_no_row():
+    ended = JobStatus(phase="Succeeded")
+    assert job_row(job(status=ended), (), 0, Policy()) is None
+    waits = msgspec.structs.replace(ended, scheduling=Scheduling(code="TooLarge"))
+    assert job_row(job(status=waits), (), 0, Policy()).code == "TooLarge"
+    holds = msgspec.structs.replace(
+        ended, allocation=Allocation(id=3, slots=(Slots(role="worker", indices="0", node="n"),))
+    )
+    assert job_row(job(status=holds), (), 0, Policy()).ending == "Finished"
+
+
+def test_claims_hold_what_the_allocation_no_longer_names():
+    status = JobStatus(
+        phase="Running",
+        allocation=Allocation(id=1, slots=(Slots(role="worker", indices="0-1", node="n"),)),
+        roles=(RoleStatus(name="worker", nodes="0-2=n", outcomes="2=Succeeded,7=Failed"),),
+    )
+    row = job_row(job(Role(replicas=9), status=status), (), 4, Policy())
+    assert [(h.index, h.slot, h.claimed, h.cpu) for h in row.holds] == [
+        (0, True, True, 1000),
+        (1, True, True, 1000),
+    ]
+    assert (row.done, row.form) == ((("worker", "2,7"),), 4)
+    gone = msgspec.structs.replace(status, allocation=Allocation(id=2))
+    row = job_row(job(Role(replicas=9), status=gone), (), 0, Policy())
+    assert [(h.index, h.slot, h.claimed) for h in row.holds] == [(0, False, True), (1, False, True)]
+
+
+def test_a_refusal_is_believed_for_its_allocation_and_the_node_avoided_for_longer_each_time():
+    refusal = Refusal(allocation=3, node="n", reason="OutOfCpu", at=100.0)
+    status = JobStatus(refusal=refusal, allocation=Allocation(id=3), infrastructure_failures=1)
+    row = job_row(job(status=status), (), 0, Policy())
+    assert (row.refused, row.avoid, row.avoid_until) == (True, "n", 102.0)
+    later = msgspec.structs.replace(status, allocation=Allocation(id=4), infrastructure_failures=3)
+    row = job_row(job(status=later), (), 0, Policy())
+    assert (row.refused, row.avoid_until) == (False, 108.0)
+    often = msgspec.structs.replace(later, infrastructure_failures=90)
+    assert job_row(job(status=often), (), 0, Policy()).avoid_until == 160.0
+
+
+def test_nodes_and_queues():
+    ready = Condition(type="Ready", status="True")
+    node = Node(
+        metadata=Metadata(name="n", namespace=""),
+        spec=NodeSpec(unschedulable=True, lost=True, taints=(Taint(key="k"),), labels={"a": "b"}),
+        status=NodeStatus(capacity=capacity(2, gpus=1), conditions=(ready,)),
+    )
+    row = node_row(node)
+    assert (row.cpu, row.gpus, row.ready, row.schedulable, row.lost) == (
+        2000,
+        ("g0",),
+        True,
+        False,
+        True,
+    )
+    assert not node_row(Node(metadata=Metadata(name="n", namespace=""))).ready
+    queue = Queue(
+        metadata=Metadata(name="q", namespace=""),
+        spec=QueueSpec(
+            quota=Quota(cpu=CpuMillis(5), jobs=2), highest_priority={"*": "normal", "team": "production"}
+        ),
+    )
+    row = queue_row(queue)
+    assert (row.cpu, row.memory, row.jobs, row.highest) == (5, None, 2, {"*": 0, "team": 1000})

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pytest
+
+from shoal.objects.node import Taint
+from shoal.schedule.decide import decide
+from shoal.schedule.explain import CODES, explain
+from shoal.schedule.plan import Policy
+from shoal.schedule.snapshot import Form, QueueRow
+from tests.schedule.world import NOW, Job, codes, gang, node, role, snapshot, write_of
+
+
+def denied(nodes, *jobs: Job, queues=()) -> tuple[str, str]:
+    """The last job's code, and the sentence that goes with it."""
+    plan = decide(snapshot(nodes, jobs, queues), Policy(), NOW)
+    write = write_of(plan, jobs[-1].fields["name"])
+    return write.code, explain(write.code, write.evidence).sentence
+
+
+def test_no_nodes():
+    assert denied([], Job("j", gang())) == ("NoNodes", "the cluster has no nodes")
+    assert denied([node("n", lost=True)], Job("j", gang()))[0] == "NoNodes"
+
+
+def test_no_node_with_the_labels():
+    code, said = denied([node("n")], Job("j", gang(selector=(("disk", "fast"),))))
+    assert code == "NoMatchingNode"
+    assert said == (
+        "none of the cluster's 1 node suits role worker: it needs one that has the labels disk=fast"
+    )
+
+
+def test_no_node_without_taints():
+    code, said = denied([node("n", taints=(Taint(key="drain"),))], Job("j", gang()))
+    assert code == "NoMatchingNode"
+    assert said.endswith("it needs one that is without taints that it does not tolerate (drain)")
+
+
+def test_a_task_larger_than_any_node():
+    code, said = denied([node("n"), node("m", 2000)], Job("j", gang(cpu=5500)))
+    assert (code, said) == (
+        "TooLarge",
+        "one task of role worker asks for 5500m cpu and the largest node that suits it has 4 cpu",
+    )
+
+
+def test_a_gang_larger_than_the_cluster():
+    code, said = denied([node("n"), node("m", 2500)], Job("j", gang(7)))
+    assert (code, said) == (
+        "TooLarge",
+        "7 tasks of role worker must start together and only 6 would fit on the empty cluster, "
+        "for lack of cpu",
+    )
+
+
+def test_what_can_never_be_comes_before_what_is_not_yet():
+    nodes = [node("n", ready=False), node("m", 1000)]
+    assert denied(nodes, Job("j", gang(9)))[0] == "TooLarge"
+    assert denied(nodes, Job("j", gang(4))) == ("WaitingForNode", "it waits for n to answer")
+
+
+def test_silent_and_cordoned_nodes_are_both_named():
+    nodes = [node("n", ready=False), node("m", schedulable=False)]
+    code, said = denied(nodes, Job("j", gang(8)))
+    assert (code, said) == (
+        "WaitingForNode",
+        "it waits for n to answer and for m to take tasks again",
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "code", "said"),
+    [
+        ({"cpu": 1000}, "InsufficientCpu", "1 cpu together, and the 2 nodes that suit have 2 cpu free"),
+        ({"cpu": 0, "memory": 3 * 2**30}, "InsufficientMemory", "3Gi memory together, and the 2 nodes"),
+        (
+            {"cpu": 0, "gpu": 1},
+            "InsufficientGpu",
+            "1 GPU together, and the 1 node that suits has 1 GPU free",
+        ),
+    ],
+)
+def test_the_resource_that_is_short(shape, code: str, said: str):
+    nodes = [
+        node("n", 4000, memory=8 * 2**30, gpus=("g0", "g1")),
+        node("m", 4000, memory=8 * 2**30),
+    ]
+    busy = [
+        Job("one", gang(1, cpu=3000, memory=6 * 2**30, gpu=1), "+0@n/g0"),
+        Job("two", gang(1, cpu=3000, memory=6 * 2**30), "+0@m"),
+    ]
+    if shape.get("gpu"):
+        shape = {**shape, "selector": (("kind", "gpu"),)}
+        nodes[0] = node("n", 4000, memory=8 * 2**30, gpus=("g0", "g1"), labels={"kind": "gpu"})
+    tasks = 2 if "gpu" in shape else 4
+    got, sentence = denied(nodes, *busy, Job("j", gang(tasks, **shape)))
+    assert got == code
+    assert said in sentence
+
+
+def test_capacity_that_is_scattered_is_said_to_be():
+    busy = [Job("one", gang(1, cpu=2500), "+0@n"), Job("two", gang(1, cpu=2500), "+0@m")]
+    code, said = denied([node("n"), node("m")], *busy, Job("j", gang(1, cpu=2000)))
+    assert code == "InsufficientCpu"
+    assert "3 cpu free, at most 1500m cpu on one: none fits" in said
+
+
+def test_of_several_roles_the_one_that_does_not_fit_is_named():
+    form = Form(roles=(role(1, name="head"), role(3, name="tail")), minimum=0)
+    busy = Job("busy", gang(1), "+0@n")
+    code, said = denied([node("n")], busy, Job("j", form))
+    assert code == "InsufficientCpu"
+    assert said.startswith("it needs 3 tasks of role tail at 1 cpu together, and the 1 node that suits has")
+
+
+def test_quota_that_is_used_up_and_quota_that_never_suffices():
+    queues = [QueueRow(name="default", gpu=2)]
+    nodes = [node("n", gpus=("g0", "g1", "g2"))]
+    busy = Job("busy", gang(1, gpu=1), "+0@n/g0")
+    assert denied(nodes, busy, Job("j", gang(2, gpu=1)), queues=queues) == (
+        "QuotaExceeded",
+        "queue default uses 1 GPU of its quota of 2 GPUs, and the job needs 2 GPUs more",
+    )
+    assert denied(nodes, Job("j", gang(3, gpu=1)), queues=queues) == (
+        "QuotaExceeded",
+        "the job needs 3 GPUs and the whole quota of queue default is 2 GPUs",
+    )
+
+
+def test_the_queues_own_reasons():
+    queues = [QueueRow(name="q", namespaces=("team",), highest={"*": 0})]
+    assert denied([node("n")], Job("j", gang(), queue="none"))[1] == "there is no queue none"
+    assert denied([node("n")], Job("j", gang(), queue="q"), queues=queues)[1] == (
+        "the queue q does not take jobs of namespace default"
+    )
+    high = Job("j", gang(), queue="q", namespace="team", priority=7)
+    assert denied([node("n")], high, queues=queues)[1] == (
+        "priority 7 is above 0, the highest that this namespace may use in queue q"
+    )
+
+
+def test_the_order_of_the_codes_is_the_documented_one():
+    assert CODES[:12] == (
+        "QueueMissing",
+        "NamespaceNotAllowed",
+        "PriorityTooHigh",
+        "QuotaExceeded",
+        "NoNodes",
+        "NoMatchingNode",
+        "TooLarge",
+        "WaitingForNode",
+        "PlacementRefused",
+        "InsufficientGpu",
+        "InsufficientMemory",
+        "InsufficientCpu",
+    )
+    queues = [QueueRow(name="default", namespaces=("team",), highest={"*": -1}, cpu=0)]
+    assert denied([], Job("j", gang()), queues=queues)[0] == "NamespaceNotAllowed"
+    team = Job("j", gang(), namespace="team")
+    assert denied([], team, queues=queues)[0] == "PriorityTooHigh"
+    low = Job("j", gang(), namespace="team", priority=-1)
+    assert denied([], low, queues=queues)[0] == "QuotaExceeded"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_words_even_without_its_numbers(code: str):
+    said = explain(code, {})
+    assert said.sentence and "scheduler says" not in said.sentence
+    assert not said.sentence.endswith(".")
+
+
+def test_a_code_of_another_version_says_its_name():
+    assert explain("Novelty", {}).sentence == "the scheduler says Novelty"
+    assert explain("", {}).sentence == "nothing holds the job back"
+
+
+def test_a_waiting_job_is_told_what_would_change_it():
+    plan = decide(snapshot([node("n", ready=False)], [Job("j", gang())]), Policy(), NOW)
+    assert codes(plan) == {"j": "WaitingForNode"}
+    remedy = explain("WaitingForNode", write_of(plan, "j").evidence).remedy
+    assert remedy == "if it is gone for good: shoal lost node/n"
