@@ -49,7 +49,7 @@ def test_one_role_launches_from_its_first_task() -> None:
     launcher, host, _ = told_of(job, ("worker", 0), ("worker", 1), ("worker", 4))
     assert launcher.files[HOSTFILE] == "localhost slots=1\nworker-1 slots=1\nworker-4 slots=1\n"
     assert launcher.files[RSH].startswith("#!/bin/sh\n")
-    assert launcher.env["OMPI_MCA_plm_rsh_agent"] == "$(SHOAL_RENDEZVOUS)/rsh"
+    assert launcher.env["OMPI_MCA_plm_rsh_agent"] == "/bin/sh $(SHOAL_RENDEZVOUS)/rsh"
     assert launcher.env["OMPI_MCA_orte_default_hostfile"] == "$(SHOAL_RENDEZVOUS)/hostfile"
     assert (launcher.command, launcher.env["K_MPI_JOB_ROLE"]) == ((), "launcher")
     assert host.command[0] == "/bin/sh"

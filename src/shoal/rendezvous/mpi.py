@@ -53,7 +53,8 @@ def tell(group: Group, member: Endpoint) -> Told:
         **_EVERYWHERE,
         "OMPI_MCA_orte_default_hostfile": f"{RENDEZVOUS_FOLDER}/{HOSTFILE}",
         "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-        "OMPI_MCA_plm_rsh_agent": f"{RENDEZVOUS_FOLDER}/{RSH}",
+        # the daemons look for its first word too, on hosts that have no such file
+        "OMPI_MCA_plm_rsh_agent": f"/bin/sh {RENDEZVOUS_FOLDER}/{RSH}",
         # only the launcher has the remote shell, and ending it ends what it started
         "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
         "OMPI_MCA_orte_leave_session_attached": "1",
