@@ -23,12 +23,16 @@ from shoal.objects.errors import Conflict, Unavailable
 
 __all__ = [
     "SERVER",
+    "Running",
     "Started",
+    "await_end",
     "component_of",
     "components_of",
     "ensure_up",
     "is_up",
     "node_of",
+    "reap",
+    "running",
     "start",
     "terminate",
 ]
@@ -147,27 +151,56 @@ def start(home: Home, component: str) -> int:
         os.close(log)
 
 
+@dataclass(frozen=True)
+class Running:
+    """A component's process."""
+
+    pid: int
+    ticks: int
+    """When it began: a pid alone may come to mean another."""
+
+    def ended(self) -> bool:
+        """True once it is gone, and collected if it was our child."""
+        return reap(self.pid) or not processes.alive(self.pid, self.ticks)
+
+
+def running(home: Home, component: str) -> Running | None:
+    """The process that has the component's lock; None when nobody has."""
+    lock = home.component_lock(component)
+    deadline = time.monotonic() + 1.0
+    while (pid := lock.holder()) == 0 and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)  # it has not yet said who it is
+    if not pid:
+        return None
+    found = Running(pid, processes.start_ticks(pid))
+    return found if lock.holder() == pid else None  # so the ticks are its own
+
+
 def terminate(home: Home, component: str, timeout_seconds: float = 10.0) -> bool:
     """End one component, by SIGTERM and after the timeout by SIGKILL; True when it was up. An agent
-    leaves its tasks as they are."""
-    lock = home.component_lock(component)
-    pid = _named(lock)
-    if pid is None:
+    leaves its tasks as they are.
+
+    Raises:
+        Unavailable: it does not end.
+    """
+    process = running(home, component)
+    if process is None:
         return False
     for number, patience in ((signal.SIGTERM, timeout_seconds), (signal.SIGKILL, 5.0)):
-        deadline = time.monotonic() + patience
-        ticks = processes.start_ticks(pid)
-        if lock.holder() == pid:  # so the ticks are its own
-            processes.send(pid, ticks, number)
-        while lock.holder() is not None:
-            if time.monotonic() > deadline:
-                break
-            reap(pid)
-            time.sleep(_POLL_SECONDS)
-        else:
-            reap(pid)
+        processes.send(process.pid, process.ticks, number)
+        if await_end(process, patience):
             return True
-    raise Unavailable(f"the {component} of this home (process {pid}) does not end")
+    raise Unavailable(f"the {component} of this home (process {process.pid}) does not end")
+
+
+def await_end(process: Running, timeout_seconds: float) -> bool:
+    """True when the process has ended within that time."""
+    deadline = time.monotonic() + timeout_seconds
+    while not process.ended():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
 def reap(pid: int) -> bool:
@@ -221,11 +254,3 @@ def _last_line(home: Home, component: str) -> str:
     except OSError:
         return ""
     return f": {text.splitlines()[-1]}" if text else ""
-
-
-def _named(lock: Lock) -> int | None:
-    """The holder's pid, once it has said it."""
-    deadline = time.monotonic() + 1.0
-    while (pid := lock.holder()) == 0 and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
-    return pid

@@ -31,6 +31,8 @@ __all__ = ["Home", "HomeError", "Lock", "NodeHome", "connect", "listen", "socket
 
 _SOCKET_PATH_BYTES = 107
 _RETRY_SECONDS = 0.005
+_ATTEMPTS = 4
+_LOOK_SECONDS = 0.001
 
 
 class HomeError(OSError):
@@ -135,12 +137,16 @@ class Lock:
         self._descriptor = -1
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it, and write our pid into it. May fail for an instant while
-        somebody looks who holds it; `acquire` does not."""
+        """Take the lock if nobody has it, and write our pid into it."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        for attempt in range(_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt + 1 < _ATTEMPTS:  # it may be somebody who only looks who has it
+                    time.sleep(_LOOK_SECONDS)
+        else:
             os.close(descriptor)
             return False
         os.ftruncate(descriptor, 0)

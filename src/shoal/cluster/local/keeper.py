@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -80,8 +81,16 @@ class Keeper:
         while not self._closing:
             if not self._home.down.exists():
                 for component in self._wanted():
-                    self._look(component, self._kept.setdefault(component, _Kept()))
+                    self._keep(component)
             self._wait()
+
+    def _keep(self, component: str) -> None:
+        kept = self._kept.setdefault(component, _Kept())
+        try:
+            self._look(component, kept)
+        except OSError as error:  # no more processes, a full disk: there may be, later
+            sys.stderr.write(f"{component} cannot be started: {error}\n")
+            kept.not_before = time.monotonic() + LONGEST_BACKOFF_SECONDS
 
     def _look(self, component: str, kept: _Kept) -> None:
         now = time.monotonic()

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +90,11 @@ def _end_node(place: Home, name: str, grace_seconds: float) -> bool:
         if time.monotonic() > deadline:
             raise Unavailable("its agent does not answer")
         time.sleep(0.01)
+    process = components.running(place, component)
     with home.connect(path, max(1.0, deadline - time.monotonic())) as connection:
         protocol.ask(connection, protocol.ShutDown(grace_seconds=grace_seconds), type(None))
-    with contextlib.suppress(Unavailable):
-        components.terminate(place, component)
+    if process is not None and not components.await_end(process, MARGIN_SECONDS):
+        components.terminate(place, component, 0.0)
     return True
 
 
