@@ -167,6 +167,7 @@ class TransactionalStore:
         self._authorise(actor, "lease", LEASES, "", name)
         if not (name and holder and duration_seconds > 0):
             raise Invalid("a lease needs a name, a holder and a duration above zero")
+        _check_text("a lease", name, holder)
 
         def operation(transaction: Transaction) -> Lease | None:
             row = self._observations.taken(transaction.lease(name), name, holder, duration_seconds)
@@ -180,6 +181,7 @@ class TransactionalStore:
     def release(self, lease: Lease, *, actor: Actor) -> None:
         """See `Store.release`."""
         self._authorise(actor, "lease", LEASES, "", lease.name)
+        _check_text("a lease", lease.name)
 
         def operation(transaction: Transaction) -> None:
             row = self._observations.released(transaction.lease(lease.name), lease.holder, lease.token)
@@ -211,7 +213,19 @@ def _kind(obj: Object | type[Object]) -> Kind:
 
 def _key(kind: Kind, namespace: str, name: str) -> tuple[str, str]:
     """The key as stored: what is cluster-wide has no namespace, whatever the caller says."""
+    _check_text(f"the key of a {kind.name.lower()}", namespace, name)
     return (namespace if kind.namespaced else "", name)
+
+
+def _check_text(what: str, *parts: str) -> None:
+    """Databases differ in the odd text that they take; no key has any.
+
+    Raises:
+        Invalid: a part holds more than printable ASCII.
+    """
+    for part in parts:
+        if not (part.isascii() and part.isprintable()):
+            raise Invalid(f"{part!r} cannot be in {what}")
 
 
 def _applied(transaction: Transaction, outcome: rules.Outcome) -> bytes:

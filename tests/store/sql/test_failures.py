@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def test_the_disk_fills_up_under_many_writers(disk: Path) -> None:
                 return
             made.append(name)
 
-    together(*(lambda number=number: write(number) for number in range(4)))
+    together(*(partial(write, number) for number in range(4)))
     assert names(store.list(JOB, actor=SYSTEM)) == sorted(made)
     store.close()
 
@@ -222,13 +223,41 @@ def test_killed_at_a_named_point(path: Path, point: str) -> None:
     store.close()
 
 
+def test_many_open_a_new_file_at_once(path: Path) -> None:
+    def use(number: int) -> None:
+        store = open_sql(path)
+        store.create(job(f"j{number}"), actor=SYSTEM)
+        store.close()
+
+    together(*(partial(use, number) for number in range(8)))
+    store = open_sql(path)
+    assert names(store.list(JOB, actor=SYSTEM)) == [f"j{number}" for number in range(8)]
+    store.close()
+
+
+def test_a_file_system_without_shared_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.store.sql.connect._WRITER_PRAGMAS", ("PRAGMA journal_mode=DELETE",))
+    with pytest.raises(Unavailable, match="cannot share a file") as caught:
+        open_sql(path)
+    assert "local disk" in caught.value.hint
+
+
+def test_a_reader_that_is_woken_may_close_the_store(path: Path) -> None:
+    store = open_sql(path)
+    watch = store.watch(JOB, actor=SYSTEM, version=start_of(store))
+    watch.on_ready(store.close)
+    store.create(job("a"), actor=SYSTEM)
+    with pytest.raises(Unavailable):
+        store.create(job("b"), actor=SYSTEM)
+
+
 def test_places_that_hold_no_store(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("nothing that SQLite knows\n" * 100)
     with pytest.raises(Unavailable, match="not a database"):
         open_sql(tmp_path / "text.db")
     with pytest.raises(Unavailable, match="cannot be opened: No such file"):
         open_sql(tmp_path / "nowhere" / "store.db")
-    with pytest.raises(Unavailable, match="cannot be opened"):
+    with pytest.raises(Unavailable, match="unable to open"):
         open_sql(tmp_path)
 
 

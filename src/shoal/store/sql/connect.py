@@ -101,12 +101,24 @@ def _sqlite(url: URL) -> Database:
 def _create_private(path: Path) -> None:
     """SQLite gives the files beside this one (-wal, -shm) the same mode."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _flush_folder(path.parent)
+    except FileExistsError:
+        return
     except OSError as error:
         raise Unavailable(
             f"the store at {path} cannot be opened: {error.strerror}",
             hint="see whether its folder exists and may be written",
         ) from error
+
+
+def _flush_folder(folder: Path) -> None:
+    """SQLite flushes the folder for files that it makes, and this one is made for it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _prepare(engine: Engine, begin: str, *pragmas: str) -> None:

@@ -52,7 +52,9 @@ def prepare(database: Database) -> Head:
 
 def _prepare(database: Database) -> Head:
     with database.writer.begin() as connection:
-        if not database.sqlite:
+        if database.sqlite:
+            _check_journal(connection, database.where)
+        else:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
         version = _version(connection)
         if version is None:
@@ -66,6 +68,14 @@ def _prepare(database: Database) -> Head:
         head = Head(new_epoch(), 0)
         connection.execute(insert(HEAD), {"id": 1, "epoch": head.epoch, "revision": 0, "floor": 0})
         return head
+
+
+def _check_journal(connection: Connection, where: str) -> None:
+    if connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal":
+        raise Unavailable(
+            f"the file system of {where} cannot share a file between readers and a writer",
+            hint="put $SHOAL_HOME on a local disk",
+        )
 
 
 def _version(connection: Connection) -> str | None:

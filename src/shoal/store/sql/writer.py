@@ -73,8 +73,10 @@ class Writer:
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
-        if thread is not None:
-            self._queue.put(None)
+        if thread is None:
+            return
+        self._queue.put(None)
+        if thread is not threading.current_thread():  # a reader that was woken may close the store
             thread.join()
 
     def _run(self) -> None:

@@ -106,7 +106,7 @@ class WriteRules(Rules):
         assert len(store.list(QUEUE, actor=SYSTEM, namespace="team-a").records) == 1
 
     def test_what_could_not_be_read_back_is_refused(self, store: Store) -> None:
-        for bad in ("No Spaces", "-a", "a" * 64, ""):
+        for bad in ("No Spaces", "-a", "a" * 64, "", "a\n", "a\0", "\u00e9", "\ud800"):
             with pytest.raises(Invalid):
                 store.create(job(bad), actor=SYSTEM)
         with pytest.raises(Invalid):
