@@ -45,6 +45,10 @@ def test_help_lists_every_verb(sh: Shell) -> None:
         assert verb.help in said.out
 
 
+def test_nothing_at_all_is_a_call_for_help(sh: Shell) -> None:
+    assert sh() == sh("--help")
+
+
 def test_version_of_the_program_itself(sh: Shell) -> None:
     assert sh("--version").out == f"shoal {__version__}\n"
 

@@ -1,7 +1,7 @@
 """Live names for the shell's completion: what the server lists, quickly or not at all.
 
-Completion must never hang a shell nor write into the line being typed, so it has 300 ms in all: a
-timer ends the process, and every error means "no suggestions".
+Completion must never hang a shell nor write into the line being typed, so it has 300 ms in all (or
+`$SHOAL_COMPLETION_SECONDS`): a timer ends the process, and every error means "no suggestions".
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def _prefixed(context: click.Context, incomplete: str) -> list[str]:
 
 
 def _names(context: click.Context, word: str, begun: str) -> list[str]:
-    _end_in_time()
     settings = context.find_object(Settings) or Settings()
     try:
+        _end_in_time()
         from shoal.cli.connection import connect
         from shoal.objects.kinds import kind_named
 
         kind = kind_named(word)
         namespace = settings.namespace if kind.namespaced else ""
-        with connect(settings, timeout_seconds=MAX_SECONDS) as client:
+        with connect(settings) as client:
             page = client.list(kind, namespace=namespace, limit=_MOST)
         names = [record.object.metadata.name for record in page.records]
     except Exception:  # noqa: BLE001  whatever is wrong, a shell's prompt is no place to say so
@@ -81,4 +81,5 @@ def _end_in_time() -> None:
         os._exit(0)
 
     signal.signal(signal.SIGALRM, leave)
-    signal.setitimer(signal.ITIMER_REAL, max(0.05, MAX_SECONDS - time.process_time()))
+    seconds = float(os.environ.get("SHOAL_COMPLETION_SECONDS", MAX_SECONDS))
+    signal.setitimer(signal.ITIMER_REAL, max(0.05, seconds - time.process_time()))

@@ -56,12 +56,23 @@ class Verbs(click.Group):
     def _run(self, words: list[str], settings: Settings) -> int:
         instruction = os.environ.get("_SHOAL_COMPLETE", "")
         if instruction:
-            from click.shell_completion import shell_complete
-
-            return shell_complete(self, {"obj": settings}, "shoal", "_SHOAL_COMPLETE", instruction)
+            return self._complete(settings, instruction)
+        if not words:
+            words = ["--help"]
         with self.make_context("shoal", words, obj=settings) as context:
             code: object = self.invoke(context)  # a verb may give its exit code back
         return code if isinstance(code, int) else 0
+
+    def _complete(self, settings: Settings, instruction: str) -> int:
+        """What a shell asks for while somebody types; a failure must not write into that line."""
+        from click.shell_completion import shell_complete
+
+        try:
+            return shell_complete(self, {"obj": settings}, "shoal", "_SHOAL_COMPLETE", instruction)
+        except Exception:  # a shell's prompt is no place to tell of it
+            if settings.debug:
+                raise
+            return 1
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs, for help and completion."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -95,7 +96,7 @@ class Settings:
         self.debug = self.debug or "--debug" in words
         if "--json" in words:
             self.output = "json"
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in pairwise([*words, ""]):
             value = following if word in ("-o", "--output") else ""
             for prefix in ("--output=", "-o"):
                 if not value and word.startswith(prefix):
