@@ -195,7 +195,7 @@ def test_ctrl_c_cancels_and_waits_for_the_end(
     sh: Shell, server: LiveServer, client: Client, played: Callable[[Play], None]
 ) -> None:
     def play(job: Job) -> None:
-        _press_ctrl_c_once_followed(client)
+        os.kill(os.getpid(), signal.SIGINT)  # `run` listens since before the job was there
         eventually(lambda: client.get(Job, *job.key).spec.cancelled)
         write_log(server, job, 0, b"saved\n")
         status(server, job, phase="Cancelled", finished=3.0)
@@ -212,7 +212,7 @@ def test_the_second_ctrl_c_leaves(
     sh: Shell, server: LiveServer, client: Client, played: Callable[[Play], None]
 ) -> None:
     def play(job: Job) -> None:
-        _press_ctrl_c_once_followed(client)
+        os.kill(os.getpid(), signal.SIGINT)  # `run` listens since before the job was there
         eventually(lambda: client.get(Job, *job.key).spec.cancelled)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -225,18 +225,8 @@ def test_the_second_ctrl_c_leaves(
 def test_a_job_that_is_deleted_meanwhile(
     sh: Shell, server: LiveServer, client: Client, played: Callable[[Play], None]
 ) -> None:
-    def play(job: Job) -> None:
-        eventually(lambda: any(t.name == "logs" for t in threading.enumerate()))
-        client.delete(JOB, *job.key)
-
-    played(play)
+    played(lambda job: client.delete(JOB, *job.key) and None)
     said = sh("run", "--", "true")
     assert (said.code, "was deleted while it was being followed" in said.err) == (102, True)
     with pytest.raises(NotFound):
         client.get(Job, "default", "true")
-
-
-def _press_ctrl_c_once_followed(client: Client) -> None:
-    """Only while `run` listens does a SIGINT not hit the test itself."""
-    eventually(lambda: any(t.name == "logs" for t in threading.enumerate()))
-    os.kill(os.getpid(), signal.SIGINT)

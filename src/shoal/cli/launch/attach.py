@@ -79,6 +79,8 @@ class _Follower:
         self._interrupts = interrupts
         self._narrator = Narrator(settings, self._name)
         self._cancelling = False
+        self._seen = False
+        """Whether the present watch has shown the job."""
         self._logs_over = False
         self._pipe_broken = False
 
@@ -120,6 +122,7 @@ class _Follower:
 
     def _watch(self) -> Watch:
         metadata = self._job.metadata
+        self._seen = False
         watch = self._client.watch_object(JOB, metadata.namespace, metadata.name)
         watch.on_ready(lambda: self._events.put(_Event("job")))
         return watch
@@ -132,13 +135,15 @@ class _Follower:
             watch.close()
             return self._watch()
         for change in changes:
-            if change.record is None:
-                continue
-            job: Any = change.record.object
-            if change.type == "Deleted" or job.metadata.uid != self._job.metadata.uid:
+            job: Any = change.record.object if change.record is not None else None
+            same = job is not None and job.metadata.uid == self._job.metadata.uid
+            if change.type == "Deleted" or (not same and (job is not None or not self._seen)):
+                # a bookmark before the object itself: there was nothing to begin with
                 raise JobNotFound(f"{self._name} was deleted while it was being followed")
-            self._narrator.tell(job)
-            self._job = job
+            if job is not None:
+                self._seen = True
+                self._narrator.tell(job)
+                self._job = job
         return watch
 
     def _cancel(self, doing: str, hint: str) -> None:
