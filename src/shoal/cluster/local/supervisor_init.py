@@ -2,7 +2,8 @@
 
 It stands in the task's isolation, while the supervisor stays outside. It starts the command, reaps what
 is orphaned, and when the command has ended notes how before anything else: from then on no death of
-anybody loses the exit. Then everything left behind is killed; process 1 need only end for that.
+anybody loses the exit. Then everything left behind is killed, before the init ends and lets go of what
+it holds.
 
 The socket to the supervisor is its lifeline: when its other end is gone, so is the supervisor, and the
 task is ended, unless the command had ended before. A task's own processes cannot reach the init: it has
@@ -40,6 +41,8 @@ GO = b"g"
 TERMINATE = b"t"
 KILL = b"k"
 """What the supervisor may tell the init: one byte each."""
+
+_PAUSE_MILLISECONDS = 2
 
 
 class Birth:
@@ -87,6 +90,8 @@ def begin(birth: Birth) -> NoReturn:
 
 def _run(birth: Birth) -> NoReturn:
     """The init's life."""
+    if syscalls.available():
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # what process 1 of a namespace is anyway
     try:
         _tell(birth.line, {"init": os.getpid()})
         failed = _mounted(birth)
@@ -220,11 +225,11 @@ class _Init:
         self._end()
 
     def _end(self) -> NoReturn:
-        """Go, and take everything along."""
-        if not self._own_namespace:
+        """Take everything along, then go: who finds our descriptors (the lock) free finds nobody."""
+        self._kill_all()
+        while processes.reap():
+            select.poll().poll(_PAUSE_MILLISECONDS)
             self._kill_all()
-            while _children_left():
-                self._kill_all()
         os._exit(0)
 
     def _kill_all(self) -> None:
@@ -237,17 +242,6 @@ class _Init:
 
     def _signal_group(self, number: int) -> None:
         processes.kill(-self._command.pid, number)
-
-
-def _children_left() -> bool:
-    """Reap for a moment; True while there is still somebody."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    select.poll().poll(2)
-    return True
 
 
 def _wake_on_children() -> int:

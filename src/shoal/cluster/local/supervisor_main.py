@@ -36,6 +36,8 @@ __all__ = ["ALREADY_BEGUN", "main"]
 ALREADY_BEGUN = 3
 """Exit code of a supervisor that finds its task begun by another."""
 
+_PAUSE_SECONDS = 0.002
+
 
 def main(arguments: list[str]) -> int:
     """`FOLDER [READY]`; see `launch`."""
@@ -167,6 +169,7 @@ class Supervisor:
             ended = outcome.not_started("", self._stopping.stop)
         if ended["reason"] == "CommandNotFound":
             self._pump.say(ended["message"])
+        _end_strays()
         peak = self._groups.peak_memory_bytes() or watch.peak_bytes or child.largest_process_bytes
         child.close()
         self._publish(ended | {"peak_memory_bytes": peak, "cpu_seconds": round(child.cpu_seconds, 3)})
@@ -192,6 +195,14 @@ class Supervisor:
         if self._ready >= 0:
             os.close(self._ready)
             self._ready = -1
+
+
+def _end_strays() -> None:
+    """Kill what came to us because its init was killed; usually there is nobody."""
+    while processes.reap():
+        for pid in processes.descendants(os.getpid()):
+            processes.kill(pid)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _hold_descriptors() -> None:

@@ -15,6 +15,7 @@ __all__ = [
     "kill",
     "memory_bytes",
     "parent",
+    "reap",
     "start_ticks",
     "with_argument",
     "with_environment",
@@ -91,6 +92,16 @@ def kill(pid: int, number: int = _SIGKILL) -> bool:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def reap() -> bool:
+    """Collect the children that have ended; True while there are others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
         return False
     return True
 
