@@ -35,7 +35,7 @@ COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 def main() -> None:
     """Run the demo and print its account."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--home", type=Path, default=ROOT / ".shoal" / "demo")
     options = parser.parse_args()
     os.environ["SHOAL_HOME"] = str(options.home)
@@ -70,6 +70,7 @@ class Story:
     again_at: float = 0.0
     again_step: int = 0
     outcome: str = ""
+    total: int = 0
     began: float = field(default_factory=time.monotonic)
 
 
@@ -93,10 +94,13 @@ def tell(story: Story, index: int, incarnation: int, line: str) -> None:
     """Show one line of a worker's log; steps as a bar as long as the loss is high."""
     match = STEP.search(line)
     if match is None:
-        if "Warning" not in line and not line.startswith(("    ", "Traceback")):
+        if story.lines and last_step(story) == story.total:
+            return  # the sample is part of the account
+        if line.strip() and "Warning" not in line and not line.startswith(("  ", "Traceback")):
             print(dim(f"  [worker {index}] {line[:110]}"), flush=True)
         return
     step, total, loss = int(match[1]), int(match[2]), float(match[3])
+    story.total = total
     story.first_loss = story.first_loss or loss
     story.lines.append(line)
     if story.killed_at and not story.again_at and incarnation > 1:

@@ -44,7 +44,7 @@ def main() -> None:
     train(options, parallel, model, optimizer, training, output, (rank, world, first))
     loss = evaluate(model, held_out, rank, world)
     if rank == 0:
-        sample = corpus.decode(model.eval().write(corpus.encode("\ndef "), 320, 0.7, options.seed))
+        sample = corpus.decode(model.eval().write(corpus.encode("\ndef "), 400, 0.6, options.seed))
         (output / "result.json").write_text(
             json.dumps({"step": options.steps, "held_out_loss": loss, "sample": sample})
         )
@@ -58,9 +58,9 @@ def main() -> None:
 def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=48, help="texts per step, over all workers")
-    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="per worker")
     parser.add_argument("--checkpoint-every", type=int, default=20, help="steps")
@@ -88,6 +88,7 @@ def train(
         loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if (step + 1) % options.checkpoint_every == 0 and rank == 0:
             save(output, model, optimizer, step + 1)
@@ -97,8 +98,8 @@ def train(
 
 
 def warm_up_then_decay(step: int, steps: int) -> float:
-    """Factor of the learning rate: up over 40 steps, then down to a tenth at the end."""
-    return min(1.0, (step + 1) / 40) * (1 - 0.9 * step / steps)
+    """Factor of the learning rate: up over 20 steps, then down to a tenth at the end."""
+    return min(1.0, (step + 1) / 20) * (1 - 0.9 * step / steps)
 
 
 def sample_batch(text: torch.Tensor, count: int, context: int, seed: int, step: int) -> torch.Tensor:
