@@ -30,7 +30,8 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     """Everything wrong with the spec of a Job whose types are right."""
     yield from _roles(spec)
     for at, role in enumerate(spec.roles):
-        yield from role_rules.check(role, (*_ROLES, at))
+        waits = spec.runtime == "mpi" and role.name == "worker" and len(spec.roles) > 1
+        yield from role_rules.check(role, (*_ROLES, at), may_wait=waits)
     yield from _gang(spec)
     yield from _array(spec)
     yield from _outcome(spec)

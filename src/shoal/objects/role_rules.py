@@ -14,12 +14,15 @@ _LEAST_MEMORY = 1 << 20
 """Less than this holds no process: a unit was forgotten."""
 
 
-def check(role: Role, path: Path) -> Iterable[Finding]:
-    """Everything wrong with a role whose types are right; `path` is where it stands."""
+def check(role: Role, path: Path, *, may_wait: bool = False) -> Iterable[Finding]:
+    """Everything wrong with a role whose types are right; `path` is where it stands.
+
+    `may_wait`: the runtime has something for its tasks to do where the role names no command.
+    """
     if role.min_replicas is not None and role.min_replicas > role.replicas:
         message = f"{role.min_replicas} is more than replicas, which is {role.replicas}"
         yield Finding((*path, "minReplicas"), message, ((*path, "replicas"),))
-    yield from _command(role, path)
+    yield from _command(role, path, may_wait)
     yield from _environment(role, path)
     yield from _resources(role.resources, (*path, "resources"))
     yield from _ports(role, path)
@@ -44,14 +47,14 @@ def restart_rules(rules: tuple[RestartRule, ...], path: Path) -> Iterable[Findin
                 decided[code] = at
 
 
-def _command(role: Role, path: Path) -> Iterable[Finding]:
+def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:
     if role.image:
         message = "image needs a cluster that runs containers; this one runs processes"
         yield Finding((*path, "image"), message)
     if role.template:
         message = "template is a pod's and needs a Kubernetes cluster; this one runs processes"
         yield Finding((*path, "template"), message)
-    if not role.command and not role.image and not role.template:
+    if not (role.command or role.image or role.template or (may_wait and not role.args)):
         said = "args are given without the program" if role.args else "a task needs a program"
         yield Finding((*path, "command"), f"{said}, such as [python, train.py]", ((*path, "args"),))
     elif role.command and not role.command[0]:

@@ -162,7 +162,7 @@ class Parts:
         from shoal.history.sql import SqlHistory
 
         services.logs_part = FileLogs(self._home.logs)
-        self._history = SqlHistory(f"sqlite:///{self._home.history_db}", now=self._clock.now)
+        self._history = SqlHistory(self._home.history_db, now=self._clock.now)
         services.history_part = self._history
         self._audit.attach(Recorder(self._history, self._clock))
 

@@ -413,3 +413,18 @@ def test_every_prefix_of_the_actions_is_safe(cut_after: int, scope: Any):
     assert (status.phase, status.failures) == ("Succeeded", 1)
     assert status.roles[0].incarnations == ("0-1=2" if scope == "Gang" else "0=2")
     assert not world.tasks()
+
+
+@pytest.mark.parametrize("names", [("launcher", "worker"), ("worker",)])
+def test_mpiruns_exit_decides_an_mpi_job(names: tuple[str, ...]):
+    roles = tuple(
+        Role(name=name, replicas=1 if name == "launcher" else 2, command=("x",)) for name in names
+    )
+
+    def behave(spec: TaskSpec) -> Script:
+        return Script(run_seconds=1.0 if (spec.role, spec.index) == (names[0], 0) else None)
+
+    world = World(JobSpec(roles=roles, runtime="mpi"), behave)
+    world.allocate(*(slots("0" if n == "launcher" else "0-1", role=n) for n in names))
+    world.advance(3)
+    assert world.job.status.phase == "Succeeded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.control.job.book import Book, indices_of
 from shoal.control.job.ends import Verdict, slot_of
 from shoal.control.job.seen import Seen, role_indices
-from shoal.objects.job import Role
+from shoal.objects.job import Role, Success
 
 __all__ = ["decided", "seconds_until_limit"]
 
@@ -34,7 +34,7 @@ def seconds_until_limit(seen: Seen, book: Book, now: float) -> float | None:
 
 
 def _by_success_rule(seen: Seen, book: Book) -> Verdict | None:
-    success = seen.job.spec.success
+    success = _rule(seen)
     roles = [r for r in seen.job.spec.roles if success.role in ("", r.name)]
     if success.policy == "Any":
         won = any(book.outcomes.get(slot) == "Succeeded" for slot in book.outcomes if _in(slot, roles))
@@ -50,6 +50,15 @@ def _by_success_rule(seen: Seen, book: Book) -> Verdict | None:
     ended = [task for task in seen.tasks if _in(slot_of(task), roles) and task.phase == "Ended"]
     decider = max(ended, key=lambda task: (task.ended, task.spec.name), default=None)
     return Verdict("Succeeded", "Completed", "", decider)
+
+
+def _rule(seen: Seen) -> Success:
+    """The job's own rule; by default mpirun's exit decides an MPI job, whose workers only wait."""
+    spec = seen.job.spec
+    if spec.runtime != "mpi" or spec.success != Success():
+        return spec.success
+    launcher = any(role.name == "launcher" for role in spec.roles)
+    return Success(role="launcher" if launcher else spec.roles[0].name, policy="First")
 
 
 def _array_failed(seen: Seen, book: Book, failed: list[tuple[str, int]]) -> Verdict:
