@@ -32,7 +32,7 @@ def test_a_waiting_job_says_why_and_starts_when_it_can():
     world.run(1)
     scheduling = world.job("second").status.scheduling
     assert (scheduling.code, scheduling.evidence["free"]) == ("InsufficientCpu", 0)
-    assert scheduling.message.startswith("it needs 2 tasks of role worker at 1 cpu together, and the 1 node")
+    assert scheduling.message.startswith("it needs 2 tasks of role worker at 1 cpu together")
     world.run(5)
     assert world.running("second") == {0: "a", 1: "a"}
     assert world.why("second") == ""

@@ -7,15 +7,13 @@ than anybody reads the numbers, so changes within a quarter of a second cost one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.changes import changed_fields
-from shoal.control.holdings import holds_of
 from shoal.control.lease import Guard
-from shoal.control.rows import ending_of
 from shoal.control.runner import Source
+from shoal.control.shares import Shares, Totals
 from shoal.control.tasks import TaskCache
 from shoal.control.work import Key
 from shoal.objects.job import Job
@@ -23,26 +21,14 @@ from shoal.objects.node import Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueStatus, QueueUsage
 
-__all__ = ["QueueController", "Share", "queue_status"]
+__all__ = ["QueueController", "queue_status"]
 
 WRITER = "queue"
 _COALESCE_SECONDS = 0.25
 
 
-@dataclass(frozen=True)
-class Share:
-    """What one job adds to its queue."""
-
-    pending: bool
-    running: bool
-    cpu: int
-    memory: int
-    gpu: int
-    created: float
-
-
 class QueueController:
-    """See the module's docstring; one thread is enough."""
+    """See the module's docstring; needs one thread."""
 
     name = "queue"
 
@@ -60,14 +46,15 @@ class QueueController:
         self._nodes = nodes
         self._tasks = tasks
         self._guard = guard
+        self._shares = Shares(jobs=jobs, nodes=nodes, tasks=tasks)
 
     def sources(self) -> Sequence[Source]:
-        """Queues, and the jobs in them with their tasks."""
+        """Queues, and what changes their jobs' shares."""
         return (
-            Source(self._queues, lambda old, new: [(new or old).key]),
+            Source(self._queues, _on_spec),
             Source(self._jobs, _queues_of, _COALESCE_SECONDS),
             Source(self._tasks, self._queue_of_task, _COALESCE_SECONDS),
-            Source(self._nodes, self._on_node_lost, _COALESCE_SECONDS),
+            Source(self._nodes, self._on_lost, _COALESCE_SECONDS),
         )
 
     def reconcile(self, key: Key, now: float) -> float | None:
@@ -75,58 +62,46 @@ class QueueController:
         queue = self._queues.get(key)
         if queue is None:
             return None
-        lost = frozenset(node.metadata.name for node in self._nodes.all() if node.spec.lost)
-        shares = [
-            _share(job, self._tasks, lost)
-            for job in self._jobs.all()
-            if job.spec.queue == queue.metadata.name
-        ]
-        fields = queue_status(queue, shares)
+        new = queue_status(queue, self._shares.of(queue.metadata.name))
+        fields = changed_fields(queue.status, new)
         if fields:
             self._guard.check()
             self._queues.patch_status(queue, writer=WRITER, fields=fields)
         return None
 
-    def _queue_of_task(self, old: Any, new: Any) -> list[Key]:
+    def _queue_of_task(self, old: Task | None, new: Task | None) -> list[Key]:
         task = new or old
-        if old is not None and new is not None and (old.phase == "Ended") == (new.phase == "Ended"):
+        if task is None or (old and new and (old.phase == "Ended") == (new.phase == "Ended")):
             return []
         job = self._jobs.get((task.spec.namespace, task.spec.job))
         return [] if job is None else [("", job.spec.queue)]
 
-    def _on_node_lost(self, old: Node | None, new: Node | None) -> list[Key]:
+    def _on_lost(self, old: Node | None, new: Node | None) -> list[Key]:
         if (old is not None and old.spec.lost) == (new is not None and new.spec.lost):
             return []
         return [queue.key for queue in self._queues.all()]
 
 
-def queue_status(queue: Queue, shares: Sequence[Share]) -> dict[str, Any]:
-    """The status fields (wire names) that differ from what the queue shows. Pure."""
-    new = QueueStatus(
-        pending=sum(share.pending for share in shares),
-        running=sum(share.running for share in shares),
+def queue_status(queue: Queue, totals: Totals) -> QueueStatus:
+    """What the queue's status is to show. Pure."""
+    numbers = totals.numbers
+    return QueueStatus(
+        pending=numbers["pending"],
+        running=numbers["running"],
         usage=QueueUsage(
-            cpu=CpuMillis(sum(share.cpu for share in shares)),
-            memory=Bytes(sum(share.memory for share in shares)),
-            gpu=sum(share.gpu for share in shares),
+            cpu=CpuMillis(numbers["cpu"]), memory=Bytes(numbers["memory"]), gpu=numbers["gpu"]
         ),
-        oldest_pending=min((share.created for share in shares if share.pending), default=0.0),
+        oldest_pending=totals.oldest,
         conditions=queue.status.conditions,
         observed_generation=queue.metadata.generation,
     )
-    return changed_fields(queue.status, new)
 
 
-def _share(job: Job, tasks: TaskCache, lost: frozenset[str]) -> Share:
-    holds = [hold for hold in holds_of(job, tasks.of_job(job.metadata.uid)) if hold.node not in lost]
-    return Share(
-        pending=not holds and not ending_of(job),
-        running=bool(holds),
-        cpu=sum(hold.cpu for hold in holds),
-        memory=sum(hold.memory for hold in holds),
-        gpu=sum(hold.gpu for hold in holds),
-        created=job.metadata.created,
-    )
+def _on_spec(old: Queue | None, new: Queue | None) -> list[Key]:
+    """Not on this controller's own writes."""
+    if old is not None and new is not None and old.metadata.generation == new.metadata.generation:
+        return []
+    return [] if new is None else [new.key]
 
 
 def _queues_of(old: Job | None, new: Job | None) -> list[Key]:
