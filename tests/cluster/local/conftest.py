@@ -1,13 +1,15 @@
 """Real homes with real agents, gone after each test."""
 
+import contextlib
 import itertools
-import sys
+import subprocess
 
 import pytest
 
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import Placement, TaskSpec, Told, task_name
 from shoal.testing.local import LocalHome, nodes
+from shoal.testing.require import require
 
 _numbers = itertools.count(1)
 
@@ -65,6 +67,28 @@ def tell_nothing():
     return lambda group, endpoints: {spec.name: Told() for spec in group}
 
 
-def python(source):
-    """A command that runs this Python."""
-    return (sys.executable, "-I", "-S", "-c", source)
+class SmallDisk:
+    """A file system of a few megabytes."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def fill(self):
+        """Take all the room that is left; what gives it back."""
+        filler = self.path / "filler"
+        with filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+        return filler.unlink
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        require("mount", f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    yield SmallDisk(path)
+    subprocess.run(["umount", "--lazy", str(path)], check=True)

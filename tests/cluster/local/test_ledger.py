@@ -106,7 +106,7 @@ def test_a_commit_that_fails_leaves_memory_as_the_disk_has_it(ledger, tmp_path):
     ledger.commit()
     page_count = ledger._database.execute("PRAGMA page_count").fetchone()[0]
     ledger._database.execute(f"PRAGMA max_page_count = {page_count}")  # SQLite's own "disk is full"
-    ledger.put(record("lost", env={"X": "y" * 100_000}))
+    ledger.put(record("lost", env={"X": "y" * 1_000_000}))
     ledger.advance(
         kept,
         Progress(endpoint=kept.progress.endpoint, admitted=1.0, launched=True),
@@ -118,9 +118,34 @@ def test_a_commit_that_fails_leaves_memory_as_the_disk_has_it(ledger, tmp_path):
     assert kept.phase == "Admitted"
     assert not ledger.staged
     ledger._database.execute("PRAGMA max_page_count = 1000000")
-    ledger.put(record("now", env={"X": "y" * 100_000}))
+    ledger.put(record("now", env={"X": "y" * 1_000_000}))
     ledger.commit()
     assert len(reopened(ledger, tmp_path).tasks) == 2
+
+
+def test_ends_can_be_recorded_on_a_full_disk(small_disk):
+    ledger = Ledger(small_disk.path / "ledger.db")
+    tasks = [record(f"task-{number}") for number in range(50)]
+    for task in tasks:
+        ledger.put(task)
+    ledger.commit()
+    small_disk.fill()
+    stop = StopRequest(reason="Cancelled", first=1.0, grace_seconds=1.0, at=1.0)
+    outcome = Outcome(reason="Exited", exit_code=0)
+    for task in tasks:
+        launched = structs.replace(task.progress, launched=True, stop=stop)
+        ledger.advance(task, launched)
+        ledger.commit()
+        ledger.advance(task, structs.replace(launched, outcome=outcome))
+        ledger.commit()
+    with pytest.raises(Unavailable):
+        for number in range(1000):
+            ledger.put(record(f"large-{number}", env={"X": "y" * 10_000}))
+            ledger.commit()
+    ledger.close()
+    again = Ledger(small_disk.path / "ledger.db")
+    assert [again.tasks[task.key].phase for task in tasks] == ["Ended"] * 50
+    again.close()
 
 
 def test_only_the_owner_may_read_it(ledger, tmp_path):
@@ -139,7 +164,7 @@ def test_a_torn_write_is_not_seen(ledger, tmp_path):
     main = (tmp_path / "ledger.db").read_bytes()
     other = tmp_path / "torn"
     other.mkdir()
-    for cut in range(0, len(log), 997):
+    for cut in range(0, len(log), len(log) // 40):
         (other / "ledger.db").write_bytes(main)
         (other / "ledger.db-wal").write_bytes(log[: len(log) - cut])
         for rest in other.glob("*-shm"):

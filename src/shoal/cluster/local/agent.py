@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
 import signal
 import sys
 import zlib
@@ -30,6 +31,7 @@ __all__ = ["cgroup_scope", "main"]
 
 LOCK_SECONDS = 1.0
 REAP_SECONDS = 5.0
+FILES = 65_536
 
 
 def main() -> int:
@@ -58,6 +60,7 @@ def _serve(place: Home, name: str) -> int:
         return 2
     with contextlib.suppress(OSError):  # not on this system: orphans are then init's
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    _raise_limits()
     loop = Loop()
     node = Node(place, declaration, SystemClock(), loop, _isolations(place, name))
     recovery.recover(node)
@@ -82,6 +85,14 @@ def _serve(place: Home, name: str) -> int:
         if requests.shut_down:
             cgroup_parents.release(node.isolations.cgroup_parents)
     return 0
+
+
+def _raise_limits() -> None:
+    """Each task takes a descriptor or two, each client more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def cgroup_scope(place: Home, name: str) -> str:

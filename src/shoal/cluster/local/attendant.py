@@ -30,6 +30,7 @@ SEARCH_SECONDS = 0.05
 SEARCHES = 40
 """How often, and that far apart, a supervisor is looked for that holds its lock and has not yet said
 who it is: it may have been spawned by an agent that died in the same instant."""
+RETRY_SECONDS = 1.0
 SPAWNS = 3
 """How often a supervisor that somebody kills before it has begun is started again."""
 
@@ -88,21 +89,26 @@ class Attendant:
         self._delivered: StopRequest | None = None
 
     def begin(self) -> None:
-        """Do what is next: the supervisor is there (find it), was there (take its word, or finish its
-        work), or never was (start it)."""
+        """Do what is next: the supervisor is there (find it), was there (finish its work), or never was
+        (start it)."""
         self._timer = None
+        lock_file = self.folders.task / taskfiles.LOCK
         try:
-            self.folders.create(self.record.told or Told())
-            lock = _try_lock(self.folders.task / taskfiles.LOCK)
-            if lock < 0:
-                self._find()
-                return
-            try:
-                self._decide(lock)
-            finally:
-                os.close(lock)
+            self.folders.task.mkdir(mode=0o700, exist_ok=True)
+            lock = _try_lock(lock_file)
         except OSError as error:
-            self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
+            if lock_file.exists():  # nothing can be said of it at this moment
+                self._timer = self._loop.later(RETRY_SECONDS, self.begin)
+            else:
+                self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
+            return
+        if lock < 0:
+            self._find()
+            return
+        try:
+            self._decide(lock)
+        finally:
+            os.close(lock)
 
     def stop(self) -> None:
         """Let the supervisor know what the ledger says of a stop. Idempotent."""
@@ -117,7 +123,7 @@ class Attendant:
                 taskfiles.Stop(reason=stop.reason, grace_seconds=grace, at=stop.at),
             )
         except OSError:  # a full disk: the ledger knows, and we try until the task has ended
-            self._loop.later(1.0, self.stop)
+            self._loop.later(RETRY_SECONDS, self.stop)
             return
         faults.point("agent.stop.written")
         processes.send(self.pid, self._ticks, signal.SIGTERM)
@@ -146,10 +152,18 @@ class Attendant:
         elif self.record.progress.stop is not None:
             self._host.ended(self.record, _NEVER_RAN)
         else:
-            launch = self._host.describe(self.record, self.folders)
-            taskfiles.write(str(self.folders.task), taskfiles.LAUNCH, launch)
-            faults.point("agent.launch.prepared")
-            self._spawn(lock)
+            try:
+                self._prepare()
+                self._spawn(lock)
+            except OSError as error:
+                self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
+
+    def _prepare(self) -> None:
+        self.folders.create(self.record.told or Told())
+        folder = str(self.folders.task)
+        taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))
+        taskfiles.reserve(folder, taskfiles.STOP)
+        faults.point("agent.launch.prepared")
 
     def _spawn(self, lock: int) -> None:
         held = [lock, *self._host.claims(self.record)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -89,7 +88,8 @@ class Keeper:
         try:
             self._look(component, kept)
         except OSError as error:  # no more processes, a full disk: there may be, later
-            sys.stderr.write(f"{component} cannot be started: {error}\n")
+            with contextlib.suppress(OSError):  # nowhere to say it either
+                os.write(2, f"{component} cannot be started: {error}\n".encode())
             kept.not_before = time.monotonic() + LONGEST_BACKOFF_SECONDS
 
     def _look(self, component: str, kept: _Kept) -> None:

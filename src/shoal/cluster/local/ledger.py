@@ -6,7 +6,8 @@ or signalled before the commit that says so. (A commit of one change costs 0.07 
 flush, within a factor of two of a bare append to a file, and a torn write is SQLite's to mend.)
 
 A commit that fails, because the disk is full, leaves the last complete state: `commit` raises, and
-memory is as the disk has it.
+memory is as the disk has it. Room for some hundred small changes is taken beforehand, so that on a full
+disk tasks can still be stopped and their ends recorded.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ __all__ = ["Ledger", "Progress", "Record", "StopRequest"]
 
 FORGOTTEN_SECONDS = 7 * 86400.0
 """How long an acknowledged task's name is remembered, so that a late start does not run it again."""
+
+_SPARE_PAGES = 128
+_PAGE_BYTES = 4096
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -133,6 +137,7 @@ class Ledger:
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA cache_size = -512")
         self._database.executescript(_SCHEMA)
+        self._take_room()
         self._staged: list[tuple[str, tuple[object, ...]]] = []
         self._load()
 
@@ -230,6 +235,20 @@ class Ledger:
     def close(self) -> None:
         """Let go of the file; what is staged is dropped."""
         self._database.close()
+
+    def _take_room(self) -> None:
+        """Have both files larger than what is in them: pages that were once written are used again."""
+        self._database.execute(f"PRAGMA wal_autocheckpoint = {_SPARE_PAGES // 2}")
+        (free,) = self._database.execute("PRAGMA freelist_count").fetchone()
+        spare = (_SPARE_PAGES - free) * _PAGE_BYTES
+        try:
+            if spare > 0:
+                self._database.execute("CREATE TABLE spare (bytes BLOB)")
+                self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (spare,))
+                self._database.execute("DROP TABLE spare")
+                self._database.execute("PRAGMA wal_checkpoint")
+        except sqlite3.OperationalError:
+            return  # the disk is full already; what fits will fit
 
     def _stage(self, statement: str, *values: object) -> None:
         self._staged.append((statement, values))

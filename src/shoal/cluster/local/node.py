@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -416,8 +415,8 @@ class Node:
 
 def report(text: str) -> None:
     """A line in the agent's log."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # the disk is full: there is nobody to tell
+        os.write(2, f"{text}\n".encode(errors="replace"))
 
 
 def _admitted() -> None:

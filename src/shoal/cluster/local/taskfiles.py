@@ -37,6 +37,7 @@ __all__ = [
     "Started",
     "Stop",
     "read",
+    "reserve",
     "write",
 ]
 
@@ -46,6 +47,8 @@ STOP = "stop.json"
 EXIT = "exit.json"
 LOCK = "lock"
 BEGUN = "begun"
+
+_SPARE_BYTES = 1024
 
 T = TypeVar("T")
 
@@ -173,10 +176,34 @@ def write(folder: str, name: str, value: Any) -> None:  # Any: one of the Struct
     Raises:
         OSError: there is no room for it.
     """
-    draft = f"{folder}/.{name}.{os.getpid()}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    document = msgspec.json.encode(value)
+    draft = Path(folder, f".{name}.{os.getpid()}")
     try:
-        os.write(descriptor, msgspec.json.encode(value))
+        _fill(draft, document)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        draft = Path(folder, f".{name}.spare")
+        if not draft.exists():
+            raise
+        _fill(draft, document)
+    draft.replace(Path(folder, name))
+
+
+def reserve(folder: str, name: str) -> None:
+    """Take room for a file that must be written once even if the disk is full by then.
+
+    Raises:
+        OSError: there is none.
+    """
+    _fill(Path(folder, f".{name}.spare"), bytes(_SPARE_BYTES))
+
+
+def _fill(path: Path, document: bytes) -> None:
+    """Over what is there, so that what it takes is used again."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while document:
+            document = document[os.write(descriptor, document) :]
+        os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
     finally:
         os.close(descriptor)
-    Path(draft).replace(Path(folder, name))
