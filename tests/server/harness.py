@@ -43,6 +43,7 @@ class LiveServer:
         declared: Callable[[], list[Capacity]] = list,
         tcp: bool = False,
         owner_uid: int | None = None,
+        default_queue: bool = True,
     ) -> None:
         self.home = homes.Home(home).create()
         self.store = store or MemoryStore(authorise=authorise)
@@ -55,7 +56,7 @@ class LiveServer:
         self._declared = declared
         self._tcp = tcp
         self.port = 0
-        if not _has_default_queue(self.store):
+        if default_queue and not _has_default_queue(self.store):
             self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
         self.start()
 
@@ -100,6 +101,10 @@ class LiveServer:
         if self._thread.is_alive():
             self.stop()
         self.store.close()
+
+    def token_of(self, namespace: str, name: str) -> str:
+        """The token that the tasks of this job have."""
+        return self.job_tokens.mint(self.store.get(Job, namespace, name, actor=SYSTEM))
 
     def client(self, **options: object) -> Client:
         return Client.connect(self.home.path, **options)  # type: ignore[arg-type]

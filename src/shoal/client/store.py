@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
+from weakref import WeakSet
 
 import msgspec
 
 from shoal.client.transport import Transport
 from shoal.client.wire import API, IDEMPOTENCY_HEADER, RESULT_HEADER
 from shoal.objects import codec
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable
 from shoal.objects.kinds import Kind, kind_of
 from shoal.objects.meta import Object
 from shoal.store.base import Actor, Lease, Page, Record, Watch
+
+if TYPE_CHECKING:
+    from shoal.client.watch import RemoteWatch
 
 __all__ = ["Applied", "RemoteStore"]
 
@@ -38,22 +42,29 @@ class RemoteStore:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self._watches: WeakSet[RemoteWatch] = WeakSet()
+        self._closed = False
 
-    def create(self, obj: K, *, actor: Actor | None = None, dry_run: bool = False) -> K:
-        """See `Store.create`. A create whose answer was lost is sent again under the same key, so
-        there is one object. `dry_run`: everything but the writing; the object as it would be.
+    def create(
+        self, obj: K, *, actor: Actor | None = None, dry_run: bool = False, idempotent: bool = True
+    ) -> K:
+        """See `Store.create`. A create whose answer was lost is sent again under the same key (kept
+        in an annotation), so there is one object; unless not `idempotent`. `dry_run`: everything but
+        the writing; the object as it would be.
 
         Raises:
             Invalid: the server does not admit the object; `problems` says everything that is wrong.
         """
         kind = kind_of(obj)
+        if kind.namespaced and not obj.metadata.namespace:
+            raise Invalid(f"{kind.name.lower()} {obj.metadata.name} needs a namespace")
         answer = self.transport.request(
             "POST",
             _collection(kind, obj.metadata.namespace),
             query={"dryRun": dry_run},
-            body=codec.encode(obj),
-            headers={IDEMPOTENCY_HEADER: os.urandom(16).hex()},
-            repeatable=True,
+            body=_document(obj),
+            headers={IDEMPOTENCY_HEADER: os.urandom(16).hex()} if idempotent else None,
+            repeatable=idempotent,
         )
         return codec.decode(answer.body, type(obj))
 
@@ -97,12 +108,16 @@ class RemoteStore:
         """
         kind, key = kind_of(obj), obj.metadata
         if not key.resource_version:
-            raise NotFound(f"{kind.name.lower()} {key.name} has not been created yet")
+            self.record(kind, key.namespace, key.name)
+            raise Conflict(
+                f"{kind.name.lower()} {key.name} does not say which version of it was read",
+                hint="read it and change what was read, or apply it whatever its version",
+            )
         answer = self.transport.request(
             "PUT",
             object_path(kind, key.namespace, key.name),
             query={"dryRun": dry_run},
-            body=codec.encode(obj),
+            body=_document(obj),
         )
         return codec.decode(answer.body, type(obj))
 
@@ -121,7 +136,7 @@ class RemoteStore:
             "PUT",
             object_path(kind, key.namespace, key.name),
             query={"dryRun": dry_run},
-            body=codec.encode(wanted),
+            body=_document(wanted),
             repeatable=True,
         )
         result = cast(
@@ -148,7 +163,7 @@ class RemoteStore:
             "writer": writer, "uid": uid, "counter": counter, "fields": fields, "generation": generation,
         }  # fmt: skip
         path = object_path(kind, namespace, name) + "/status"
-        return Record(kind, self.transport.request("PATCH", path, body=codec.encode(patch)).body)
+        return Record(kind, self.transport.request("PATCH", path, body=_document(patch)).body)
 
     def delete(
         self,
@@ -170,36 +185,44 @@ class RemoteStore:
         self, kind: Kind, *, version: str, namespace: str = "", actor: Actor | None = None
     ) -> Watch:
         """See `Store.watch`; survives a restart of the server."""
-        from shoal.client.watch import RemoteWatch
-
-        path = _collection(kind, namespace)
-        return RemoteWatch(self.transport, kind, path, {"resourceVersion": version}, version)
+        if not version:
+            raise Expired("a watch needs the version to go on from", hint="list first")
+        return self._watch(kind, namespace, {"resourceVersion": version}, version)
 
     def watch_object(self, kind: Kind, namespace: str, name: str) -> Watch:
         """Watch one object: its present state first, as `Added`, if it is there, then a `Bookmark`;
         then each change."""
-        from shoal.client.watch import RemoteWatch
-
-        query = {"name": name}
-        return RemoteWatch(self.transport, kind, _collection(kind, namespace), query, "")
+        return self._watch(kind, namespace, {"name": name}, "")
 
     def acquire(
         self, name: str, holder: str, duration_seconds: float, *, actor: Actor | None = None
     ) -> Lease | None:
         """See `Store.acquire`."""
         body = {"holder": holder, "durationSeconds": duration_seconds}
-        path = f"{API}/leases/{quote(name, safe='')}"
-        answer = self.transport.request("PUT", path, body=codec.encode(body), repeatable=True)
+        path = _lease_path(name)
+        answer = self.transport.request("PUT", path, body=_document(body), repeatable=True)
         return msgspec.json.decode(answer.body, type=Lease | None)
 
     def release(self, lease: Lease, *, actor: Actor | None = None) -> None:
         """See `Store.release`."""
-        path = f"{API}/leases/{quote(lease.name, safe='')}"
-        self.transport.request("DELETE", path, body=codec.encode(lease), repeatable=True)
+        path = _lease_path(lease.name)
+        self.transport.request("DELETE", path, body=_document(lease), repeatable=True)
 
     def close(self) -> None:
         """See `Store.close`."""
+        self._closed = True
+        for watch in list(self._watches):
+            watch.fail(Unavailable("the client has been closed"))
         self.transport.close()
+
+    def _watch(self, kind: Kind, namespace: str, query: dict[str, str], version: str) -> Watch:
+        from shoal.client.watch import RemoteWatch
+
+        if self._closed:
+            raise Unavailable("the client has been closed")
+        watch = RemoteWatch(self.transport, kind, _collection(kind, namespace), query, version)
+        self._watches.add(watch)
+        return watch
 
 
 def object_path(kind: Kind, namespace: str, name: str) -> str:
@@ -211,6 +234,19 @@ def object_path(kind: Kind, namespace: str, name: str) -> str:
     if not name or (kind.namespaced and not namespace):
         raise NotFound(f"which {kind.name.lower()}? its name is empty")
     return f"{_collection(kind, namespace)}/{quote(name, safe='')}"
+
+
+def _document(value: Any) -> bytes:
+    try:
+        return codec.encode(value)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"some text is no Unicode: {error}") from error
+
+
+def _lease_path(name: str) -> str:
+    if not name:
+        raise Invalid("a lease needs a name")
+    return f"{API}/leases/{quote(name, safe='')}"
 
 
 def _collection(kind: Kind, namespace: str) -> str:

@@ -224,7 +224,7 @@ class Transport:
     def _streaming(
         self, connection: HTTPConnection, response: HTTPResponse, silence_seconds: float
     ) -> Stream:
-        if response.status >= 400:
+        if response.status >= 300:
             content = response.read()
             connection.close()
             self._judge(response, content)
@@ -249,7 +249,7 @@ class Transport:
         served = response.headers.get(VERSION_HEADER, "")
         if self._check and served and _series(served) != _series(__version__):
             raise _skew(served, self.address)
-        if response.status < 400:
+        if response.status < 300:
             return
         document: Any = None
         with suppress(msgspec.DecodeError):  # not from Shoal's server, or cut off: said below

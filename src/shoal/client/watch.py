@@ -71,7 +71,7 @@ class RemoteWatch:
             self._wake = wake
             ready = bool(self._events) or self._failure is not None
         if ready:
-            wake()
+            self._tell()
 
     def close(self) -> None:
         """See `Watch.close`."""
@@ -81,6 +81,15 @@ class RemoteWatch:
         self._stream.close()
         self._thread.join(timeout=5.0)
 
+    def fail(self, error: ShoalError) -> None:
+        """End with this error, once what has come has been delivered."""
+        self._fail(error)
+        self._stream.close()
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._failure is not None
+
     def _open(self) -> Stream:
         headers = {"Accept": "text/event-stream"}
         if self._version:
@@ -89,16 +98,16 @@ class RemoteWatch:
 
     def _read(self) -> None:
         lost_since = 0.0
-        while not self._closed:
+        while not self._over:
             try:
                 for event in parse(self._stream.response):
                     lost_since = 0.0
                     self._take(event)
-                    if self._failure is not None or self._closed:
+                    if self._over:
                         return
             except (OSError, HTTPException, ValueError, AttributeError):
                 pass  # the connection is gone (closed here: the response has lost its file)
-            if self._closed:
+            if self._over:
                 return
             lost_since = lost_since or time.monotonic()
             self._stream.close()
@@ -107,7 +116,7 @@ class RemoteWatch:
 
     def _reopen(self, lost_since: float) -> bool:
         pause = 0.05
-        while not self._closed:
+        while not self._over:
             try:
                 stream = self._open()
             except Unavailable as error:
@@ -115,7 +124,7 @@ class RemoteWatch:
                     self._fail(error)
                     return False
                 with self._changed:
-                    self._changed.wait_for(lambda: self._closed, pause)
+                    self._changed.wait_for(lambda: self._over, pause)
                 pause = min(1.0, pause * 2)
             except ShoalError as error:
                 self._fail(error)
@@ -123,7 +132,7 @@ class RemoteWatch:
             else:
                 with self._changed:
                     self._stream = stream
-                    if self._closed:
+                    if self._over:
                         stream.close()
                 return True
         return False
@@ -137,21 +146,30 @@ class RemoteWatch:
         record = None if bookmark else Record(self._kind, event.data)
         kind = cast("Literal['Added', 'Modified', 'Deleted', 'Bookmark']", event.type)
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._events) < _MOST_QUEUED)
+            self._changed.wait_for(lambda: self._over or len(self._events) < _MOST_QUEUED)
             self._version = event.id or self._version
             self._events.append(Event(kind, self._version, record))
             self._changed.notify_all()
-            wake = self._wake
-        if wake is not None:
-            wake()
+        self._tell()
 
     def _fail(self, error: ShoalError) -> None:
         with self._changed:
-            self._failure = error
+            self._failure = self._failure or error
             self._changed.notify_all()
-            wake = self._wake
-        if wake is not None:
+        self._tell()
+
+    def _tell(self) -> None:
+        wake = self._wake
+        if wake is None or self._closed:
+            return
+        try:
             wake()
+        except Exception:  # one reader's fault must not end this thread
+            import logging
+
+            logging.getLogger("shoal.client").exception(
+                "the reader of a watch of %s could not be woken", self._kind.plural
+            )
 
 
 class Change(NamedTuple):

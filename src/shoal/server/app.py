@@ -39,6 +39,7 @@ def api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,
     )
     # the more particular paths first: the objects' routes match nearly everything
     for module in (platform, telling, running, objects):

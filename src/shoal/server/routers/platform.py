@@ -31,7 +31,7 @@ _TOKEN_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]{0,62}")
 
 class _Acquire(msgspec.Struct, frozen=True, rename="camel"):
     holder: str
-    duration_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)]
+    duration_seconds: float
 
 
 @router.get("/version", operation_id="version", response_class=Response, response_model=None)
@@ -76,7 +76,10 @@ async def schema(kind: str) -> Response:
 
 
 @router.put(
-    "/api/v1/leases/{name}", operation_id="acquireLease", response_class=Response, response_model=None
+    "/api/v1/leases/{name:path}",
+    operation_id="acquireLease",
+    response_class=Response,
+    response_model=None,
 )
 async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Take or renew a lease: `{holder, durationSeconds}`. The answer is the lease, or null while
@@ -89,7 +92,10 @@ async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name
 
 
 @router.delete(
-    "/api/v1/leases/{name}", operation_id="releaseLease", response_class=Response, response_model=None
+    "/api/v1/leases/{name:path}",
+    operation_id="releaseLease",
+    response_class=Response,
+    response_model=None,
 )
 async def release(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a lease (the body) back if it is still held by its holder."""
