@@ -7,6 +7,8 @@ those of other nodes from happening.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -43,6 +45,9 @@ from shoal.objects.task import Endpoint, TaskSpec, Told
 __all__ = ["JobController", "Notebook", "Rendezvous"]
 
 WRITER = "job"
+_MANY = 4096
+_SHOWS_SECONDS = 1.0
+"""A group that was started shows in the task cache within this time, or is asked for again."""
 
 
 class Rendezvous(Protocol):
@@ -94,6 +99,8 @@ class JobController:
         self._guard = guard
         self._rendezvous = rendezvous
         self._notebook = notebook
+        self._lock = threading.Lock()
+        self._started: dict[str, float] = {}
 
     def sources(self) -> Sequence[Source]:
         """Jobs, their tasks, and nodes that are declared lost or answer again."""
@@ -116,7 +123,10 @@ class JobController:
             faults.point(f"server.job.{type(action).__name__.lower()}")
         if silent:
             raise Unavailable(silent[0])
-        return decision.again_seconds
+        again = decision.again_seconds
+        if any(isinstance(action, Start) for action in decision.actions):
+            return _SHOWS_SECONDS if again is None else min(again, _SHOWS_SECONDS)
+        return again
 
     def _see(self, job: Job) -> Seen:
         silent = self._tasks.silent_nodes
@@ -158,6 +168,8 @@ class JobController:
 
     def _start(self, job: Job, group: tuple[TaskSpec, ...], allocation: int, now: float) -> Job:
         names = {spec.name for spec in group}
+        if all(now - self._started.get(name, -math.inf) < _SHOWS_SECONDS for name in names):
+            return job  # it has begun; the cache has yet to hear of it
         peers = [
             task.endpoint
             for task in self._tasks.of_job(job.metadata.uid)
@@ -172,7 +184,15 @@ class JobController:
         except Refused as refused:
             self._notebook.event(job, "PlacementRefused", refused.message, warning=True, at=now)
             return self._refused(job, refused, allocation, now)
+        self._remember(names, now)
         return job
+
+    def _remember(self, names: set[str], now: float) -> None:
+        with self._lock:
+            if len(self._started) > _MANY:
+                recent = self._started.items()
+                self._started = {name: at for name, at in recent if now - at < _SHOWS_SECONDS}
+            self._started.update(dict.fromkeys(names, now))
 
     def _refused(self, job: Job, refused: Refused, allocation: int, now: float) -> Job:
         refusal = Refusal(

@@ -70,8 +70,9 @@ def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], list[Star
         return notes, [], []
     wanted = wanted_slots(seen, book)
     keep_members(seen, book, wanted)
+    before = book.members()
     starts, wait = missing_starts(seen, book, wanted, now)
-    if starts:
+    if book.members() != before:  # else a start that was cut short is carried on
         notes.append(_started_note(seen, book, starts))
     return notes, starts, [wait, seconds_until_limit(seen, book, now)]
 
