@@ -158,10 +158,13 @@ class Running:
     pid: int
     ticks: int
     """When it began: a pid alone may come to mean another."""
+    lock: Lock
 
     def ended(self) -> bool:
-        """True once it is gone, and collected if it was our child."""
-        return reap(self.pid) or not processes.alive(self.pid, self.ticks)
+        """True once it is gone, and collected if it was our child. Its first thread may be gone before
+        the others, so the lock has to be free too."""
+        gone = reap(self.pid) or not processes.alive(self.pid, self.ticks)
+        return gone and self.lock.holder() != self.pid
 
 
 def running(home: Home, component: str) -> Running | None:
@@ -172,7 +175,7 @@ def running(home: Home, component: str) -> Running | None:
         time.sleep(_POLL_SECONDS)  # it has not yet said who it is
     if not pid:
         return None
-    found = Running(pid, processes.start_ticks(pid))
+    found = Running(pid, processes.start_ticks(pid), lock)
     return found if lock.holder() == pid else None  # so the ticks are its own
 
 
