@@ -80,8 +80,9 @@ class Port(Part, frozen=True, kw_only=True):
 
     name: Name
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    """The number to use where the task has an address of its own; 0: any. On a local cluster without
-    its own network the number is leased, and told to every task."""
+    """The number to use where the task has an address of its own; 0: any. Tasks on one machine share
+    an address: there another number is leased, and told to every task; under `isolation: strict`, where
+    the job has a network of its own, index 0 of the role has this number."""
 
 
 class Toleration(Part, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     yield from _outcome(spec)
     yield from _limits(spec)
     yield from _runtime(spec)
+    yield from _ports(spec)
     if problem := priority_problem(spec.priority):
         yield Finding(("spec", "priority"), problem)
 
@@ -182,6 +183,20 @@ def _tensorflow(spec: JobSpec) -> Iterable[Finding]:
     for at in chiefs[1:]:
         message = "tensorflow has a chief or a master, not both"
         yield Finding((*_ROLES, at, "name"), message, (("spec", "runtime"),))
+
+
+def _ports(spec: JobSpec) -> Iterable[Finding]:
+    """In a network of the job's own each number exists once."""
+    if spec.isolation != "strict":
+        return
+    used: dict[int, tuple[str, Path]] = {}
+    for at, role in enumerate(spec.roles):
+        for position, port in enumerate(role.ports):
+            path: Path = (*_ROLES, at, "ports", position, "port")
+            name, other = used.setdefault(port.port, (role.name, path))
+            if port.port and name != role.name:
+                message = f"the roles of a strict job share a network, and {name} has {port.port} already"
+                yield Finding(path, message, (other, ("spec", "isolation")))
 
 
 def _counts(roles: tuple[Role, ...]) -> tuple[Path, ...]:

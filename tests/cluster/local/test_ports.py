@@ -2,6 +2,7 @@ import contextlib
 import os
 import socket
 
+import msgspec
 import pytest
 
 from shoal.cluster.base import Refused
@@ -52,6 +53,20 @@ def test_a_replica_that_starts_again_has_the_same(opened):
     ledger.close()
     again, _ = opened("a")
     assert again.lease(spec(1, ("http",))) == first
+
+
+def test_a_strict_job_has_the_number_it_asks_for_in_a_network_of_its_own(opened):
+    ports, ledger = opened("a")
+
+    def strict(index):
+        asked = spec(index, ("http",))
+        return msgspec.structs.replace(asked, isolation="strict", ports={"http": 8080})
+
+    first, second = ports.lease(strict(0)), ports.lease(strict(1))
+    assert first["http"] == 8080
+    assert 8080 not in (first[RENDEZVOUS], *second.values(), *ledger.leases.values())
+    assert ports.hold(first.values()), "there is nothing of ours to hold for it"
+    assert len(ports.claims(first.values())) == 1
 
 
 def test_several_agents_never_lease_the_same(opened):

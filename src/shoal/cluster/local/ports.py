@@ -55,22 +55,24 @@ class Ports:
         """A port for each name that the task asks for, and the one for rendezvous.
 
         The numbers that it asks for are what it would use with an address of its own; tasks on one
-        machine share one, so they get others, and are told.
+        machine share one, so they get others, and are told. A strict job has a network of its own,
+        which its tasks share: there index 0 of each role gets the numbers that it asks for.
 
         Raises:
             Refused: there is none left.
         """
         names = sorted({*spec.ports, RENDEZVOUS})
-        return {name: self._lease_one(_owner(spec, name)) for name in names}
+        own = spec.ports if spec.isolation == "strict" and spec.index == 0 else {}
+        return {name: own.get(name) or self._lease_one(_owner(spec, name)) for name in names}
 
     def hold(self, ports: Iterable[int]) -> bool:
-        """True when all these ports lie in blocks that are ours, now."""
-        return all(self._claim(_block_of(port)) for port in ports)
+        """True when all of these that are leased lie in blocks that are ours, now."""
+        return all(self._claim(first) for first in self._blocks_of(ports))
 
     def claims(self, ports: Iterable[int]) -> list[int]:
         """The descriptors that claim these ports, for their task's supervisor to hold."""
-        firsts = {_block_of(port) for port in ports}
-        return [self._claims[first].fileno() for first in sorted(firsts) if first in self._claims]
+        firsts = sorted(self._blocks_of(ports))
+        return [self._claims[first].fileno() for first in firsts if first in self._claims]
 
     def forget_job(self, namespace: str, job_uid: str) -> None:
         """End the job's leases."""
@@ -90,6 +92,11 @@ class Ports:
         for claim in self._claims.values():
             claim.close()
         self._claims.clear()
+
+    def _blocks_of(self, ports: Iterable[int]) -> set[int]:
+        """Where the leased ones of these lie; numbers in a network of the job's own are not ours."""
+        leased = set(self._ledger.leases.values())
+        return {_block_of(port) for port in ports if port in leased}
 
     def _lease_one(self, owner: str) -> int:
         known = self._ledger.leases.get(owner)
