@@ -195,7 +195,9 @@ def _ports(spec: JobSpec) -> Iterable[Finding]:
             path: Path = (*_ROLES, at, "ports", position, "port")
             name, other = used.setdefault(port.port, (role.name, path))
             if port.port and name != role.name:
-                message = f"the roles of a strict job share a network, and {name} has {port.port} already"
+                message = (
+                    f"the roles of a strict job share a network, and {name} has {port.port} already"
+                )
                 yield Finding(path, message, (other, ("spec", "isolation")))
 
 
