@@ -113,8 +113,9 @@ class World:
                 self.cluster.acknowledge(task.spec.key)
             case actions.Stop(task, grace, reason):
                 self.cluster.stop(task, grace_seconds=grace, reason=reason)
-            case actions.Start(group, allocation):
-                self._start(group, allocation)
+            case actions.Start(group, allocation, together):
+                for each in [group] if together else [(spec,) for spec in group]:
+                    self._start(each, allocation)
             case actions.RemoveFinalizer() | actions.DeleteJob():
                 self.gone = True
             case actions.Forget(outputs):

@@ -62,10 +62,11 @@ class Stop:
 
 @dataclass(frozen=True)
 class Start:
-    """Start these together or not at all, under this allocation."""
+    """Start these under this allocation: together or not at all, or each for itself."""
 
     group: tuple[TaskSpec, ...]
     allocation: int
+    together: bool = True
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from shoal import faults
-from shoal.cluster.base import Cluster, Refused, Task
+from shoal.cluster.base import Cluster, Refused, Task, Tell
 from shoal.control.cache import ObjectCache
 from shoal.control.job.actions import (
     Acknowledge,
@@ -45,6 +45,8 @@ from shoal.objects.task import Endpoint, TaskSpec, Told
 __all__ = ["JobController", "Notebook", "Rendezvous"]
 
 WRITER = "job"
+_AT_ONCE = 32
+"""So many indices of an array are started by one request."""
 _MANY = 4096
 _SHOWS_SECONDS = 1.0
 """A group that was started shows in the task cache within this time, or is asked for again."""
@@ -154,8 +156,8 @@ class JobController:
                 _spare(silent, lambda: self._tasks.acknowledge(task.spec.key))
             case Stop(task, grace, reason):
                 _spare(silent, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
-            case Start(group, allocation):
-                return self._start(job, group, allocation, now)
+            case Start():
+                return self._start(job, action, now)
             case Forget(outputs):
                 meta = job.metadata
                 self._cluster.forget_job(meta.namespace, meta.uid, outputs=outputs)
@@ -166,10 +168,23 @@ class JobController:
                 self._jobs.delete(job)
         return job
 
-    def _start(self, job: Job, group: tuple[TaskSpec, ...], allocation: int, now: float) -> Job:
-        names = {spec.name for spec in group}
+    def _start(self, job: Job, start: Start, now: float) -> Job:
+        names = {spec.name for spec in start.group}
         if all(now - self._started.get(name, -math.inf) < _SHOWS_SECONDS for name in names):
             return job  # it has begun; the cache has yet to hear of it
+        refused = (
+            self._start_group(job, start.group)
+            if start.together
+            else self._start_apart(job, start.group)
+        )
+        if refused is not None:
+            self._notebook.event(job, "PlacementRefused", refused.message, warning=True, at=now)
+            return self._refused(job, refused, start.allocation, now)
+        self._remember(names, now)
+        return job
+
+    def _start_group(self, job: Job, group: tuple[TaskSpec, ...]) -> Refused | None:
+        names = {spec.name for spec in group}
         peers = [
             task.endpoint
             for task in self._tasks.of_job(job.metadata.uid)
@@ -179,13 +194,31 @@ class JobController:
         def tell(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
             return self._rendezvous(job, specs[0].attempt, specs, (*peers, *endpoints))
 
+        return self._ask(group, tell)
+
+    def _start_apart(self, job: Job, group: tuple[TaskSpec, ...]) -> Refused | None:
+        """An array's indices: many in one request, but none is told of another or waits for it."""
+
+        def tell(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
+            told: dict[str, Told] = {}
+            for spec, endpoint in zip(specs, endpoints, strict=True):
+                told |= self._rendezvous(job, spec.attempt, (spec,), (endpoint,))
+            return told
+
+        refused: Refused | None = None
+        for first in range(0, len(group), _AT_ONCE):
+            part = group[first : first + _AT_ONCE]
+            if self._ask(part, tell) is not None:
+                refusals = [self._ask((spec,), tell) for spec in part]
+                refused = next((each for each in refusals if each is not None), refused)
+        return refused
+
+    def _ask(self, group: tuple[TaskSpec, ...], tell: Tell) -> Refused | None:
         try:
             self._cluster.start(group, tell)
         except Refused as refused:
-            self._notebook.event(job, "PlacementRefused", refused.message, warning=True, at=now)
-            return self._refused(job, refused, allocation, now)
-        self._remember(names, now)
-        return job
+            return refused
+        return None
 
     def _remember(self, names: set[str], now: float) -> None:
         with self._lock:

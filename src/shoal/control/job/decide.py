@@ -40,10 +40,11 @@ def decide(seen: Seen, now: float) -> Decision:
     has_finalizer = FINALIZER in seen.job.metadata.finalizers
     if not has_finalizer and not seen.deleted and not seen.terminal:
         return Decision((AddFinalizer(),))
-    book, notes, starts = Book(seen.job), list[Note](), list[Start]()
+    book, notes = Book(seen.job), list[Note]()
+    start: Start | None = None
     waits: list[float | None] = []
     if not seen.terminal:
-        notes, starts, waits = _carry_on(seen, book, now)
+        notes, start, waits = _carry_on(seen, book, now)
     wanted = wanted_slots(seen, book)
     describe_phase(seen, book, wanted, now)
     actions: list[Action] = []
@@ -53,13 +54,14 @@ def decide(seen: Seen, now: float) -> Decision:
         actions.append(PatchStatus(fields))
     actions += notes
     actions += _leave(seen, book, wanted)
-    actions += starts
+    if start is not None:
+        actions.append(start)
     actions += _let_go(seen, book, has_finalizer, now, waits)
     times = [wait for wait in waits if wait is not None]
     return Decision(tuple(actions), min(times) if times else None)
 
 
-def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], list[Start], list[float | None]]:
+def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], Start | None, list[float | None]]:
     notes = lose_members(seen, book)
     verdict, ends = count_ends(seen, book, now)
     notes += ends
@@ -67,14 +69,14 @@ def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], list[Star
     if verdict is not None:
         _close(book, verdict, now)
         notes.append(Note(verdict.phase, verdict.message or _closing(book), verdict.phase == "Failed"))
-        return notes, [], []
+        return notes, None, []
     wanted = wanted_slots(seen, book)
     keep_members(seen, book, wanted)
     before = book.members()
-    starts, wait = missing_starts(seen, book, wanted, now)
-    if book.members() != before:  # else a start that was cut short is carried on
-        notes.append(_started_note(seen, book, starts))
-    return notes, starts, [wait, seconds_until_limit(seen, book, now)]
+    start, wait = missing_starts(seen, book, wanted, now)
+    if start is not None and book.members() != before:  # else a start that was cut short is carried on
+        notes.append(_started_note(book, start))
+    return notes, start, [wait, seconds_until_limit(seen, book, now)]
 
 
 def _close(book: Book, verdict: Verdict, now: float) -> None:
@@ -94,8 +96,8 @@ def _closing(book: Book) -> str:
     return f"finished in attempt {book.attempt}{restarts}"
 
 
-def _started_note(seen: Seen, book: Book, starts: list[Start]) -> Note:
-    specs = [spec for start in starts for spec in start.group]
+def _started_note(book: Book, start: Start) -> Note:
+    specs = start.group
     nodes = ", ".join(sorted({spec.placement.node for spec in specs}))
     again = any(spec.incarnation > 1 for spec in specs)
     return Note(

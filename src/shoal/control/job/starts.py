@@ -18,13 +18,13 @@ __all__ = ["missing_starts"]
 
 def missing_starts(
     seen: Seen, book: Book, wanted: dict[Slot, Placement], now: float
-) -> tuple[list[Start], float | None]:
-    """Starts to ask for, each member given its node in the book; and seconds until a backoff ends.
+) -> tuple[Start | None, float | None]:
+    """The start to ask for, each member given its node in the book; and seconds until a backoff ends.
 
     `Cluster.start` is idempotent by name, so a start that was cut short is simply asked for again.
     """
     if _refused(seen) or not wanted:
-        return [], None
+        return None, None
     find = _gang if scope_of(seen.job) == "Gang" else _single
     ready = find(seen, book, wanted)
     wait = book.restart_after - now
@@ -32,14 +32,13 @@ def missing_starts(
     ready = [slot for slot in ready if slot not in delayed]
     again = wait if delayed else None
     if not ready or (delayed and scope_of(seen.job) == "Gang"):
-        return [], again
+        return None, again
     book.attempt = max(book.attempt, 1)
     for slot in ready:
         book.nodes[slot] = wanted[slot].node
-    specs = [_spec(seen, book, slot, wanted[slot]) for slot in ready]
-    groups = [(spec,) for spec in specs] if seen.job.spec.array is not None else [tuple(specs)]
-    allocation = seen.job.status.allocation.id
-    return [Start(group, allocation) for group in groups], again
+    specs = tuple(_spec(seen, book, slot, wanted[slot]) for slot in ready)
+    together = seen.job.spec.array is None
+    return Start(specs, seen.job.status.allocation.id, together), again
 
 
 def _gang(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]:
