@@ -14,6 +14,7 @@ Ctrl-C. All of them only put an event into one queue; this thread alone decides.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,7 @@ __all__ = ["follow"]
 _BROKEN_PIPE = 141
 _LOGS_MAY_LAG_SECONDS = 10.0
 _LOGS_MAY_START_SECONDS = 30.0
+_CANCEL_MAY_TAKE_SECONDS = 10.0
 
 
 class _Event(NamedTuple):
@@ -78,7 +80,7 @@ class _Follower:
         self._events = events
         self._interrupts = interrupts
         self._narrator = Narrator(settings, self._name)
-        self._cancelling = False
+        self._cancelling: threading.Thread | None = None
         self._seen = False
         """Whether the present watch has shown the job."""
         self._logs_over = False
@@ -87,19 +89,21 @@ class _Follower:
     def run(self) -> int:
         watch = self._watch()
         threading.Thread(target=self._read_logs, name="logs", daemon=True).start()
-        deadline = float("inf")
+        deadline = math.inf
         try:
             while not (self._finished and self._logs_over) and time.monotonic() < deadline:
                 event = self._next(deadline)
+                self._narrator.speak()
                 if event is None:
                     continue
                 if event.what == "job":
                     watch = self._look(watch)
-                    if self._finished and deadline == float("inf"):
+                    if self._finished and deadline == math.inf:
                         deadline = time.monotonic() + _LOGS_MAY_LAG_SECONDS
                 elif event.what == "interrupt":
                     self._interrupts.taken()
-                    if self._cancelling:
+                    if self._cancelling is not None:
+                        self._cancelling.join(_CANCEL_MAY_TAKE_SECONDS)
                         say(f"{self._name} is being cancelled; see {self._again('get')}")
                         return INTERRUPTED
                     self._cancel("cancelling", "press Ctrl-C again to leave while that goes on")
@@ -114,7 +118,8 @@ class _Follower:
         return self._job.status.phase in FINISHED
 
     def _next(self, deadline: float) -> _Event | None:
-        left = None if deadline == float("inf") else max(0.0, deadline - time.monotonic())
+        seconds = min(max(0.0, deadline - time.monotonic()), self._narrator.seconds_left())
+        left = None if math.isinf(seconds) else seconds
         try:
             return self._events.get(timeout=left)
         except Empty:
@@ -150,7 +155,6 @@ class _Follower:
         """In a thread, so that a slow server does not keep the second Ctrl-C waiting."""
         if self._finished:
             return
-        self._cancelling = True
         say(f"{doing} {self._name}; {hint}")
 
         def cancel() -> None:
@@ -159,7 +163,8 @@ class _Follower:
             except ShoalError as error:
                 self._events.put(_Event("cancel failed", error))
 
-        threading.Thread(target=cancel, name="cancel", daemon=True).start()
+        self._cancelling = threading.Thread(target=cancel, name="cancel", daemon=True)
+        self._cancelling.start()
 
     def _read_logs(self) -> None:
         try:
@@ -188,7 +193,7 @@ class _Follower:
     def _logs_stopped(self, event: _Event) -> None:
         if event.what == "cancel failed":
             say(f"it could not be cancelled: {event.error}")
-            self._cancelling = False  # so that Ctrl-C tries again
+            self._cancelling = None  # so that Ctrl-C tries again
             return
         self._logs_over = True
         if isinstance(event.error, BrokenPipeError):

@@ -3,6 +3,7 @@ worse. Each is told once, however often the job is written."""
 
 from __future__ import annotations
 
+import math
 import time
 
 from shoal.cli.output import say
@@ -13,6 +14,7 @@ from shoal.objects.meta import Condition
 
 __all__ = ["Narrator"]
 
+_PATIENCE_SECONDS = 0.5
 _DOING = {
     "Preempting": "gives its place to others",
     "Resizing": "changes its size",
@@ -21,24 +23,32 @@ _DOING = {
 
 
 class Narrator:
-    """Tells changes of one job on stderr."""
+    """Tells changes of one job on stderr. A reason to wait is told once it has held for a moment: on
+    its way to its nodes every job waits a little."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings = settings
         self._name = name
         self._waiting = ""
+        self._told = ""
+        self._tell_at = math.inf
         self._conditions: dict[str, float] = {}
         self._suspended = False
 
+    def seconds_left(self) -> float:
+        """How long until `speak` will have something to say, as far as is known."""
+        return max(0.0, self._tell_at - time.monotonic())
+
+    def speak(self) -> None:
+        """Say what has become due."""
+        if time.monotonic() >= self._tell_at:
+            self._tell_at = math.inf
+            self._told = self._waiting
+            say(f"{self._name} waits: {self._waiting}")
+
     def tell(self, job: Job) -> None:
         """Look at the job's newest state."""
-        scheduling = job.status.scheduling
-        waiting = ""
-        if job.status.phase == "Pending" and scheduling.code and not job.spec.cancelled:
-            waiting = scheduling.message or scheduling.code
-        if waiting and waiting != self._waiting:
-            say(f"{self._name} waits: {waiting}")
-        self._waiting = waiting
+        self._look_at_reason(job)
         suspended = job.status.phase == "Suspended"
         if suspended and not self._suspended:
             say(f"{self._name} is suspended; go on with: {self._settings.spelt(f'resume {self._name}')}")
@@ -50,6 +60,15 @@ class Narrator:
             if self._conditions.get(condition.type) != condition.changed:
                 self._conditions[condition.type] = condition.changed
                 say(f"{self._name} {doing}{_detail(job, condition)}")
+
+    def _look_at_reason(self, job: Job) -> None:
+        scheduling = job.status.scheduling
+        waits = job.status.phase == "Pending" and scheduling.code and not job.spec.cancelled
+        self._waiting = (scheduling.message or scheduling.code) if waits else ""
+        if not self._waiting or self._waiting == self._told:
+            self._tell_at = math.inf
+        elif self._tell_at == math.inf:
+            self._tell_at = time.monotonic() + _PATIENCE_SECONDS
 
 
 def _detail(job: Job, condition: Condition) -> str:

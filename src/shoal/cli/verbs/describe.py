@@ -98,7 +98,7 @@ def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequen
     labels = obj.metadata.labels
     if labels:
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
-    Table(["", ""], indent=2).write([[f"{name}:", value] for name, value in lines])
+    Table(["", ""], indent=2).write([[f"{name}:" if name else "", value] for name, value in lines])
     _section("Conditions", ["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], [
         [c.type, c.status, age(c.changed, now), c.reason or "-", c.message or "-"]
         for c in obj.status.conditions

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 65536
 
 
-@verb("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@verb("exec")
 @names_of("job", single=True)
 @click.option("--role", default="", help="Which role; may be left out where there is only one.")
 @click.option(
@@ -44,7 +44,6 @@ def command(
 
     It sees the task's files, environment and processes. The exit code is the command's.
     """
-    words = words[1:] if words[:1] == ("--",) else words
     if not words:
         raise Usage("say what to run", hint=f"such as: shoal exec {job} -- ps aux")
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -106,7 +105,7 @@ def _raw_terminal(session: RemoteSession) -> Generator[None, None, None]:
         session.resize(size.lines, size.columns)
 
     old = signal.signal(signal.SIGWINCH, resize)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # keeps what has been typed already
     try:
         resize()
         yield
