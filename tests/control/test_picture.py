@@ -21,7 +21,8 @@ class Seen:
     def snapshot(self):
         for cache in (self.world.jobs, self.world.queues, self.world.nodes, self.world.tasks):
             cache.pump()
-        return self.picture.snapshot()
+        snapshot, self.news = self.picture.snapshot()
+        return snapshot
 
     def names(self) -> list[str]:
         return [row.name for row in self.snapshot().jobs]
@@ -88,3 +89,24 @@ def test_tasks_of_jobs_that_are_not_there_are_strangers():
     assert [(h.node, h.cpu, h.live) for h in seen.snapshot().strangers] == [("a", 1000, True)]
     seen.world.cluster.stop(spec.key, grace_seconds=0, reason="Deleted")
     assert seen.snapshot().strangers == ()
+
+
+def test_what_a_decision_cannot_turn_on_is_no_news():
+    seen = Seen()
+    world = seen.world
+    world.submit("j", role(2))
+    seen.snapshot()
+    assert seen.news
+    seen.snapshot()
+    assert not seen.news
+    world.run(1)  # placed and started
+    seen.snapshot()
+    assert seen.news
+    task = world.tasks.of_job(world.job("j").metadata.uid)[0]
+    world.cluster.kill(task.spec.key)
+    world.run(3)  # ended, and started again on its slot
+    seen.snapshot()
+    assert not seen.news
+    world.edit("j", suspend=True)
+    seen.snapshot()
+    assert seen.news

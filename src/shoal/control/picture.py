@@ -10,6 +10,8 @@ import bisect
 import threading
 from collections.abc import Callable
 
+import msgspec
+
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.holdings import task_holds
@@ -59,11 +61,13 @@ class Picture:
         nodes.on_change(self._mark("nodes"))
         queues.on_change(self._mark("queues"))
 
-    def snapshot(self) -> Snapshot:
-        """What is known now."""
+    def snapshot(self) -> tuple[Snapshot, bool]:
+        """What is known now, and whether anything in it that a decision could turn on is new since
+        the last call. That a task has started, or ended on a slot that stays, is not."""
         with self._lock:
             dirty, self._dirty = self._dirty, set()
             stale, self._stale = self._stale, set[str]()
+        news = bool(stale)
         try:
             if "nodes" in stale:
                 nodes = sorted(self._nodes.all(), key=lambda node: node.metadata.name)
@@ -72,19 +76,20 @@ class Picture:
                 queues = sorted(self._queues.all(), key=lambda queue: queue.metadata.name)
                 self._queue_rows = tuple(queue_row(queue) for queue in queues)
             for key, uid in sorted(dirty):
-                self._renew(key, uid)
+                news |= self._renew(key, uid)
         except BaseException:
             with self._lock:
                 self._dirty |= dirty
                 self._stale |= stale
             raise
-        return Snapshot(
+        snapshot = Snapshot(
             nodes=self._node_rows,
             queues=self._queue_rows,
             forms=self._forms.all(),
             jobs=tuple(self._sorted),
             strangers=tuple(hold for uid in sorted(self._strangers) for hold in self._strangers[uid]),
         )
+        return snapshot, news
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         with self._lock:
@@ -107,19 +112,21 @@ class Picture:
 
         return changed
 
-    def _renew(self, key: Key, uid: str) -> None:
+    def _renew(self, key: Key, uid: str) -> bool:
         job = self._jobs.get(key)
         tasks = self._tasks.of_job(uid)
-        self._strangers.pop(uid, None)
+        strangers = self._strangers.pop(uid, ())
         if job is None or job.metadata.uid != uid:
             holds = task_holds(tasks)
             if holds:
                 self._strangers[uid] = holds
             old = self._rows.get(key)
-            if old is not None and old.uid == uid:
+            gone = old is not None and old.uid == uid
+            if gone:
                 self._remove(key)
-            return
-        if key in self._rows:
+            return gone or holds != strangers
+        old = self._rows.get(key)
+        if old is not None:
             self._remove(key)
         form = self._forms.take(form_of(job))
         row = job_row(job, tasks, form, self._policy)
@@ -127,6 +134,7 @@ class Picture:
             self._forms.drop(form)
         else:
             self._insert(key, row)
+        return bool(strangers) or _essence(old) != _essence(row)
 
     def _insert(self, key: Key, row: JobRow) -> None:
         order = row.order
@@ -141,6 +149,14 @@ class Picture:
         del self._orders[position]
         del self._sorted[position]
         self._forms.drop(row.form)
+
+
+def _essence(row: JobRow | None) -> JobRow | None:
+    """The row without what changes nothing while its slots stay: whether tasks are there already."""
+    if row is None:
+        return None
+    holds = tuple(msgspec.structs.replace(hold, live=False, claimed=False) for hold in row.holds)
+    return msgspec.structs.replace(row, holds=holds)
 
 
 class _Forms:

@@ -85,6 +85,7 @@ class SchedulingController:
         self._picture = Picture(jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=self._policy)
         self._not_before = 0.0
         self._refresh_at = 0.0
+        self._again = 0.0
 
     def sources(self) -> Sequence[Source]:
         """Everything that a decision depends on."""
@@ -98,15 +99,19 @@ class SchedulingController:
         begun = self._clock.monotonic()
         if begun < self._not_before:
             return self._not_before - begun
-        plan = decide(self._picture.snapshot(), self._policy_now(begun), now)
+        snapshot, news = self._picture.snapshot()
+        if not news and begun < self._again:
+            return self._again - begun
+        self._again = 0.0  # whatever stops this pass calls for another
+        plan = decide(snapshot, self._policy_now(begun), now)
         left = self._apply(plan, now)
         ended = self._clock.monotonic()
         self._not_before = ended + min(ended - begun, _LONGEST_REST_SECONDS)
-        if left:
-            return _COALESCE_SECONDS
+        wait = _COALESCE_SECONDS if left else _SAFETY_SECONDS
         if plan.again_at is not None:
-            return min(_SAFETY_SECONDS, max(_COALESCE_SECONDS, plan.again_at - now))
-        return _SAFETY_SECONDS
+            wait = min(wait, max(_COALESCE_SECONDS, plan.again_at - now))
+        self._again = ended + wait
+        return wait
 
     def _policy_now(self, begun: float) -> Policy:
         if begun < self._refresh_at:
