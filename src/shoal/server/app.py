@@ -7,9 +7,12 @@ docs/design/server.md.
 
 from __future__ import annotations
 
+from typing import cast
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -27,6 +30,9 @@ def create_app(services: Services) -> ASGIApp:
     """The application that uvicorn runs, over these parts."""
     app = api()
     app.state.services = services
+    # the outermost layer of Starlette would answer failures in plain text: Envelope does it here
+    outermost = cast("ServerErrorMiddleware", app.build_middleware_stack())
+    app.middleware_stack = outermost.app
     return Envelope(app)
 
 

@@ -73,12 +73,12 @@ def listen_tcp(text: str) -> socket.socket:
         Unavailable: it cannot be listened at.
     """
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise Invalid(f"{text!r} is not an address to listen at", hint="such as 127.0.0.1:7450")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise Unavailable(
             f"nothing can listen at {text}: {error}", hint="choose another port, or 0 for any"
         ) from error

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from shoal.objects.errors import Exists, NotFound, Unauthenticated
+from shoal.objects.job import Job
+from shoal.server.tokens import JobTokens, Tokens, is_job_token
+from tests.server.harness import a_job
+
+
+def job(name: str = "train", uid: str = "u-1") -> Job:
+    made = a_job(name)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid=uid))
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> JobTokens:
+    return JobTokens.of(tmp_path)
+
+
+def test_a_jobs_token_says_which_job(tokens: JobTokens) -> None:
+    token = tokens.mint(job())
+    assert is_job_token(token)
+    assert tokens.job_of(token) == ("default", "train", "u-1")
+
+
+def test_the_key_outlives_the_process_and_is_private(tmp_path: Path) -> None:
+    token = JobTokens.of(tmp_path).mint(job())
+    assert JobTokens.of(tmp_path).job_of(token)[1] == "train"
+    (key,) = tmp_path.iterdir()
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert len(key.read_bytes()) == 32
+
+
+def test_another_server_does_not_know_it(tmp_path: Path, tokens: JobTokens) -> None:
+    (tmp_path / "other").mkdir()
+    with pytest.raises(Unauthenticated):
+        JobTokens.of(tmp_path / "other").job_of(tokens.mint(job()))
+
+
+def test_nothing_of_a_token_can_be_changed(tokens: JobTokens) -> None:
+    token, other = tokens.mint(job()), tokens.mint(job("other"))
+    claim, seal = token.split(".")
+    forged = [
+        f"{other.split('.')[0]}.{seal}",
+        claim,
+        f"{claim}.",
+        f".{seal}",
+        f"{claim}.{seal[:-4]}",
+        f"{claim}.****",
+        "shoal-job-",
+        "shoal-job-é.é",
+    ]
+    for text in forged:
+        with pytest.raises(Unauthenticated):
+            tokens.job_of(text)
+
+
+def test_a_short_key_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "jobs.key").write_bytes(b"short")
+    with pytest.raises(ValueError, match="32 bytes"):
+        JobTokens.of(tmp_path)
+
+
+def test_a_persons_token_is_kept_hashed(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    people = Tokens(file)
+    token = people.issue("alice")
+    assert not is_job_token(token)
+    assert people.name_of(token) == "alice"
+    assert token not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert Tokens(file).name_of(token) == "alice"
+
+
+def test_a_revoked_token_is_worthless_at_once(tmp_path: Path) -> None:
+    people = Tokens(tmp_path / "tokens.json")
+    token, other = people.issue("alice"), people.issue("bob")
+    with pytest.raises(Exists):
+        people.issue("alice")
+    people.revoke("alice")
+    for worthless in (token, "", "shoal-", "é"):
+        with pytest.raises(Unauthenticated):
+            people.name_of(worthless)
+    assert people.name_of(other) == "bob"
+    assert people.names() == ("bob",)
+    with pytest.raises(NotFound):
+        people.revoke("alice")
