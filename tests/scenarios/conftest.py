@@ -1,0 +1,36 @@
+"""Homes that several tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.testing.local import nodes
+from tests.scenarios.fields import unwritten
+from tests.scenarios.standing import Standing
+
+
+@pytest.fixture(scope="module")
+def field_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Two nodes: `plain` has 4 cores, `gold` has 2, two devices that CUDA would know, and a label."""
+    declared = nodes(
+        plain={"cpu": CpuMillis(4000), "memory": Bytes(2 << 30)},
+        gold={"gpus": ("GPU-a", "GPU-b"), "labels": {"disk": "ssd"}},
+    )
+    with Standing(tmp_path_factory.mktemp("fields") / "home", declared) as standing:
+        yield standing
+
+
+@pytest.fixture
+def cluster(field_home: Standing, request: pytest.FixtureRequest) -> Iterator[Standing]:
+    """`field_home` with nothing of other tests in it. What the test claims to show it has written: each
+    run of a test with parameters some of it, any other test all."""
+    field_home.begin()
+    yield field_home
+    field_home.clear()
+    claims = getattr(request.function, "shows", ())
+    missing = unwritten(claims, field_home.written)
+    allowed = max(0, len(claims) - 1) if hasattr(request.node, "callspec") else 0
+    assert len(missing) <= allowed, f"the test shows fields that it never wrote: {missing}"

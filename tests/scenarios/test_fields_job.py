@@ -1,0 +1,211 @@
+"""The fields of a job beside its roles, its restarts and its limits."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from shoal.objects.errors import Invalid
+from shoal.objects.kinds import JOB
+from shoal.testing.local import wait_until
+from shoal.testing.require import require
+from tests.scenarios.fields import shows
+from tests.scenarios.standing import Standing, python, role
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+NOTE = 'echo "$SHOAL_ROLE $SHOAL_INDEX" >> $SHOAL_OUTPUT/notes'
+STAY = f"{NOTE}; exec sleep 60"
+
+
+@shows(JOB, "spec.runtime")
+@pytest.mark.parametrize(
+    ("runtime", "variables"),
+    [
+        ("plain", {"SHOAL_RANK": "1", "SHOAL_WORLD_SIZE": "2", "RANK": ""}),
+        ("torchrun", {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "*"}),
+        ("elastic", {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "*"}),
+        ("tensorflow", {"TF_CONFIG": "*", "RANK": ""}),
+        ("jax", {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}),
+        ("xgboost", {"RANK": "1", "WORLD_SIZE": "2"}),
+        ("paddle", {"PADDLE_TRAINER_ID": "*"}),
+        ("mpi", {"K_MPI_JOB_ROLE": "worker"}),
+    ],
+)
+def test_the_runtime_says_how_tasks_find_their_peers(
+    cluster: Standing, runtime: str, variables: dict[str, str]
+) -> None:
+    script = "import os, json; print(json.dumps(dict(os.environ)))"
+    roles = [role(replicas=2, command=python(script))]
+    if runtime == "mpi":
+        roles.insert(0, role("exec sleep 60", name="launcher"))
+    job = cluster.job(*roles, runtime=runtime, success={"role": "worker"})
+    assert cluster.finished(job).status.phase == "Succeeded", cluster.log(job)
+    told = json.loads(cluster.log(job, role="worker", index=1))
+    for variable, value in variables.items():
+        found = told.get(variable, "")
+        assert found if value == "*" else found == value, (variable, found)
+
+
+@shows(JOB, "spec.queue")
+def test_the_queue_is_where_the_job_waits_and_counts(cluster: Standing) -> None:
+    full = cluster.queue(quota={"jobs": 0})
+    name = full.metadata.name
+    waits = cluster.job(role(STAY), queue=name)
+    runs = cluster.job(role(STAY))
+    assert cluster.waiting(waits) == "QuotaExceeded"
+    cluster.running(runs)
+    cluster.until_queue(name, lambda queue: (queue.status.pending, queue.status.running) == (1, 0))
+    cluster.edit(waits, queue="default")
+    cluster.running(waits)
+
+
+@shows(JOB, "spec.priority")
+def test_higher_priority_goes_first(cluster: Standing) -> None:
+    whole = {"resources": {"cpu": "4"}}
+    blocker = cluster.job(role(STAY, **whole))
+    cluster.running(blocker)
+    script = "sleep 0.2"
+    low = cluster.job(role(script, **whole), priority="experiment")
+    middle = cluster.job(role(script, **whole))
+    high = cluster.job(role(script, **whole), priority=17)
+    urgent = cluster.job(role(script, **whole), priority="production")
+    for job in (low, middle, high, urgent):
+        assert cluster.waiting(job) == "InsufficientCpu"
+    cluster.client.cancel("default", blocker.metadata.name)
+    ended = [cluster.finished(job).status for job in (urgent, high, middle, low)]
+    assert [status.phase for status in ended] == ["Succeeded"] * 4
+    assert [s.started for s in ended] == sorted(s.started for s in ended)
+
+
+@shows(JOB, "spec.gang.min")
+def test_so_many_must_fit_before_any_starts(cluster: Standing) -> None:
+    three = role(STAY, replicas=3, resources={"cpu": "2"})
+    blocker = cluster.job(
+        role(STAY, resources={"cpu": "2"}), role(STAY, name="b", resources={"cpu": "2"})
+    )
+    cluster.running(blocker)
+    rigid = cluster.job(three, gang={"min": 2})
+    assert cluster.waiting(rigid) == "InsufficientCpu"
+    content = cluster.job(three, gang={"min": 1})
+    cluster.running(content)
+    cluster.until(content, lambda j: sum(r.running for r in j.status.roles) == 1)
+    assert cluster.look(rigid).status.phase == "Pending"
+    cluster.client.cancel("default", content.metadata.name)
+    cluster.client.cancel("default", blocker.metadata.name)
+    cluster.until(rigid, lambda j: sum(r.running for r in j.status.roles) >= 2)
+
+
+@shows(JOB, "spec.array.indices")
+def test_an_array_runs_its_role_once_per_index(cluster: Standing) -> None:
+    job = cluster.job(role(f"{NOTE}; test $SHOAL_INDEX != 7 || exit 9"), array={"indices": "0-1,4,7"})
+    ended = cluster.finished(job)
+    assert sorted(cluster.notes(job)) == ["worker 0", "worker 1", "worker 4", "worker 7"]
+    assert ended.status.phase == "Failed", "index 7 has no more restarts"
+    assert ended.status.roles[0].succeeded == 3
+
+
+@shows(JOB, "spec.array.parallelism")
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_parallelism_bounds_how_many_run_at_once(cluster: Standing, parallelism: int) -> None:
+    script = "echo begin >> $SHOAL_OUTPUT/notes; sleep 0.3; echo end >> $SHOAL_OUTPUT/notes"
+    job = cluster.job(role(script), array={"indices": "0-5", "parallelism": parallelism})
+    assert cluster.finished(job).status.phase == "Succeeded"
+    at_once = most = 0
+    for line in cluster.notes(job):
+        at_once += 1 if line == "begin" else -1
+        most = max(most, at_once)
+    assert 1 <= most <= parallelism
+    assert parallelism == 1 or most > 1
+
+
+@shows(JOB, "spec.limits.nodeHours")
+def test_budgets_of_node_hours_are_refused_until_they_exist(cluster: Standing) -> None:
+    with pytest.raises(Invalid) as refused:
+        cluster.job(role("true"), limits={"nodeHours": 2.5})
+    (problem,) = refused.value.problems
+    assert problem.path == "spec.limits.nodeHours"
+    assert "not available yet" in problem.message
+    assert (
+        cluster.finished(cluster.job(role("true"), limits={"nodeHours": None})).status.phase
+        == "Succeeded"
+    )
+
+
+@shows(JOB, "spec.cleanUp")
+@pytest.mark.parametrize("clean_up", ["Running", "All", "None"])
+def test_clean_up_says_what_becomes_of_the_rest(cluster: Standing, clean_up: str) -> None:
+    chief = role(f"{NOTE}; sleep 0.2", name="chief")
+    rest = role(f"{NOTE}; sleep 3; echo by itself >> $SHOAL_OUTPUT/notes", name="rest")
+    job = cluster.job(chief, rest, success={"role": "chief"}, cleanUp=clean_up)
+    cluster.until_noted(job, "rest 0")
+    ended = cluster.finished(job)
+    assert ended.status.phase == "Succeeded"
+    if clean_up == "None":
+        cluster.until_noted(job, "by itself")
+    wait_until(lambda: not cluster.tasks(job), what="every task has ended")
+    if clean_up == "All":
+        wait_until(lambda: not cluster.output(job).exists(), what="the output is deleted")
+    else:
+        assert ("by itself" in cluster.notes(job)) == (clean_up == "None")
+
+
+@shows(JOB, "spec.ttlAfterFinished")
+def test_a_finished_job_is_deleted_after_its_time(cluster: Standing) -> None:
+    kept = cluster.job(role("true"))
+    job = cluster.job(role("true"), ttlAfterFinished="1500ms")
+    finished = cluster.finished(job).status.finished
+    cluster.until_gone(JOB, "default", job.metadata.name)
+    assert time.time() - finished >= 1.5
+    assert cluster.finished(kept).status.phase == "Succeeded"
+
+
+@shows(JOB, "spec.suspend")
+def test_a_suspended_job_runs_nothing_until_it_is_resumed(cluster: Standing) -> None:
+    job = cluster.job(role(STAY), suspend=True)
+    cluster.until(job, lambda j: j.status.phase == "Suspended")
+    assert not cluster.tasks(job)
+    cluster.edit(job, suspend=False)
+    cluster.until_noted(job, "worker 0")
+    cluster.edit(job, suspend=True)
+    cluster.until(job, lambda j: j.status.phase == "Suspended" and not j.status.allocation.slots)
+    wait_until(lambda: not cluster.tasks(job), what="its task has ended")
+    cluster.edit(job, suspend=False)
+    cluster.until_noted(job, "worker 0", 2)
+    assert cluster.look(job).status.failures == 0
+
+
+@shows(JOB, "spec.cancelled")
+def test_a_cancelled_job_ends_for_good(cluster: Standing) -> None:
+    job = cluster.job(role(STAY), restart={"limit": 9})
+    cluster.until_noted(job, "worker 0")
+    cluster.edit(job, cancelled=True)
+    assert cluster.finished(job).status.phase == "Cancelled"
+    wait_until(lambda: not cluster.tasks(job), what="its task has ended")
+    with pytest.raises(Invalid, match="cannot be revived"):
+        cluster.edit(job, cancelled=False)
+    assert cluster.notes(job) == ["worker 0"]
+
+
+@shows(JOB, "spec.isolation")
+def test_strict_isolation_is_enforced_whole_or_refused(cluster: Standing) -> None:
+    reach = """
+import socket, sys
+with socket.socket() as client:
+    print(client.connect_ex(("127.0.0.1", int(sys.argv[1]))) == 0)
+"""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = python(reach, str(server.getsockname()[1]))
+        default = cluster.job(role(command=command), isolation="default")
+        strict = cluster.job(role(command=command), isolation="strict")
+        assert cluster.finished(default).status.phase == "Succeeded"
+        assert cluster.log(default) == b"True\n"
+        names = ("processes", "tmp", "home", "ipc", "privileges", "network", "system", "devices")
+        lacking = [name for name in names if cluster.isolation(name) != "enforced"]
+        if lacking:
+            refused = cluster.until(strict, lambda j: j.status.refusal is not None)
+            assert refused.status.refusal.reason == "IsolationUnavailable"
+            require("strict", f"strict isolation cannot be had here: {', '.join(lacking)}")
+        assert cluster.finished(strict).status.phase == "Succeeded"
+        assert cluster.log(strict) == b"False\n"
