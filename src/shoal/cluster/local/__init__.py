@@ -2,17 +2,19 @@
 
 What a server or a command line touches:
 - `home`: every path under `$SHOAL_HOME`, its locks and its sockets
-- `nodes`: which logical nodes the home has, and how much each may use
-- `components`: starts, keeps alive and ends the server and the agents
+- `nodes`: which logical nodes the home has, and how much each may use (`machine`: what there is)
+- `components`: starts the server and the agents; `keeper`: keeps them; `shutdown`: ends them
 - `cluster`: `LocalCluster`, the `shoal.cluster.base.Cluster` over all agents of a home
-  (`link`: the connection to one agent and its mirror of that agent's tasks; `session`: `exec`)
+  (`link`: the connection to one agent and its mirror of that agent's tasks; `watching`; `session`)
 
 The agent (`python -m shoal.cluster.local.agent`), the judge of its node:
-- `agent`: the process; `loop`: its one thread; `requests`: what clients may ask
-- `ledger`: what it has promised, durably; `admission`: what it can promise; `ports`: what it leases
-- `protocol`: frames and messages between it and its clients
-- `launching`, `stopping`, `recovery`, `leftovers`: a task's way through it
-- `usage`, `execs`, `folders`: what a task uses, what runs beside it, what it leaves behind
+- `agent`: the process; `loop`: its one thread; `turn`: what happens at the end of each of its turns
+- `protocol`: frames and messages; `serving`: its clients; `requests`: what each may ask
+- `node`: what it knows and does; `ledger`: that durably; `admission`, `ports`: what it can promise
+- `attendant`: looks after one task; `launching`: what its supervisor is given; `folders`: where
+- `recovery`: finds again what an earlier agent has left
+- `usage`: what tasks use; `execs`: what runs beside them
+- `processes`: pids that are sure to mean what they meant
 
 The supervisor of one task (`supervisor*`, `isolation/`), standard library only; `taskfiles` is all
 that it and the agent know of each other.

@@ -1,8 +1,7 @@
 """What an agent knows and does, apart from sockets: the ledger, the ports, the tasks that run.
 
-Each operation changes the ledger and names, with `after`, what is to follow: an answer, a spawn, a
-signal. At the end of the loop's turn all changes are committed at once, and only then does what
-follows happen, in order. So nothing is ever seen or done that a crash could make untrue.
+Each operation changes the ledger and says what is to follow once that is durable (`turn`): an answer,
+a spawn, a signal.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import cast
@@ -30,6 +28,7 @@ from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.cluster.local.ports import Ports
 from shoal.cluster.local.protocol import Change, LaunchTask
+from shoal.cluster.local.turn import Turn
 from shoal.objects.errors import Conflict, Unavailable
 from shoal.objects.task import Endpoint, TaskKey, TaskSpec
 
@@ -77,14 +76,11 @@ class Node:
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
-        self._new: set[TaskKey] = set()
-        self._changed: dict[TaskKey, None] = {}
-        self._after: deque[Callable[[], None]] = deque()
-        self._failed: list[Callable[[Unavailable], None]] = []
+        self.turn = Turn(self.ledger, self._tell, self._undone)
         self._emptying = False
-        loop.end_turn = self.end_turn
+        loop.end_turn = self.turn.end
 
-    # What clients ask. Each returns at once; `answer` is called after the commit.
+    # What clients ask.
 
     def state(self) -> NodeState:
         """The node itself."""
@@ -116,7 +112,7 @@ class Node:
             ports = [self.ports.lease(spec) for spec in new]
             for spec, leased in zip(new, ports, strict=True):
                 self._admit(spec, leased)
-            self.after(_admitted)
+            self.turn.after(_admitted)
         return tuple(self.ledger.tasks[spec.key].progress.endpoint for spec in specs)
 
     def release(self, keys: Iterable[TaskKey]) -> None:
@@ -125,8 +121,8 @@ class Node:
             record = self.ledger.tasks.get(key)
             if record is not None and record.can_be_taken_back:
                 self.ledger.remove(record)
-                self.changed(key)
-                self.after(_released)
+                self.turn.changed(key)
+                self.turn.after(_released)
 
     def launch(self, tasks: Iterable[LaunchTask]) -> None:
         """Start those that were not yet started.
@@ -145,8 +141,8 @@ class Node:
             record.told = launch.told
             record.progress = msgspec.structs.replace(record.progress, launched=True)
             self.ledger.put(record)
-            self.changed(record.key)
-            self.after(functools.partial(self._launched, record))
+            self.turn.changed(record.key)
+            self.turn.after(functools.partial(self._launched, record))
 
     def stop(self, key: TaskKey, grace_seconds: float, reason: StopReason) -> None:
         """Have the task end; see `Cluster.stop`."""
@@ -168,8 +164,8 @@ class Node:
             outcome = Outcome(reason="Signalled", exit_code=143, signal=15, stop_reason=stop.reason)
             progress = msgspec.structs.replace(progress, outcome=outcome, ended=now)
         self.ledger.advance(record, progress)
-        self.changed(key)
-        self.after(functools.partial(self._stopped, key))
+        self.turn.changed(key)
+        self.turn.after(functools.partial(self._stopped, key))
 
     def acknowledge(self, key: TaskKey) -> None:
         """The task's outcome is recorded elsewhere: forget it, if it has ended."""
@@ -177,49 +173,18 @@ class Node:
         if record is None or record.holds_capacity:
             return
         self.ledger.forget(record, self.clock.now())
-        self.changed(key)
-        self.after(functools.partial(self._acknowledged, record))
+        self.turn.changed(key)
+        self.turn.after(functools.partial(self._acknowledged, record))
 
     def forget_job(self, namespace: str, job_uid: str, outputs: bool) -> None:
         """The job is gone: its leases, its shared folders."""
         self.ports.forget_job(namespace, job_uid)
         self.ledger.forget_job(namespace, job_uid)
-        self.after(functools.partial(self._forgotten, namespace, job_uid, outputs))
+        self.turn.after(functools.partial(self._forgotten, namespace, job_uid, outputs))
 
     def snapshot(self) -> tuple[Change, ...]:
         """All tasks, complete."""
         return tuple(self._change(key, whole=True) for key in self.ledger.tasks)
-
-    # The turn.
-
-    def after(self, effect: Callable[[], None]) -> None:
-        """Do this once everything so far is durable."""
-        self._after.append(effect)
-
-    def unless_durable(self, fail: Callable[[Unavailable], None]) -> None:
-        """Do this instead of what follows in this turn, if the commit fails."""
-        self._failed.append(fail)
-
-    def changed(self, key: TaskKey) -> None:
-        """Tell of the task's state at the end of the turn."""
-        self._changed[key] = None
-
-    def end_turn(self) -> None:
-        """Commit, tell, and do what follows; again while that changes something."""
-        while self.ledger.staged or self._after or self._changed:
-            try:
-                self.ledger.commit()
-            except Unavailable as error:
-                self._undo(error)
-                continue
-            self._failed.clear()
-            changed, self._changed = self._changed, {}
-            if changed:
-                self.on_change(tuple(self._change(key, key in self._new) for key in changed))
-                self._new.difference_update(changed)
-            effects, self._after = self._after, deque()
-            for effect in effects:
-                effect()
 
     # What attendants need; see `attendant.Host`.
 
@@ -244,7 +209,7 @@ class Node:
         record.progress = msgspec.structs.replace(
             record.progress, started=started.started, unenforced=started.unenforced
         )
-        self.changed(record.key)
+        self.turn.changed(record.key)
 
     def ended(self, record: Record, end: taskfiles.Exit) -> None:
         """See `attendant.Host`."""
@@ -272,9 +237,9 @@ class Node:
                 peak_memory_bytes=end.peak_memory_bytes,
             ),
         )
-        self.changed(record.key)
-        self.after(functools.partial(self._ended, record.key))
-        self.unless_durable(lambda _: self._end_later(record, end))
+        self.turn.changed(record.key)
+        self.turn.after(functools.partial(self._ended, record.key))
+        self.turn.otherwise(lambda _: self._end_later(record, end))
 
     def reap(self) -> None:
         """See `attendant.Host`. Children that somebody waits for are left to them."""
@@ -336,8 +301,7 @@ class Node:
         self.ledger.put(
             Record(spec=spec, progress=Progress(endpoint=endpoint, admitted=self.clock.now()))
         )
-        self._new.add(spec.key)
-        self.changed(spec.key)
+        self.turn.changed(spec.key, new=True)
 
     def _launched(self, record: Record) -> None:
         faults.point("agent.launch.recorded")
@@ -371,19 +335,16 @@ class Node:
             self.discard((self.home.output / namespace / job_uid,))
         faults.point("agent.forget.removed")
 
-    def _undo(self, error: Unavailable) -> None:
-        """The commit failed: nothing of this turn has happened."""
+    def _tell(self, changed: dict[TaskKey, bool]) -> None:
+        self.on_change(tuple(self._change(key, new) for key, new in changed.items()))
+
+    def _undone(self, error: Unavailable) -> None:
+        """The ledger went back to what the disk has; what it never holds is put back."""
         report(error.message)
-        failed, self._failed = self._failed, []
-        self._after.clear()
-        self._changed.clear()
-        self._new.intersection_update(self.ledger.tasks)
         self.ports.refresh()
         for attendant in self.attendants.values():
             if attendant.started is not None:
                 self.started(attendant.record, attendant.started)
-        for fail in failed:
-            fail(error)
 
     def _emptied(self, problems: list[str]) -> None:
         self._emptying = False

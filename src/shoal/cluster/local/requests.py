@@ -34,11 +34,11 @@ class Requests:
     def handle(self, client: Client, call: Call) -> None:
         """Do what is asked; the answer follows once it is durable."""
         fail = functools.partial(client.fail, call.id)
-        self._node.unless_durable(fail)
+        self._node.turn.otherwise(fail)
         try:
             self._handle(client, call)
         except ShoalError as error:
-            self._node.after(functools.partial(fail, error))
+            self._node.turn.after(functools.partial(fail, error))
 
     def _handle(self, client: Client, call: Call) -> None:
         node, request = self._node, call.request
@@ -51,7 +51,7 @@ class Requests:
             case protocol.Describe():
                 result = node.state()
             case protocol.Watch():
-                node.after(functools.partial(self._watch, client))
+                node.turn.after(functools.partial(self._watch, client))
             case protocol.Admit():
                 result = node.admit(request.specs)
             case protocol.Release():
@@ -72,7 +72,7 @@ class Requests:
             case protocol.ShutDown():
                 self._shut_down(request.grace_seconds, functools.partial(client.answer, call.id))
                 return
-        node.after(functools.partial(client.answer, call.id, result))
+        node.turn.after(functools.partial(client.answer, call.id, result))
 
     def _greet(self, request: protocol.Hello) -> protocol.Greeting:
         name = self._node.declaration.name
@@ -97,5 +97,5 @@ class Requests:
             )
             return
         self.shut_down = True
-        self._node.after(answer)
-        self._node.after(self._node.loop.stop)
+        self._node.turn.after(answer)
+        self._node.turn.after(self._node.loop.stop)

@@ -163,6 +163,7 @@ class _Init:
         self._line = birth.line
         self._status = birth.status
         self._command = child
+        self._terminating = False
         self._own_namespace = os.getpid() == 1
         self._wakeup = _wake_on_children()
         os.close(birth.output)
@@ -191,8 +192,10 @@ class _Init:
                 syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
             self._command.release()
         elif order == TERMINATE:
-            self._signal_group(signal.SIGTERM)
-            self._signal_group(signal.SIGCONT)
+            # before the command is run this process' own code is there, to which it means nothing
+            self._terminating = True
+            if self._command.errors < 0:
+                self._terminate()
         elif order == KILL:
             self._kill_all()
         else:
@@ -204,6 +207,12 @@ class _Init:
         if failure is not None:
             self._status.record(failure)
             self._end()
+        if self._terminating:
+            self._terminate()
+
+    def _terminate(self) -> None:
+        self._signal_group(signal.SIGTERM)
+        self._signal_group(signal.SIGCONT)
 
     def _reap(self) -> None:
         while True:

@@ -95,9 +95,9 @@ class Meter:
         idle = (cpu - before) / (now - begin) < IDLE_RATIO
         if idle and key not in self._node.idle_since:
             self._node.idle_since[key] = wall
-            self._node.changed(key)
+            self._node.turn.changed(key)
         elif not idle and self._node.idle_since.pop(key, None) is not None:
-            self._node.changed(key)
+            self._node.turn.changed(key)
 
     def _counted(self, key: TaskKey) -> bool:
         """True when control groups count all that the process table would be asked for."""
