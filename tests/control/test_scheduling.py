@@ -1,9 +1,14 @@
 from __future__ import annotations
 
-import msgspec
+import time
 
+import msgspec
+import pytest
+
+from shoal.clock import SystemClock
 from shoal.cluster.simulated import Script, run_for
 from shoal.control.holdings import holds_of
+from shoal.control.lease import AlwaysLeader, NotLeader
 from shoal.objects.job import Gang
 from shoal.objects.node import Taint
 from shoal.objects.quantities import CpuMillis
@@ -173,6 +178,49 @@ def test_gang_min_starts_early_and_grows_later():
     assert sorted(world.running("j")) == [0, 1]
     world.run(5)
     assert sorted(world.running("j")) == [0, 1, 2]
+
+
+def test_a_plan_stops_where_the_lease_is_lost_and_goes_on_with_the_next():
+    class Fading(AlwaysLeader):
+        checks_left = 10**6
+
+        def enter(self) -> bool:
+            return self.checks_left > 0
+
+        def check(self) -> None:
+            self.checks_left -= 1
+            if self.checks_left < 0:
+                raise NotLeader("gone")
+
+    guard = Fading()
+    world = World({"a": capacity(8)}, guard=guard)
+    world.run(0.5)
+    for number in range(4):
+        world.submit(f"j{number}", role(2))
+    guard.checks_left = 4 + 2  # four finalizers, then two of the four allocations
+    world.run(0.5)
+    assert [len(world.slots(f"j{number}")) for number in range(4)] == [2, 2, 0, 0]
+    assert world.runner.failures() == ()
+    guard.checks_left = 10**6
+    world.run(1)
+    assert all(len(world.running(f"j{number}")) == 2 for number in range(4))
+
+
+@pytest.mark.slow
+def test_threads_and_the_machines_clock_drive_it_too():
+    world = World(behave=run_for(0.05), clock=SystemClock())
+    world.runner.start()
+    try:
+        world.submit("gang", role(3))
+        world.array("array", "0-9", 4)
+        deadline = time.monotonic() + 60
+        while {world.job(name).status.phase for name in ("gang", "array")} != {"Succeeded"}:
+            assert time.monotonic() < deadline, [world.job(name).status for name in ("gang", "array")]
+            world.cluster.settle()
+            time.sleep(0.005)
+    finally:
+        assert world.runner.stop(30)
+    assert world.runner.failures() == ()
 
 
 def test_devices_follow_their_tasks():

@@ -11,7 +11,7 @@ from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster, run_for
 from shoal.control.cache import ObjectCache
 from shoal.control.job.controller import JobController
-from shoal.control.lease import AlwaysLeader
+from shoal.control.lease import AlwaysLeader, Guard
 from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
 from shoal.control.runner import Runner
@@ -81,8 +81,11 @@ class World:
         nodes: dict[str, Capacity] | None = None,
         behave: Callable[[TaskSpec], Script] | None = None,
         store: MemoryStore | None = None,
+        guard: Guard | None = None,
+        clock: Any = None,
     ) -> None:
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
+        self.guard = guard or AlwaysLeader()
         self.cluster = Cluster(
             self.clock, nodes or {"a": capacity(), "b": capacity()}, behave or run_for(None)
         )
@@ -93,7 +96,7 @@ class World:
 
     def boot(self) -> None:
         """A new server: caches, controllers and runner anew over the same store and cluster."""
-        clock, guard = self.clock, AlwaysLeader()
+        clock, guard = self.clock, self.guard
         self.jobs: ObjectCache[Job] = ObjectCache(self.store, JOB, actor=SYSTEM, clock=clock)
         self.queues: ObjectCache[Queue] = ObjectCache(self.store, QUEUE, actor=SYSTEM, clock=clock)
         self.nodes: ObjectCache[Node] = ObjectCache(self.store, NODE, actor=SYSTEM, clock=clock)

@@ -243,7 +243,8 @@ class Runner:
             wait = self._pump(cache)
             if cache.synced and not was_synced:
                 self._wake_all()
-            self._clock.wait(cache.ready, wait)
+            if not self._stopping.is_set():  # the pump may have cleared what `stop` has set
+                self._clock.wait(cache.ready, wait)
 
     def _pump(self, cache: Cache) -> float:
         name = f"cache-{cache.name}"
@@ -261,7 +262,7 @@ class Runner:
                 self._awake.clear()
                 if not self._may_run() and not self._stopping.is_set():
                     self._clock.wait(self._awake, _IDLE_SECONDS)
-            elif not self._step(line):
+            elif not self._step(line) and not self._stopping.is_set():
                 line.queue.wait(_IDLE_SECONDS)
 
     def _step(self, line: _Line) -> bool:
