@@ -208,7 +208,7 @@ from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
 
 lease = LeaderLease(MemoryStore(), "leader", "one", actor=SYSTEM, clock=SystemClock(),
-                    duration_seconds=1.0, renew_deadline_seconds=0.5, retry_seconds=0.05)
+                    duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.05)
 lease.step()
 lease.enter()
 lease.check()
@@ -240,7 +240,7 @@ def test_a_stopped_process_that_comes_back_does_not_write(tmp_path: Path):
     try:
         assert process.stdout.readline() == "working\n"
         os.kill(process.pid, signal.SIGSTOP)
-        threading.Event().wait(0.6)  # longer than its renew deadline
+        threading.Event().wait(1.7)  # longer than its renew deadline
         os.kill(process.pid, signal.SIGCONT)
         output, _ = process.communicate("go on\n", timeout=30)
     finally:
