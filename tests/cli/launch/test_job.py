@@ -51,7 +51,7 @@ def test_an_array() -> None:
         ({"workers": 2}, 950),
         ({"workers": 3}, 633),
         ({"least": 1, "most": 4}, 475),
-        ({"indices": ("0-99", None)}, 950),  # as many at once as there are whole cores
+        ({"indices": ("0-99", None)}, 29),  # at most 32 to a core: 64 at once
         ({"indices": ("0-99", 4)}, 475),
         ({"workers": 3, "cpu": CpuMillis(2000)}, 2000),
     ],

@@ -20,6 +20,7 @@ __all__ = ["Request", "at_once", "build_job", "job_name"]
 _INTERPRETERS = re.compile(
     r"(python|pypy|node|ruby|perl)[0-9.]*|bash|sh|zsh|env|nice|nohup|time|torchrun|uv|run|mpirun|mpiexec"
 )
+_CROWD = 32
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels, so that no name spells a word."""
 
@@ -98,14 +99,14 @@ def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> J
 
 
 def at_once(request: Request, node_millis: Sequence[int]) -> int:
-    """The most tasks that run at the same time. An array without a bound runs as many as there are
-    whole cores."""
+    """The most tasks that run at the same time. An array without a bound (`0-999%8`) runs all of its
+    indices, but no more than 32 to a core."""
     if request.indices is None:
         return request.workers or request.most or 1
     from shoal.objects.ranges import IndexSet
 
     indices, bound = request.indices
-    return min(len(IndexSet.parse(indices)), bound or max(1, sum(node_millis) // 1000))
+    return min(len(IndexSet.parse(indices)), bound or max(1, sum(node_millis) * _CROWD // 1000))
 
 
 def job_name(command: Sequence[str]) -> str:
