@@ -9,7 +9,15 @@ from shoal.cli.text import cores, duration, memory, plural, printable, stamp
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-1, "0.0s"), (0.34, "0.3s"), (42, "42s"), (190, "3m10s"), (7_530, "2h6m"), (90_000, "25h")],
+    [
+        (-1, "0ms"),
+        (0.34, "340ms"),
+        (1.44, "1.4s"),
+        (42, "42s"),
+        (190, "3m10s"),
+        (7_530, "2h6m"),
+        (90_000, "25h"),
+    ],
 )
 def test_lengths_of_time(seconds: float, text: str) -> None:
     assert duration(seconds) == text

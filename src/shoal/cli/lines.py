@@ -8,11 +8,14 @@ complete, so that two tasks never share one.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.cli import colour
 
-__all__ = ["TaskLines"]
+if TYPE_CHECKING:
+    from shoal.client.logs import LogRecord
+
+__all__ = ["JsonLines", "TaskLines"]
 
 _LONGEST_HELD = 64 * 1024
 
@@ -31,16 +34,18 @@ class TaskLines:
         self._held: dict[TaskId, bytearray] = {}
         self._open: TaskId | None = None
         """The task whose unfinished line stands on the terminal."""
+        self.written = False
 
-    def write(self, role: str, index: int, data: bytes, missing_bytes: int = 0) -> None:
-        """Pass on some of a task's output; `missing_bytes` before it are gone for good.
+    def write(self, record: LogRecord) -> None:
+        """Pass on some of a task's output.
 
         Raises:
             BrokenPipeError: nobody reads any more.
         """
-        task = (role, index)
-        if missing_bytes:
-            data = b"[%d bytes of the log are gone]\n" % missing_bytes + data
+        self.written = True
+        task, data = (record.role, record.index), record.data
+        if record.missing_bytes:
+            data = b"[%d bytes of the log are gone]\n" % record.missing_bytes + data
         if not self._prefixed:
             self._stream.write(data)
         elif self._alone(task):
@@ -100,3 +105,29 @@ class TaskLines:
                 text = f"\x1b[{code}m{text}\x1b[0m"
             known = self._prefixes[task] = f"{text} ".encode()
         return known
+
+
+class JsonLines:
+    """The same records for programs: one document a line. Bytes that are no UTF-8 are replaced."""
+
+    def __init__(self) -> None:
+        self.written = False
+
+    def write(self, record: LogRecord) -> None:
+        """Pass on some of a task's output."""
+        from shoal.cli.output import write_json
+
+        self.written = True
+        document = {
+            "role": record.role,
+            "index": record.index,
+            "incarnation": record.incarnation,
+            "at": record.at,
+            "text": record.data.decode(errors="replace"),
+        }
+        if record.missing_bytes:
+            document["missingBytes"] = record.missing_bytes
+        write_json(document, lines=True)
+
+    def finish(self) -> None:
+        """Nothing is held back."""

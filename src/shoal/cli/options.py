@@ -23,9 +23,26 @@ def verb(name: str, **attributes: Any) -> Callable[[Callable[..., Any]], click.C
     """Make a function the verb `name`; it is called with the Settings first."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        return click.command(name, **attributes)(common(click.pass_obj(function)))
+        return click.command(name, _Verb, **attributes)(common(click.pass_obj(function)))
 
     return decorate
+
+
+class _Verb(click.Command):
+    """Its help shows the verb's own options before those that all verbs share."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Two sections of options."""
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                (shared if (parameter.name or "").startswith("_") else own).append(record)
+        for title, records in (("Options", own), ("Of every verb", shared)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def common(function: F) -> F:
@@ -98,4 +115,7 @@ def _stored(*names: str, field: str, **attributes: Any) -> Callable[[F], F]:
         if value:  # not given here: leave what was given before the verb
             setattr(context.find_object(Settings), field, value)
 
-    return click.option(*names, f"_{field}", expose_value=False, callback=store, **attributes)
+    shared = "" if field == "output" else "_"
+    return click.option(
+        *names, f"{shared}{field}_said", expose_value=False, callback=store, **attributes
+    )

@@ -11,7 +11,7 @@ import click
 
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError, Seconds
 
-__all__ = ["CPU", "DURATION", "INDICES", "KEY_VALUE", "MEMORY", "MOMENT", "PRIORITY"]
+__all__ = ["CPU", "DURATION", "INDICES", "KEY_VALUE", "MEMORY", "MOMENT", "PRIORITY", "whole"]
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -69,6 +69,22 @@ def _indices(text: str) -> tuple[str, int | None]:
     if not len(parsed):
         raise ValueError(f"{text!r} holds no index; write them such as 0-99 or 0-99%10")
     return parsed.text, int(at_once) if percent else None
+
+
+def whole(least: int, most: int = 1_000_000) -> click.ParamType[int]:
+    """A whole number; Click's own ranges spell themselves out in every line of help."""
+
+    def read(text: str) -> int:
+        wanted = f"a whole number from {least} to {most}"
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not {wanted}") from None
+        if not least <= number <= most:
+            raise ValueError(f"{number} is not {wanted}")
+        return number
+
+    return _Parsed("n", read)
 
 
 def _priority(text: str) -> int | str:

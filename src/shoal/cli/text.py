@@ -10,9 +10,11 @@ __all__ = ["cores", "duration", "memory", "plural", "printable", "stamp"]
 
 
 def duration(seconds: float) -> str:
-    """A length of time: `1.4s`, `42s`, `3m10s`, `2h5m`."""
+    """A length of time: `40ms`, `1.4s`, `42s`, `3m10s`, `2h5m`."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))}ms"
     if seconds < 10:
-        return f"{max(0.0, seconds):.1f}s"
+        return f"{seconds:.1f}s"
     whole = round(seconds) if seconds < 3600 else round(seconds / 60) * 60
     return Seconds(whole).text()
 

@@ -24,7 +24,13 @@ def test_what_a_healthy_machine_shows(sh: Shell, server: LiveServer) -> None:
     said = sh("doctor")
     assert said.code == 0, said.err
     assert said.lines[0].split() == ["CHECK", "FOUND"]
-    assert {(line.split() or [""])[0] for line in said.lines} >= {"shoal", "home", "disk", "machine", "tmp"}
+    assert {(line.split() or [""])[0] for line in said.lines} >= {
+        "shoal",
+        "home",
+        "disk",
+        "machine",
+        "tmp",
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="isolations are Linux's")

@@ -42,6 +42,15 @@ def test_several_tasks_are_named(sh: Shell, server: LiveServer, pair: Job) -> No
     assert sh("logs", "job/pair", "--role", "worker", "--no-prefix", "--rank", "0").out == "from zero\n"
 
 
+def test_documents_and_what_there_is_not(sh: Shell, server: LiveServer, pair: Job) -> None:
+    assert sh("logs", "pair").err == "job/pair has written nothing\n"
+    wrong = sh("logs", "pair", "--role", "ps")
+    assert (wrong.code, "hint: its roles are worker" in wrong.err) == (3, True)
+    write_log(server, pair, 1, b"one\n")
+    document = sh("logs", "pair", "-o", "json").document
+    assert (document["role"], document["index"], document["text"]) == ("worker", 1, "one\n")
+
+
 def test_the_start_before(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     write_log(server, job, 0, b"first\n", incarnation=1)

@@ -187,7 +187,7 @@ class _Follower:
                     raise
                 time.sleep(0.05)
         for record in records:
-            self._lines.write(record.role, record.index, record.data, record.missing_bytes)
+            self._lines.write(record)
         self._lines.finish()
 
     def _logs_stopped(self, event: _Event) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from shoal.cli.failures import Usage
 from shoal.cli.options import reports, verb
 from shoal.cli.output import emit, say
-from shoal.cli.parameters import CPU, MEMORY
+from shoal.cli.parameters import CPU, MEMORY, whole
 from shoal.cli.settings import Settings
 from shoal.cli.text import cores, memory
 from shoal.objects.errors import Invalid
@@ -28,9 +28,7 @@ _MOST_NODES = 64
 @click.option("--nodes", "said", default="", metavar="N|FILE", help="So many nodes, or a file of them.")
 @click.option("--cpu", type=CPU, help="Cores of each node; an equal part of the machine unless given.")
 @click.option("--memory", type=MEMORY, help="Memory of each node; an equal part unless given.")
-@click.option(
-    "--gpu", type=click.IntRange(min=0), help="GPUs of each node; dealt out evenly unless given."
-)
+@click.option("--gpu", type=whole(0), help="GPUs of each node; dealt out evenly unless given.")
 @reports
 def command(
     settings: Settings, said: str, cpu: CpuMillis | None, memory: Bytes | None, gpu: int | None

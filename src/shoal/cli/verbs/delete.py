@@ -21,7 +21,9 @@ from shoal.objects.errors import ShoalError
 @click.argument(
     "objects", nargs=-1, required=True, metavar="KIND/NAME...", shell_complete=complete_kinds_and_names
 )
-@click.option("--selector", "-l", default="", help="All objects of the kind with these labels.")
+@click.option(
+    "--selector", "-l", default="", metavar="LABELS", help="All of the kind with these labels."
+)
 @assume_yes
 @dry_run
 @reports

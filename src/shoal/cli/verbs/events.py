@@ -12,7 +12,7 @@ from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
 from shoal.cli.options import reports, verb
 from shoal.cli.output import say, write_document, write_json, write_names
-from shoal.cli.parameters import MOMENT
+from shoal.cli.parameters import MOMENT, whole
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
 from shoal.cli.targets import Target, targets
@@ -32,9 +32,7 @@ _LOOK_AGAIN_SECONDS = 1.0
 @click.option("--watch", "-w", is_flag=True, help="Go on with new events.")
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only this namespace.")
 @click.option("--since", type=MOMENT, help="Only from then on: 10m, or 2026-05-01T09:30.")
-@click.option(
-    "--limit", type=click.IntRange(min=0), help=f"The newest so many, 0 for all; {_NEWEST} unless told."
-)
+@click.option("--limit", type=whole(0), help=f"The newest so many, 0 for all; {_NEWEST} unless told.")
 @reports
 def command(
     settings: Settings,

@@ -15,6 +15,7 @@ import click
 from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, verb
+from shoal.cli.parameters import whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import one
 from shoal.objects.kinds import JOB
@@ -27,10 +28,8 @@ _PIECE_BYTES = 65536
 
 @verb("exec")
 @names_of("job", single=True)
-@click.option("--role", default="", help="Which role; may be left out where there is only one.")
-@click.option(
-    "--rank", "index", type=click.IntRange(min=0), default=0, help="Which task; 0 unless given."
-)
+@click.option("--role", default="", metavar="NAME", help="Which role, where there are several.")
+@click.option("--rank", "index", type=whole(0), default=0, help="Which task; 0 unless given.")
 @click.option("--tty", "-t", is_flag=True, help="With a terminal, for shells and editors.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(

@@ -13,6 +13,7 @@ from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
 from shoal.cli.options import reports, verb
 from shoal.cli.output import object_table, say, write_document, write_json, write_names
+from shoal.cli.parameters import whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, spelt, targets
 from shoal.client import Client
@@ -35,7 +36,7 @@ _ROWS = 100
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only this namespace.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=whole(0),
     help=f"At most so many, 0 for all; tables show {_ROWS} unless told.",
 )
 @reports

@@ -15,13 +15,13 @@ from shoal.cli.launch.job import Request, build_job
 from shoal.cli.launch.shares import local_cores_millis
 from shoal.cli.options import dry_run, reports, verb
 from shoal.cli.output import say, write_document, write_names
-from shoal.cli.parameters import CPU, DURATION, INDICES, KEY_VALUE, MEMORY, PRIORITY
+from shoal.cli.parameters import CPU, DURATION, INDICES, KEY_VALUE, MEMORY, PRIORITY, whole
 from shoal.cli.settings import Settings
 from shoal.client import Client
 from shoal.objects.errors import Exists
 from shoal.objects.job import Job
 
-_COUNT = click.IntRange(min=1, max=100_000)
+_COUNT = whole(1, 100_000)
 _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic")
 
 
@@ -32,14 +32,16 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
 @click.option(
     "--array", "indices", type=INDICES, metavar="0-99%10", help="One task per index, at most 10 at once."
 )
-@click.option("--queue", "-q", default="default", help="Which queue; `default` unless given.")
+@click.option(
+    "--queue", "-q", default="default", metavar="NAME", help="Which queue; `default` unless told."
+)
 @click.option(
     "--priority", "-p", type=PRIORITY, default=0, help="A number, or production, normal, experiment."
 )
 @click.option("--cpu", type=CPU, help="Cores for each task; so many that all fit unless given.")
 @click.option("--memory", type=MEMORY, help="Memory for each task, such as 2Gi; a hard limit.")
-@click.option("--gpu", type=click.IntRange(min=0), default=0, help="GPUs for each task.")
-@click.option("--name", default="", help="The job's name; made up from the command unless given.")
+@click.option("--gpu", type=whole(0), default=0, help="GPUs for each task.")
+@click.option("--name", default="", metavar="NAME", help="The job's name; otherwise from the command.")
 @click.option(
     "--runtime",
     type=click.Choice(_RUNTIMES),
@@ -64,7 +66,7 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
 @click.option(
     "--restart",
     "restarts",
-    type=click.IntRange(min=0),
+    type=whole(0),
     default=0,
     help="How often to start again after a failure; 0 unless given.",
 )
@@ -192,6 +194,8 @@ def _check_program(program: str) -> None:
         runs = "python" if path.suffix == ".py" else "sh"
         near = f"{runs} {program}" if os.sep in program or path.suffix else f"./{program}"
         raise NotExecutable(f"{program} cannot be executed", hint=f"did you mean: {near}?")
+    if os.sep in program:
+        raise CommandNotFound(f"there is no file {program} in {Path.cwd()}")
     raise CommandNotFound(
         f"{program}: command not found", hint="is its virtual environment active, its path right?"
     )

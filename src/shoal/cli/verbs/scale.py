@@ -7,13 +7,14 @@ import click
 from shoal.cli.edits import change_each
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, reports, verb
+from shoal.cli.parameters import whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import several
 from shoal.client import edits
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 
-_COUNT = click.IntRange(min=1)
+_COUNT = whole(1)
 
 
 @verb("scale")
@@ -21,7 +22,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--replicas", type=_COUNT, help="Exactly this many tasks (at most, for elastic roles).")
 @click.option("--min", "least", type=_COUNT, help="The fewest tasks to run with.")
 @click.option("--max", "most", type=_COUNT, help="The most tasks to run with.")
-@click.option("--role", default="", help="Which role; may be left out where there is only one.")
+@click.option("--role", default="", metavar="NAME", help="Which role, where there are several.")
 @reports
 def command(
     settings: Settings,
