@@ -1,0 +1,66 @@
+"""One line of the table, and how it is printed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Row", "p50", "p95", "table"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured. `goal` and `figure` share `unit`; `more` is better when `higher` is true."""
+
+    what: str
+    goal: float
+    figure: float
+    unit: str
+    spread: str = ""
+    """p95, or the range."""
+    beside: str = ""
+    """A peer or the physical limit, measured in the same run."""
+    higher: bool = False
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    @property
+    def met(self) -> bool:
+        """The figure reaches its goal."""
+        return self.figure >= self.goal if self.higher else self.figure <= self.goal
+
+
+def p50(values: Sequence[float]) -> float:
+    """The median."""
+    return statistics.median(values)
+
+
+def p95(values: Sequence[float]) -> float:
+    """The 95th percentile, by the nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A Markdown table of the rows, which also reads well on a terminal."""
+    head = ("what", "goal", "figure", "met", "spread", "beside it, same run", "load")
+    lines = [
+        (
+            row.what,
+            f"{'>=' if row.higher else '<='} {row.goal:g} {row.unit}",
+            f"{row.figure:.3g} {row.unit}" if row.figure < 1000 else f"{row.figure:.0f} {row.unit}",
+            "yes" if row.met else "**no**",
+            row.spread,
+            row.beside,
+            f"{row.load:.1f}",
+        )
+        for row in rows
+    ]
+    widths = [max(len(cells[at]) for cells in [head, *lines]) for at in range(len(head))]
+    text = [_line(head, widths), "| " + " | ".join("-" * width for width in widths) + " |"]
+    return "\n".join([*text, *(_line(cells, widths) for cells in lines)])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
