@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 import termios
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -64,7 +65,8 @@ def open_session(path: Path, task: TaskKey, command: tuple[str, ...], tty: bool)
 
 
 class LocalSession:
-    """See `shoal.cluster.base.Session`. One thread may send while another receives."""
+    """See `shoal.cluster.base.Session`. One thread may send while another receives, and a third may
+    close it: a descriptor is never closed under a thread that waits on it."""
 
     def __init__(
         self,
@@ -80,6 +82,8 @@ class LocalSession:
         self._exit: int | None = None
         self._ended_at = 0.0
         self._closed = False
+        self._sending = threading.Lock()
+        self._receiving = threading.Lock()
 
     def begin(self, request: protocol.Exec) -> None:
         """Hand the streams over and have the command started.
@@ -111,6 +115,34 @@ class LocalSession:
 
     def send(self, data: bytes) -> None:
         """See `Session.send`."""
+        with self._sending:
+            self._send(data)
+
+    def receive(self) -> tuple[Literal["out", "err", "exit"], bytes]:
+        """See `Session.receive`."""
+        with self._receiving:
+            return self._receive()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """See `Session.resize`."""
+        if self._input in self._outputs:
+            fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def close(self) -> None:
+        """See `Session.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes who receives, and ends the command
+        with self._receiving, self._sending:
+            self._connection.close()
+            for descriptor in {self._input, *self._outputs, *self._theirs} - {-1}:
+                os.close(descriptor)
+            self._outputs.clear()
+            self._input = -1
+
+    def _send(self, data: bytes) -> None:
         if self._input < 0:
             return
         if not data:
@@ -124,9 +156,10 @@ class LocalSession:
             while data:
                 data = data[os.write(self._input, data) :]
 
-    def receive(self) -> tuple[Literal["out", "err", "exit"], bytes]:
-        """See `Session.receive`."""
+    def _receive(self) -> tuple[Literal["out", "err", "exit"], bytes]:
         while True:
+            if self._closed:
+                return "exit", str(LOST_EXIT_CODE).encode()
             if self._answers and self._exit is None:
                 ended = bytes(self._answers.popleft().result)
                 self._exit = codec.decode(ended, int) if ended else LOST_EXIT_CODE
@@ -146,22 +179,6 @@ class LocalSession:
                     return piece
             if self._connection.fileno() in ready:
                 self._hear()
-
-    def resize(self, rows: int, columns: int) -> None:
-        """See `Session.resize`."""
-        if self._input in self._outputs:
-            fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def close(self) -> None:
-        """See `Session.close`."""
-        if self._closed:
-            return
-        self._closed = True
-        self._connection.close()
-        for descriptor in {self._input, *self._outputs, *self._theirs} - {-1}:
-            os.close(descriptor)
-        self._outputs.clear()
-        self._input = -1
 
     def _drained(self) -> bool:
         return not self._outputs or time.monotonic() - self._ended_at > DRAIN_SECONDS
