@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE TABLE IF NOT EXISTS leases (owner TEXT PRIMARY KEY, port INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgotten (
     namespace TEXT NOT NULL, name TEXT NOT NULL, job_uid TEXT NOT NULL, at REAL NOT NULL,
-    PRIMARY KEY (namespace, name)
+    progress BLOB, PRIMARY KEY (namespace, name)
 ) WITHOUT ROWID;
 """
 
@@ -172,15 +172,17 @@ class Ledger:
         )
 
     def forget(self, record: Record, now: Stamp) -> None:
-        """The task is acknowledged: all but its name goes."""
+        """The task is acknowledged: all but its name, and how it went for whoever looks into it
+        later, goes."""
         self.remove(record)
         self.forgotten[record.key] = record.spec.job_uid
         self._stage(
-            "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?, ?, ?)",
             record.spec.namespace,
             record.spec.name,
             record.spec.job_uid,
             now,
+            codec.encode(record.progress),
         )
 
     def forget_job(self, namespace: str, job_uid: str) -> None:
