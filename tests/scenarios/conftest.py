@@ -9,7 +9,7 @@ import pytest
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.testing.local import nodes
 from tests.scenarios.fields import unwritten
-from tests.scenarios.standing import Standing
+from tests.scenarios.standing import Bystander, Standing
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +34,24 @@ def cluster(field_home: Standing, request: pytest.FixtureRequest) -> Iterator[St
     missing = unwritten(claims, field_home.written)
     allowed = max(0, len(claims) - 1) if hasattr(request.node, "callspec") else 0
     assert len(missing) <= allowed, f"the test shows fields that it never wrote: {missing}"
+
+
+@pytest.fixture(scope="module")
+def guarded_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Standing, Bystander]]:
+    """Two nodes, and a job on the first that nothing may hurt."""
+    size = {"cpu": CpuMillis(4000), "memory": Bytes(2 << 30)}
+    declared = nodes(one=size, two=size)
+    with Standing(tmp_path_factory.mktemp("guarded") / "home", declared) as standing:
+        yield standing, Bystander(standing)
+
+
+@pytest.fixture
+def guarded(guarded_home: tuple[Standing, Bystander]) -> Iterator[Standing]:
+    """A home for what is wrong or hostile. When the test ends the bystander runs as before, and server
+    and agents are the processes that they were."""
+    standing, bystander = guarded_home
+    components = [standing.local.pid(name) for name in ("server", "one", "two")]
+    yield standing
+    bystander.check()
+    assert [standing.local.pid(name) for name in ("server", "one", "two")] == components
+    standing.clear()

@@ -12,6 +12,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +28,13 @@ from shoal.cluster.local.nodes import NodeDecl
 from shoal.objects import codec
 from shoal.objects.errors import NotFound
 from shoal.objects.job import Job
-from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
+from shoal.objects.kinds import JOB, NODE, QUEUE, Kind, kind_of
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
 from shoal.objects.task import TaskKey
 from shoal.testing.local import LocalHome, wait_until
 
-__all__ = ["Ran", "Standing", "python", "role", "run_cli"]
+__all__ = ["Bystander", "Ran", "Standing", "python", "role", "run_cli"]
 
 PATIENCE_SECONDS = 45.0
 """For what takes a second at most, on a machine that may be busy."""
@@ -97,6 +98,15 @@ class Standing:
                 self.client.delete(kind, namespace, name)
         for kind, namespace, name in made:
             self.until_gone(kind, namespace, name)
+
+    def keep(self, obj: Any) -> None:
+        """Let what was created stay until the home goes."""
+        self._made.remove((kind_of(obj), *obj.key))
+
+    def adopt(self, kind: Kind, name: str, namespace: str = "default") -> Any:
+        """The object that something else has created; it goes with the test too."""
+        self._made.append((kind, namespace if kind.namespaced else "", name))
+        return self.client.get(kind.struct, namespace if kind.namespaced else "", name)
 
     # Writing
 
@@ -263,6 +273,33 @@ class Standing:
         return codec.decode(answer.body, kind.struct)
 
 
+class Bystander:
+    """A job that only wants to be left alone, and a look whether it was."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        ticks = "while :; do echo >> $SHOAL_OUTPUT/ticks; sleep 0.1; done"
+        document = {
+            "metadata": {"name": "bystander"},
+            "spec": {"roles": [role(ticks)], "restart": {"limit": 0, "infrastructureLimit": 0}},
+        }
+        self._job: Job = standing.create(JOB, document)
+        standing.keep(self._job)
+        standing.running(self._job)
+        self._pid = standing.processes(self._job).command_pid
+
+    def check(self) -> None:
+        """It runs as before: the same process, and it gets on."""
+        job = self._standing.look(self._job)
+        assert (job.status.phase, job.status.attempt) == ("Running", 1)
+        assert self._standing.processes(self._job).command_pid == self._pid
+        ticks = self._standing.output(self._job) / "ticks"
+        before = ticks.stat().st_size
+        wait_until(
+            lambda: ticks.stat().st_size > before, PATIENCE_SECONDS, "another tick of the bystander"
+        )
+
+
 @dataclass(frozen=True)
 class Ran:
     """How a command line ended."""
@@ -270,6 +307,15 @@ class Ran:
     code: int
     out: bytes
     err: str
+    peak_bytes: int
+
+    def refused(self, code: int) -> str:
+        """That it failed with this exit code and one sentence; the sentence and its hint."""
+        assert self.code == code, (self.code, self.err)
+        (sentence,) = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        assert len(sentence) < 400, sentence
+        assert not sentence.endswith("."), "one sentence, without its full stop"
+        return self.err
 
 
 def run_cli(
@@ -281,18 +327,48 @@ def run_cli(
     environment: Mapping[str, str] | None = None,
 ) -> Ran:
     """Run `shoal WORDS` for this home, as a person would. Its standard error has no traceback."""
-    done = subprocess.run(
+    begun = subprocess.Popen(
         [sys.executable, "-m", "shoal.cli", *words],
         cwd=cwd or home.parent,
-        input=stdin,
-        capture_output=True,
-        timeout=timeout_seconds,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "SHOAL_HOME": str(home), "NO_COLOR": "1", **(environment or {})},
-        check=False,
     )
-    ran = Ran(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    with begun:
+        watch = _PeakMemory(begun.pid)
+        try:
+            out, err = begun.communicate(stdin, timeout_seconds)
+        except BaseException:
+            begun.kill()
+            raise
+        finally:
+            watch.stop()
+    ran = Ran(begun.returncode, out, err.decode(errors="replace"), watch.peak_bytes)
     assert "Traceback" not in ran.err, ran.err
     return ran
+
+
+class _PeakMemory:
+    """The most memory that a process was seen to hold, looked at until `stop`."""
+
+    def __init__(self, pid: int) -> None:
+        self.peak_bytes = 0
+        self._path = Path(f"/proc/{pid}/status")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="peak memory", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.01):
+            with contextlib.suppress(OSError, StopIteration):
+                lines = self._path.read_text().splitlines()
+                line = next(line for line in lines if line.startswith("VmHWM:"))
+                self.peak_bytes = max(self.peak_bytes, int(line.split()[1]) << 10)
 
 
 def _released(obj: Any) -> Any:
