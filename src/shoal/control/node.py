@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from shoal import faults
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster, NodeState
 from shoal.control.cache import ObjectCache
@@ -114,14 +115,17 @@ class NodeController:
         if fields:
             self._guard.check()
             self._nodes.patch_status(node, writer=WRITER, fields=fields)
+            faults.point("server.node.status.written")
         return None
 
     def _create(self, key: Key, state: NodeState) -> Node | None:
         metadata = Metadata(name=state.name, namespace="")
         try:
-            return self._nodes.create(Node(metadata=metadata, spec=NodeSpec(labels=state.labels)))
+            node = self._nodes.create(Node(metadata=metadata, spec=NodeSpec(labels=state.labels)))
         except Exists:
             return self._nodes.refresh(key)
+        faults.point("server.node.created")
+        return node
 
 
 def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shoal import faults
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.changes import changed_fields
@@ -67,6 +68,7 @@ class QueueController:
         if fields:
             self._guard.check()
             self._queues.patch_status(queue, writer=WRITER, fields=fields)
+            faults.point("server.queue.status.written")
         return None
 
     def _queue_of_task(self, old: Task | None, new: Task | None) -> list[Key]:

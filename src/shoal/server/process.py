@@ -151,6 +151,7 @@ def _remembered(home: Home, options: Options) -> Options:
         draft = path.with_suffix(".new")
         draft.write_bytes(msgspec.json.encode(kept))
         draft.replace(path)
+        faults.point("server.options.written")
     return Options(options.home, kept.get("listen", ""), kept.get("store", ""))
 
 
@@ -168,6 +169,7 @@ def _announce(home: Home, listeners: list[Any]) -> None:
     draft = home.server_json.with_suffix(".new")
     draft.write_bytes(msgspec.json.encode(document) + b"\n")
     draft.replace(home.server_json)
+    faults.point("server.announced")
 
 
 def _addresses(listeners: list[Any]) -> list[tuple[Any, ...]]:

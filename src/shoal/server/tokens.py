@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal import faults
 from shoal.objects.errors import Exists, NotFound, Unauthenticated
 from shoal.objects.job import Job
 
@@ -155,3 +156,4 @@ def _write_private(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(descriptor)
     draft.replace(path)
+    faults.point("server.token.written")

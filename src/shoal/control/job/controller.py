@@ -122,7 +122,6 @@ class JobController:
         for action in decision.actions:
             self._guard.check()
             job = self._apply(job, action, now, silent)
-            faults.point(f"server.job.{type(action).__name__.lower()}")
         if silent:
             raise Unavailable(silent[0])
         again = decision.again_seconds
@@ -146,26 +145,36 @@ class JobController:
         match action:
             case AddFinalizer():
                 finalizers = (*job.metadata.finalizers, FINALIZER)
-                return self._jobs.update(_with_finalizers(job, finalizers))
+                job = self._jobs.update(_with_finalizers(job, finalizers))
+                faults.point("server.job.finalizer.added")
             case PatchStatus(fields):
-                return self._jobs.patch_status(job, writer=WRITER, fields=fields)
+                job = self._jobs.patch_status(job, writer=WRITER, fields=fields)
+                faults.point("server.job.status.written")
             case Note(reason, message, warning):
                 self._notebook.event(job, reason, message, warning=warning, at=now)
+                faults.point("server.job.event.noted")
             case Acknowledge(task):
                 self._notebook.attempt(job, task)
+                faults.point("server.job.attempt.noted")
                 _spare(silent, lambda: self._tasks.acknowledge(task.spec.key))
+                faults.point("server.job.task.acknowledged")
             case Stop(task, grace, reason):
                 _spare(silent, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
+                faults.point("server.job.task.stopped")
             case Start():
-                return self._start(job, action, now)
+                job = self._start(job, action, now)
+                faults.point("server.job.group.started")
             case Forget(outputs):
                 meta = job.metadata
                 self._cluster.forget_job(meta.namespace, meta.uid, outputs=outputs)
+                faults.point("server.job.folders.forgotten")
             case RemoveFinalizer():
                 finalizers = tuple(f for f in job.metadata.finalizers if f != FINALIZER)
-                return self._jobs.update(_with_finalizers(job, finalizers))
+                job = self._jobs.update(_with_finalizers(job, finalizers))
+                faults.point("server.job.finalizer.removed")
             case DeleteJob():
                 self._jobs.delete(job)
+                faults.point("server.job.deleted")
         return job
 
     def _start(self, job: Job, start: Start, now: float) -> Job:
@@ -247,7 +256,9 @@ class JobController:
                 "message": f"nodes refused it more than {count - 1} times, last: {refused.message}",
                 "finished": now,
             }
-        return self._jobs.patch_status(job, writer=WRITER, fields=fields)
+        job = self._jobs.patch_status(job, writer=WRITER, fields=fields)
+        faults.point("server.job.refusal.written")
+        return job
 
     def _node_changed(self, old: Node | None, new: Node | None) -> list[Key]:
         if old is not None and new is not None and old.spec.lost == new.spec.lost:
