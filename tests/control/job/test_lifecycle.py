@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.cluster.simulated import Script, run_for
@@ -11,9 +12,11 @@ from shoal.control.job.actions import AddFinalizer
 from shoal.control.job.decide import decide
 from shoal.control.job.seen import Seen
 from shoal.objects.job import (
+    Allocation,
     ArraySpec,
     Job,
     JobSpec,
+    JobStatus,
     Limits,
     Restart,
     RestartRule,
@@ -45,7 +48,10 @@ def array(indices: str, **fields: Any) -> JobSpec:
 
 def test_nothing_starts_without_the_finalizer():
     job = Job(metadata=Metadata(name="j", uid="u", generation=1), spec=gang())
-    assert decide(Seen(job, ()), 0.0).actions == (AddFinalizer(),)
+    assert decide(Seen(job, ()), 0.0).actions == ()
+    allocation = Allocation(id=1, slots=(slots("0-2"),))
+    placed = msgspec.structs.replace(job, status=JobStatus(allocation=allocation))
+    assert decide(Seen(placed, ()), 0.0).actions == (AddFinalizer(),)
 
 
 def test_a_job_without_slots_is_pending_and_is_not_written_to():

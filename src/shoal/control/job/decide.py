@@ -1,6 +1,6 @@
 """One pass over a job: what is seen and the time give the actions, in an order that is safe to cut.
 
-1. Without the finalizer nothing starts: add it first.
+1. Without the finalizer nothing starts: a job with slots gets it first.
 2. Ends that count go into the book; then the success rule, limits and cancellation may decide.
 3. Members without a slot become stale; slots without a member become starts.
 4. One status write carries all of that. After it: acknowledge stale ends, stop stale tasks, start.
@@ -38,7 +38,7 @@ __all__ = ["decide"]
 def decide(seen: Seen, now: float) -> Decision:
     """What to do next for the job. Pure: equal arguments give equal decisions."""
     has_finalizer = FINALIZER in seen.job.metadata.finalizers
-    if not has_finalizer and not seen.deleted and not seen.terminal:
+    if not has_finalizer and not seen.deleted and not seen.terminal and seen.placed:
         return Decision((AddFinalizer(),))
     book, notes = Book(seen.job), list[Note]()
     start: Start | None = None
