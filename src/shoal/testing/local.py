@@ -30,7 +30,7 @@ from shoal.cluster.local.shutdown import shut_down
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import TaskKey
 
-__all__ = ["Leftovers", "LocalHome", "leftovers", "nodes", "wait_until"]
+__all__ = ["Leftovers", "LocalHome", "environment_with", "leftovers", "nodes", "wait_until"]
 
 TIMEOUT_SECONDS = 30.0
 """For things that take milliseconds, on a machine that may be busy."""
@@ -101,7 +101,7 @@ class LocalHome:
 
     def up(self, environment: Mapping[str, str] | None = None) -> None:
         """Start what is not up, with these variables added."""
-        with _environment(self._environment | dict(environment or {})):
+        with environment_with(self._environment | dict(environment or {})):
             ensure_up(self.home, self._nodes, server=self.server)
 
     def pid(self, component: str) -> int:
@@ -185,6 +185,21 @@ def leftovers(home: Home) -> list[str]:
     return [*_processes(home), *_mounts(home), *_groups(home)]
 
 
+@contextlib.contextmanager
+def environment_with(added: Mapping[str, str]) -> Generator[None, None, None]:
+    """These variables for what is started meanwhile."""
+    before = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def _processes(home: Home) -> list[str]:
     path = os.fsencode(home.path)
     marks = (b"SHOAL_HOME=" + path, b"SHOAL_OUTPUT=" + path + b"/")
@@ -221,18 +236,3 @@ def _groups(home: Home) -> list[str]:
         for folder, names, _ in os.walk("/sys/fs/cgroup")
         if Path(folder).name in scopes and names
     ]
-
-
-@contextlib.contextmanager
-def _environment(added: Mapping[str, str]) -> Generator[None, None, None]:
-    """These variables for what is started meanwhile."""
-    before = {name: os.environ.get(name) for name in added}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
