@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -86,20 +87,22 @@ def _run(home: Home, options: Options) -> int:
 
 
 def _serve(home: Home, options: Options) -> int:
-    listeners: list[tuple[Any, Any]] = [
-        ("api", homes.listen(home.api_socket)),
-        ("tasks", homes.listen(home.tasks_socket)),
-    ]
+    listeners: list[tuple[Any, Any]] = []
+    if options.listen:  # before anybody can connect: this one may be taken, and then there is no server
+        from shoal.server.doors import listen_tcp
+
+        listeners.append(("tcp", listen_tcp(options.listen)))
+    listeners.append(("api", homes.listen(home.api_socket)))
+    listeners.append(("tasks", homes.listen(home.tasks_socket)))
     faults.point("server.sockets.listening")
     from shoal.clock import SystemClock
-    from shoal.server.doors import Door, Doors, listen_tcp
+    from shoal.server.doors import Door, Doors
     from shoal.server.parts import open_store
 
-    if options.listen:
-        listeners.append(("tcp", listen_tcp(options.listen)))
     clock = SystemClock()
     store = open_store(home, options.store or "", clock)
     faults.point("server.store.open")
+    _remember(home, options)
 
     from shoal.server.assembly import assemble
 
@@ -138,21 +141,41 @@ def _parse(arguments: list[str]) -> Options | None:
 
 
 def _remembered(home: Home, options: Options) -> Options:
-    """Agents that restart a server know only its home, so what was said once is kept."""
+    """What was said, or else what was said the last time: agents that restart a server know only its
+    home."""
+    kept = _kept(home)
+    listen, store = options.listen, options.store
+    return Options(
+        options.home,
+        kept.get("listen", "") if listen is None else listen,
+        kept.get("store", "") if store is None else store,
+    )
+
+
+def _remember(home: Home, options: Options) -> None:
+    """Keep what was said for the next start, now that it is known to work."""
     import msgspec
 
-    path = home.run / "server-options.json"
-    kept: dict[str, str] = {}
-    if path.exists():
-        kept = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    said = {k: v for k, v in (("listen", options.listen), ("store", options.store)) if v is not None}
-    if said and said != kept:
-        kept = {**kept, **said}
-        draft = path.with_suffix(".new")
-        draft.write_bytes(msgspec.json.encode(kept))
-        draft.replace(path)
-        faults.point("server.options.written")
-    return Options(options.home, kept.get("listen", ""), kept.get("store", ""))
+    said = {"listen": options.listen or "", "store": options.store or ""}
+    if said == {"listen": "", "store": "", **_kept(home)}:
+        return
+    draft = _options_file(home).with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(said))
+    draft.replace(_options_file(home))
+    faults.point("server.options.written")
+
+
+def _kept(home: Home) -> dict[str, str]:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(_options_file(home).read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+
+
+def _options_file(home: Home) -> Path:
+    return home.run / "server-options.json"
 
 
 def _announce(home: Home, listeners: list[Any]) -> None:
