@@ -41,6 +41,13 @@ class Raw:
             body += self._more()
         return int(first.split()[1]), headers, body
 
+    def until(self, text: bytes) -> bytes:
+        """What comes, up to and with the piece in which `text` is complete."""
+        data = b""
+        while text not in data:
+            data += self._more()
+        return data
+
     def until_closed(self) -> bytes:
         data = b""
         try:

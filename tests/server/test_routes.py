@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from shoal.client import Client
+from shoal.objects import codec
 from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound
 from shoal.objects.job import Job, Limits, Resources, Role
 from shoal.objects.kinds import JOB, QUEUE
@@ -33,8 +34,8 @@ def plain(name: str = "train", **spec: object) -> dict[str, object]:
 
 
 def test_a_create_that_is_sent_again_is_one_object(client: Client) -> None:
-    first = msgspec.json.decode(post(client, plain(), **{"Idempotency-Key": "k1"}))
-    assert msgspec.json.decode(post(client, plain(), **{"Idempotency-Key": "k1"})) == first
+    first = codec.decode(post(client, plain(), **{"Idempotency-Key": "k1"}), Job)
+    assert codec.decode(post(client, plain(), **{"Idempotency-Key": "k1"}), Job) == first
     for key in ({"Idempotency-Key": "k2"}, {}):
         with pytest.raises(Exists):
             post(client, plain(), **key)

@@ -1,6 +1,7 @@
 """A command beside a task, over one request: the body feeds it while the answer tells what it says.
 
-The session is synchronous, so each has two threads of its own: one that receives, one that sends.
+The session is synchronous, so each has threads of its own: one that receives, one that sends, and one
+that ends it when the client hangs up.
 What a client does not read holds up its own command and nothing else.
 """
 
@@ -80,7 +81,7 @@ class ExecAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle the request; returns when the command has ended or the client has left."""
         ExecAnswer._open += 1
-        threads = Threads("exec", 2)
+        threads = Threads("exec", 3)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             # the head must be on its way before the first output, which may take its time
@@ -94,7 +95,7 @@ class ExecAnswer(Response):
                     await feeding
         finally:
             ExecAnswer._open -= 1
-            self._session.close()
+            await asyncio.shield(threads.call(self._session.close))
             threads.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -126,12 +127,12 @@ class ExecAnswer(Response):
                     await threads.call(self._session.resize, *_SIZE.unpack(payload))
             message = await receive()
             if message["type"] == "http.disconnect":
-                self._session.close()
+                await threads.call(self._session.close)
                 return
             self._buffer += message.get("body", b"")
             if not message.get("more_body", False):
                 await threads.call(self._session.send, b"")
                 # no more input; only the connection's end is still of interest
                 await receive()
-                self._session.close()
+                await threads.call(self._session.close)
                 return

@@ -217,16 +217,22 @@ class Follower:
         known = query.positions.get(_position_key(key))
         begun = any((s.key.role, s.key.index) == (key.role, key.index) for s in self._sources.values())
         narrowed = self._first and known is None and not begun
-        # no lines of what is there: only what is written from now on
-        since = max(query.since, self._asked_at) if query.tail == 0 else query.since
+        if narrowed and query.tail == 0:
+            known = self._end_of(key)  # nothing of what is there: only what comes
         return _Source(
             id=len(self._sources),
             key=key,
             offset=known or 0,
-            since=since if narrowed else 0.0,
+            since=query.since if narrowed else 0.0,
             tail=(query.tail or 0) if narrowed else 0,
             heard=self._clock.monotonic(),
         )
+
+    def _end_of(self, key: LogKey) -> int:
+        end = 0
+        for chunk in self._logs.read(key, tail_lines=1):
+            end = chunk.offset + len(chunk.data)
+        return end
 
     def _read(self, source: _Source) -> Iterator[tuple[_Source, LogChunk]]:
         chunks = self._logs.read(

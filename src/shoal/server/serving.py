@@ -55,6 +55,11 @@ class Serving:
         self._server.should_exit = True
 
     @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
+
+    @property
     def started(self) -> bool:
         """Whether connections are being taken."""
         return self._server.started

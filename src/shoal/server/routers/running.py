@@ -72,8 +72,10 @@ async def logs(
         cluster=services.cluster_part,
         clock=services.clock,
     )
+    # what is there when the answer begins has been looked at: `--tail 0` counts from that moment
+    first = await services.on_streams.call(follower.step)
     return StreamingResponse(
-        _log_frames(services, follower, name, query), media_type=FRAMES, headers=_NO_STORE
+        _log_frames(services, follower, first, name, query), media_type=FRAMES, headers=_NO_STORE
     )
 
 
@@ -115,7 +117,7 @@ async def _positions(request: Request) -> dict[str, int]:
 
 
 async def _log_frames(
-    services: Services, follower: Follower, name: str, query: LogQuery
+    services: Services, follower: Follower, frames: list[bytes], name: str, query: LogQuery
 ) -> AsyncIterator[bytes]:
     signal = services.signals.new()
     loop = asyncio.get_running_loop()
@@ -125,7 +127,6 @@ async def _log_frames(
         if watch is not None:
             watch.on_ready(signal.set)
         while not services.signals.stopping:
-            frames = await services.on_streams.call(follower.step)
             if frames or loop.time() - said_at > _KEEP_ALIVE_SECONDS:
                 said_at = loop.time()
                 yield b"".join(frames) or frame(b"K")
@@ -135,6 +136,7 @@ async def _log_frames(
             if follower.pause_seconds > 0:
                 await asyncio.sleep(_SHORTEST_PAUSE_SECONDS)
                 await signal.wait(max(0.0, follower.pause_seconds - _SHORTEST_PAUSE_SECONDS))
+            frames = await services.on_streams.call(follower.step)
     except ShoalError as error:
         yield frame(b"Z", msgspec.json.encode(document_of(error)))
     finally:
