@@ -11,12 +11,13 @@ durable. A write that would change nothing gives no event and no new version.
 
 **Deletion.** `delete` stamps `metadata.deleted`; the object goes, with a `Deleted` event, when its
 last finalizer is removed, at once if it has none. Objects that name it as owner are then deleted too.
-A deleted object takes no change of spec, only finalizers and status.
+A deleted object takes no change of spec, only finalizers and status. Nothing stays that names an
+owner which is gone: it is refused (Conflict), or deleted soon after.
 
 **Watches.** A watch is per kind and delivers, in order, every version after the one it started at;
 `Bookmark` events say how far it has come. When the window of kept events no longer reaches back to
 its version it ends with `Expired`; the client lists again and compares. Deleted events carry the last
-state.
+state. Closing the store ends its watches with `Unavailable`.
 
 **Unknown fields** of a stored document survive reads and updates by writers that do not know them.
 
@@ -149,11 +150,12 @@ class Watch(Protocol):
         ...
 
     def wait(self, timeout_seconds: float) -> list[Event]:
-        """As `poll`, but waits up to the timeout for the first event."""
+        """As `poll`, but waits up to the timeout for the first event; [] when none came."""
         ...
 
     def on_ready(self, wake: Callable[[], None]) -> None:
-        """Call `wake` (from any thread, must not block) whenever `poll` may have something."""
+        """Call `wake` (from any thread, must not block) whenever `poll` may have something: at once
+        when it may now, again when `poll` left something over."""
         ...
 
     def close(self) -> None:
@@ -182,6 +184,8 @@ class Store(Protocol):
 
         Raises:
             Exists: one of this kind and key is there (also while it is being deleted).
+            Conflict: an owner that it names is not there.
+            Invalid: it could not be read back.
             Forbidden: `authorise` said so.
         """
         ...
@@ -228,7 +232,8 @@ class Store(Protocol):
 
         Raises:
             NotFound: it is gone, or another uid has its name.
-            Conflict: its version is not the one in `obj`.
+            Conflict: its version is not the one in `obj`, or a new owner is not there.
+            Invalid: it could not be read back, or more than finalizers of a deleted object changes.
         """
         ...
 
@@ -253,6 +258,7 @@ class Store(Protocol):
             NotFound: no object of this name and uid.
             Conflict: counter or generation differ.
             Forbidden: a field is not this writer's.
+            Invalid: a field could not be read back.
         """
         ...
 

@@ -113,7 +113,9 @@ class Writer:
                     self._write_group([operation])
                 return
             for operation in group:
-                operation.future.set_exception(translated(error, self._database.where))
+                known = translated(error, self._database.where)
+                known.__cause__ = error
+                operation.future.set_exception(known)
         except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
             for operation in group:
                 if not operation.future.done():

@@ -38,7 +38,7 @@ class DeletionRules(Rules):
         assert metadata.resource_version != made.metadata.resource_version
         watch.close()
 
-    def test_there_is_none(self, store: Store) -> None:
+    def test_only_what_is_there_can_be_deleted(self, store: Store) -> None:
         with pytest.raises(NotFound):
             store.delete(JOB, "default", "a", actor=SYSTEM)
         store.create(job("a"), actor=SYSTEM)

@@ -114,14 +114,14 @@ class StatusRules(Rules):
         assert [event.type for event in collect(watch, 1)] == ["Added"]
         watch.close()
 
-    def test_what_could_not_be_read_back_is_refused(self, store: Store) -> None:
+    def test_a_patch_that_could_not_be_read_back_is_refused(self, store: Store) -> None:
         made = store.create(job("a"), actor=SYSTEM)
         for fields in ({"phase": "Dancing"}, {"attempt": "one"}, {"message": "\ud800"}):
             with pytest.raises(Invalid):
                 patch(store, made, 0, fields)
         assert store.get(Job, "default", "a", actor=SYSTEM) == made
 
-    def test_fields_of_a_newer_version_are_kept(self, store: Store) -> None:
+    def test_a_patch_keeps_fields_of_a_newer_version(self, store: Store) -> None:
         made = store.create(job("a"), actor=SYSTEM)
         newer = {"id": 1, "colour": "green", "slots": [{"role": "w", "indices": "0", "node": "n"}]}
         patch(store, made, 0, {"allocation": newer}, writer="scheduler")
