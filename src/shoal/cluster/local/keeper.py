@@ -1,9 +1,9 @@
 """Keeps components alive: the server keeps the agents, each agent keeps the server.
 
 A thread waits on the kernel's word that one of them has ended and starts it anew at once; one that
-ends again and again is started ever more rarely. It stops starting anything while `run/down` exists.
-Who shuts a home down, or starts it, holds the components' lock meanwhile, and the keeper leaves it to
-them.
+ends again and again right after its start is started ever more rarely. Nothing is started while
+`run/down` exists. Who shuts a home down, or starts it, holds the components' lock meanwhile, and the
+keeper leaves it to them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ from shoal.cluster.local.home import Home, Lock
 __all__ = ["Keeper"]
 
 FIRST_BACKOFF_SECONDS = 0.1
-LONGEST_BACKOFF_SECONDS = 10.0
-STEADY_SECONDS = 10.0
-"""Up for so long, the next end counts as the first."""
+LONG_BACKOFF_SECONDS = 1.0
+"""Doubling ends here, where being killed often is still likelier than being broken."""
+LONGEST_BACKOFF_SECONDS = 15.0
+PATIENCE = 30
+"""After so many short lives in a row it is broken."""
+STEADY_SECONDS = 1.0
+"""A life that was not short."""
 LOOK_SECONDS = 0.5
 """How often declarations are read again, and those looked for who were not up."""
 
@@ -35,7 +39,7 @@ class _Kept:
     pidfd: int = -1
     pid: int = 0
     since: float = 0.0
-    backoff: float = 0.0
+    short_lives: int = 0
     not_before: float = 0.0
 
 
@@ -106,8 +110,8 @@ class Keeper:
                 return
             pid = components.start(self._home, component)
             faults.point("keeper.component.started")
-            kept.backoff = min(max(kept.backoff * 2, FIRST_BACKOFF_SECONDS), LONGEST_BACKOFF_SECONDS)
-            kept.not_before = now + kept.backoff
+            kept.short_lives += 1
+            kept.not_before = now + _backoff(kept.short_lives)
             self._until_held(component, pid)
         self._started(component)
         self._attach(component, kept, time.monotonic())
@@ -148,9 +152,15 @@ class Keeper:
             kept = by_pidfd.get(descriptor)
             if kept is not None:
                 if time.monotonic() - kept.since > STEADY_SECONDS:
-                    kept.backoff = kept.not_before = 0.0
+                    kept.short_lives, kept.not_before = 0, 0.0
                 components.reap(kept.pid)
                 _drop(kept)
+
+
+def _backoff(short_lives: int) -> float:
+    if short_lives > PATIENCE:
+        return LONGEST_BACKOFF_SECONDS
+    return min(FIRST_BACKOFF_SECONDS * 2.0 ** (short_lives - 1), LONG_BACKOFF_SECONDS)
 
 
 def _drop(kept: _Kept) -> None:
