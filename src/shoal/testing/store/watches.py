@@ -129,6 +129,7 @@ class WatchRules(Rules):
         assert ready.wait(DEADLINE_SECONDS)
         watch.close()
 
+    @pytest.mark.slow
     def test_a_reader_that_is_woken_drains_what_there_is(self, store: Store) -> None:
         """Polling only when woken misses nothing, however much came at once."""
         for number in range(550):
