@@ -117,6 +117,31 @@ def test_a_controller_is_called_again_when_it_asked_to_be():
     assert recorder.calls == ["a", "b", "a"]
 
 
+def test_a_change_during_a_call_is_not_put_off_to_when_the_call_asked_for():
+    clock, feed = VirtualClock(), Feed()
+
+    class Delayed(Recorder):
+        def sources(self):
+            return (Source(self.feed, lambda old, new: [new], 0.1),)
+
+        def reconcile(self, key: Key, now: float) -> float | None:
+            if not self.calls:
+                self.feed.push(key)
+                self.feed.pump()
+            return super().reconcile(key, now)
+
+    recorder = Delayed(feed, lambda key: 5.0)
+    runner = Runner([(recorder, 1)], clock=clock, guard=AlwaysLeader())
+    feed.push(A)
+    runner.run_once()
+    clock.advance(0.2)
+    runner.run_once()
+    assert recorder.calls == ["a"]
+    clock.advance(0.2)
+    runner.run_once()
+    assert recorder.calls == ["a", "a"]
+
+
 def test_errors_back_off_and_the_others_go_on(caplog):
     clock, feed, recorder, runner = make(raising(ValueError("no"), None, ValueError("no"), None))
     feed.push(A, B)

@@ -286,7 +286,8 @@ class Runner:
         else:
             self._succeeded(name, key)
             if again is not None:
-                line.queue.add_after(key, again)
+                # a change that came meanwhile, and waits for others to come close to it, is sooner
+                line.queue.add_within(key, again)
 
     def _retry_after(self, name: str, key: Key, error: Exception) -> float:
         if isinstance(error, Conflict):
