@@ -190,7 +190,7 @@ class Task:
     def started(self):
         """Wait until the command was started."""
         if self.ready >= 0:
-            os.read(self.ready, 1)
+            assert os.read(self.ready, 1) == b""
             os.close(self.ready)
             self.ready = -1
         found = self.record(taskfiles.STARTED)

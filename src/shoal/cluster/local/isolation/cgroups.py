@@ -70,9 +70,7 @@ class Groups:
     def refuse(self, folder: str, why: str) -> None:
         """The kernel lets nobody into this group: what it was to hold is not held."""
         for key in [key for key, path in self.folders.items() if path == folder]:
-            self.failed[key] = why
-            del self.folders[key]
-        remove([folder])
+            self._lose(key, why)
 
     def out_of_memory_kills(self) -> int:
         """How many of the task's processes the kernel has killed for its limit."""
@@ -102,8 +100,13 @@ class Groups:
         return 0.0
 
     def _fail(self, key: str, error: OSError) -> None:
-        self.failed[key] = f"{error.filename}: {error.strerror}"
-        self.folders.pop(key, None)
+        self._lose(key, f"{error.filename}: {error.strerror}")
+
+    def _lose(self, key: str, why: str) -> None:
+        self.failed[key] = why
+        folder = self.folders.pop(key)
+        if folder not in self.folders.values():  # on version 2 it may serve other controllers still
+            remove([folder])
 
 
 def kill_all(paths: list[str]) -> bool:

@@ -1,0 +1,124 @@
+"""In which order what is covered, and what comes back onto what: no mount is made here."""
+
+import os
+
+import pytest
+
+from shoal.cluster.local import supervisor_plan
+from shoal.cluster.local.isolation import names
+from shoal.cluster.local.isolation.mounts import View, arrange
+from shoal.cluster.local.isolation.paths import aliases, within
+
+
+@pytest.mark.parametrize(
+    ("covered", "kept", "expected"),
+    [
+        (["/tmp"], [], [("/tmp", [])]),
+        (["/tmp"], ["/home/me", "/tmp/x"], [("/tmp", ["/tmp/x"])]),
+        (["/h", "/tmp"], ["/h/out/1", "/tmp/w"], [("/h", ["/h/out/1"]), ("/tmp", ["/tmp/w"])]),
+        # a home in a working directory in /tmp: the directory comes back, then the home is covered
+        (
+            ["/tmp/w/h", "/tmp"],
+            ["/tmp/w", "/tmp/w/h/out"],
+            [("/tmp", ["/tmp/w"]), ("/tmp/w/h", ["/tmp/w/h/out"])],
+        ),
+        # a home in /tmp, beside the working directory
+        (
+            ["/tmp", "/tmp/h"],
+            ["/tmp/w", "/tmp/h/out"],
+            [("/tmp", ["/tmp/w"]), ("/tmp/h", ["/tmp/h/out"])],
+        ),
+        # what is kept around a cover is not bound anywhere for it
+        (["/home/me/h"], ["/home/me"], [("/home/me/h", [])]),
+        (["/dev", "/dev/shm"], ["/dev/shm/w"], [("/dev", []), ("/dev/shm", ["/dev/shm/w"])]),
+        # names that only begin alike
+        (["/tmp"], ["/tmpfoo/x"], [("/tmp", [])]),
+    ],
+)
+def test_arrange(covered, kept, expected):
+    assert arrange(covered, kept) == expected
+
+
+def test_within():
+    assert within("/a/b", "/a")
+    assert within("/a", "/a")
+    assert within("/a", "/")
+    assert not within("/ab", "/a")
+    assert not within("/a", "/a/b")
+
+
+def test_a_folder_that_is_seen_in_two_places(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    other = tmp_path / "other"
+    other.symlink_to(tmp_path)  # the same files at another place, as a second mount would give
+    spaced = tmp_path / "with space"
+    spaced.symlink_to(tmp_path)
+    mountinfo = "\n".join(
+        [
+            "20 1 8:1 / / rw - ext4 /dev/sda1 rw",
+            f"21 20 8:2 / {tmp_path} rw - ext4 /dev/sdb1 rw",
+            f"22 20 8:2 / {other} rw - ext4 /dev/sdb1 rw",
+            f"23 20 8:2 / {tmp_path}/with\\040space rw - ext4 /dev/sdb1 rw",
+            f"24 20 8:2 /elsewhere {tmp_path}/x rw - ext4 /dev/sdb1 rw",
+            f"25 20 8:3 / {tmp_path}/y rw - ext4 /dev/sdc1 rw",
+        ]
+    )
+    assert aliases(str(home), mountinfo) == [str(home), f"{other}/home", f"{spaced}/home"]
+
+
+def test_a_folder_that_is_seen_once():
+    assert aliases("/usr") == ["/usr"]
+    assert aliases("/no/such/place", "") == ["/no/such/place"]
+
+
+def launch(tmp_path, **fields):
+    for name in ("scratch", "output", "rendezvous", "home/keys", "home/tasks", "home/project", "cwd"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    isolation = {"home": str(tmp_path / "home"), "tasks_socket": str(tmp_path / "home/tasks/api.sock")}
+    given = {
+        "namespace": "default", "task": "t", "argv": ["true"], "env": {}, "cwd": str(tmp_path / "cwd"),
+        "scratch": str(tmp_path / "scratch"), "output": str(tmp_path / "output"),
+        "rendezvous": str(tmp_path / "rendezvous"), "log": {}, "isolation": isolation,
+    }  # fmt: skip
+    return supervisor_plan.Plan(str(tmp_path / "task"), given | fields)
+
+
+def test_what_is_kept_and_what_may_be_written(tmp_path):
+    view = launch(tmp_path).view(names.STRICT)
+    place = os.path.realpath(tmp_path)
+    assert view.writable == [f"{place}/cwd", f"{place}/output", f"{place}/scratch"]
+    assert set(view.kept) - set(view.writable) == {f"{place}/home/tasks", f"{place}/rendezvous"}
+
+
+@pytest.mark.parametrize(("inside", "kept"), [("project", True), ("keys", False), ("", False)])
+def test_a_working_directory_in_the_home_is_kept_unless_it_is_shoals(tmp_path, inside, kept):
+    cwd = os.path.realpath(tmp_path / "home" / inside)
+    view = launch(tmp_path, cwd=cwd).view(names.DEFAULT)
+    assert (cwd in view.kept) == kept
+
+
+def test_words_of_the_command_that_name_something_in_tmp_are_kept(tmp_path, monkeypatch):
+    shared = tmp_path / "shared"
+    (shared / "deep").mkdir(parents=True)
+    (shared / "train.py").touch()
+    cover = type("Cover", (), {"name": "tmp"})()
+    monkeypatch.setattr(View, "covers", lambda self: {str(shared): cover})
+    argv = [
+        "python",
+        f"{shared}/train.py",
+        f"{shared}/deep",
+        f"{shared}/none",
+        str(shared),
+        "/",
+        "train.py",
+    ]
+    view = launch(tmp_path, argv=argv).view(names.DEFAULT)
+    assert {path for path in view.kept if path.startswith(str(shared))} == {
+        f"{shared}/train.py",
+        f"{shared}/deep",
+    }
+
+
+def test_the_root_folder_as_working_directory_opens_nothing(tmp_path):
+    assert "/" not in launch(tmp_path, cwd="/").view(names.STRICT).writable
