@@ -6,6 +6,10 @@ import threading
 import time
 from typing import Protocol
 
+__all__ = ["Clock", "SteadyClock", "SystemClock"]
+
+_BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     """A source of time. Thread-safe.
@@ -44,15 +48,20 @@ class SystemClock:
 
 
 class SteadyClock(SystemClock):
-    """Wall time as it was at the start of this process, carried on by the monotonic clock.
+    """Wall time as it was at the start of this process, carried on by a clock that nobody sets.
 
     A wall clock that is set back or forth while the process runs ends no wall-time limit early and
-    orders no two events wrongly; the next process starts from the new wall time.
+    orders no two events wrongly; the next process starts from the new wall time. Where the system can
+    tell (Linux), the time that the machine was asleep counts.
     """
 
     def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+        self._offset = time.time() - _since_boot()
 
     def now(self) -> float:
         """See `Clock.now`."""
-        return self._offset + time.monotonic()
+        return self._offset + _since_boot()
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(_BOOT_CLOCK)

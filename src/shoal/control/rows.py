@@ -12,11 +12,17 @@ from shoal.objects.node import Node
 from shoal.objects.queue import Queue
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.plan import Policy
-from shoal.schedule.snapshot import Form, JobRow, NodeRow, QueueRow, RoleForm, Shape
+from shoal.schedule.snapshot import (
+    LONGEST_AVOIDANCE_SECONDS,
+    Form,
+    JobRow,
+    NodeRow,
+    QueueRow,
+    RoleForm,
+    Shape,
+)
 
 __all__ = ["ending_of", "form_of", "job_row", "node_row", "priority_of", "queue_row"]
-
-_LONGEST_AVOIDANCE_SECONDS = 60.0
 
 
 def node_row(node: Node) -> NodeRow:
@@ -59,7 +65,7 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
     refusal = status.refusal
     refused = refusal is not None and refusal.allocation == status.allocation.id
     doublings = min(max(0, status.infrastructure_failures - 1), 10)
-    patience = min(_LONGEST_AVOIDANCE_SECONDS, policy.avoid_seconds * 2.0**doublings)
+    patience = min(LONGEST_AVOIDANCE_SECONDS, policy.avoid_seconds * 2.0**doublings)
     return JobRow(
         uid=meta.uid,
         namespace=meta.namespace,

@@ -16,7 +16,7 @@ from shoal.schedule.plan import Policy
 from shoal.schedule.quota import Denial, Quotas
 from shoal.schedule.reasons import Ask, Reasons, place_all
 from shoal.schedule.room import Bools, Place, Room
-from shoal.schedule.snapshot import Hold, JobRow, NodeRow, RoleForm
+from shoal.schedule.snapshot import LONGEST_AVOIDANCE_SECONDS, Hold, JobRow, NodeRow, RoleForm
 from shoal.schedule.wants import lacking, surplus
 
 __all__ = ["Fill"]
@@ -144,7 +144,10 @@ class Fill:
         return where
 
     def _avoided(self, row: JobRow) -> str:
-        return row.avoid if self._now < row.avoid_until and row.avoid in self._room.at else ""
+        left = row.avoid_until - self._now
+        if not 0 < left <= LONGEST_AVOIDANCE_SECONDS:  # more: the wall clock was set back meanwhile
+            return ""
+        return row.avoid if row.avoid in self._room.at else ""
 
     def _look_again(self, at: Stamp) -> None:
         self.again_at = at if self.again_at is None else min(at, self.again_at)

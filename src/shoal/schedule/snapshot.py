@@ -13,7 +13,20 @@ from shoal.objects.job import Toleration
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Taint
 
-__all__ = ["Form", "Hold", "JobRow", "NodeRow", "QueueRow", "RoleForm", "Shape", "Snapshot"]
+__all__ = [
+    "LONGEST_AVOIDANCE_SECONDS",
+    "Form",
+    "Hold",
+    "JobRow",
+    "NodeRow",
+    "QueueRow",
+    "RoleForm",
+    "Shape",
+    "Snapshot",
+]
+
+LONGEST_AVOIDANCE_SECONDS = 60.0
+"""How long a job stays away from a node that refused it, at most."""
 
 
 class NodeRow(Part, frozen=True, kw_only=True):

@@ -95,11 +95,11 @@ def _serve(home: Home, options: Options) -> int:
     listeners.append(("api", homes.listen(home.api_socket)))
     listeners.append(("tasks", homes.listen(home.tasks_socket)))
     faults.point("server.sockets.listening")
-    from shoal.clock import SystemClock
+    from shoal.clock import SteadyClock
     from shoal.server.doors import Door, Doors
     from shoal.server.parts import open_store
 
-    clock = SystemClock()
+    clock = SteadyClock()
     store = open_store(home, options.store or "", clock)
     faults.point("server.store.open")
     _remember(home, options)

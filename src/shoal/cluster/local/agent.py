@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import resource
 import signal
 import sys
 import zlib
+from pathlib import Path
 
-from shoal.clock import SystemClock
+from shoal.clock import SteadyClock
 from shoal.cluster.local import components, home, nodes, recovery
 from shoal.cluster.local.execs import Execs
 from shoal.cluster.local.home import Home
-from shoal.cluster.local.isolation import cgroup_parents, probe, syscalls
+from shoal.cluster.local.isolation import cgroup_parents, peers, probe, syscalls
 from shoal.cluster.local.keeper import Keeper
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
@@ -62,11 +64,12 @@ def _serve(place: Home, name: str) -> int:
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _raise_limits()
     loop = Loop()
-    node = Node(place, declaration, SystemClock(), loop, _isolations(place, name))
+    node = Node(place, declaration, SteadyClock(), loop, _isolations(place, name))
     recovery.recover(node)
     meter = Meter(node)
     requests = Requests(node, Execs(node), meter, os.getpid())
-    serving = Serving(loop, home.listen(node.paths.socket), requests.handle, report)
+    listener = home.listen(node.paths.socket)
+    serving = Serving(loop, listener, requests.handle, report, functools.partial(_welcome, place))
     node.on_change = serving.tell
     meter.open()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,6 +88,14 @@ def _serve(place: Home, name: str) -> int:
         if requests.shut_down:
             cgroup_parents.release(node.isolations.cgroup_parents)
     return 0
+
+
+def _welcome(place: Home, pid: int, uid: int) -> bool:
+    """The owner (or root), and not from within a task of this home."""
+    if pid <= 0 or uid not in (os.geteuid(), 0):
+        return False
+    folder = peers.task_folder(pid)
+    return folder is None or not Path(folder).is_relative_to(place.path)
 
 
 def _raise_limits() -> None:

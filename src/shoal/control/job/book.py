@@ -18,7 +18,9 @@ from shoal.objects.job import Job, JobStatus, Phase, RoleStatus
 from shoal.objects.meta import Condition
 from shoal.objects.ranges import IndexMap, IndexSet
 
-__all__ = ["Book"]
+__all__ = ["LONGEST_BACKOFF_SECONDS", "Book"]
+
+LONGEST_BACKOFF_SECONDS = 300.0
 
 
 class Book:
@@ -48,6 +50,14 @@ class Book:
         self.nodes: dict[Slot, str] = {}
         for role in status.roles:
             self._open(role)
+
+    def correct_stamps(self, now: float) -> None:
+        """Bring back what lies in the future: an earlier controller wrote it, and the wall clock was
+        set back since. A limit then counts from now, and a backoff that cannot be is over."""
+        self.started = min(self.started, now)
+        self.finished = min(self.finished, now)
+        if self.restart_after - now > max(LONGEST_BACKOFF_SECONDS, self.job.spec.restart.backoff):
+            self.restart_after = now
 
     def current(self, slot: Slot) -> int:
         """The number of the start that counts; the first is 1."""

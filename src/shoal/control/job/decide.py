@@ -41,6 +41,7 @@ def decide(seen: Seen, now: float) -> Decision:
     if not has_finalizer and not seen.deleted and not seen.terminal and seen.placed:
         return Decision((AddFinalizer(),))
     book, notes = Book(seen.job), list[Note]()
+    book.correct_stamps(now)
     start: Start | None = None
     waits: list[float | None] = []
     if not seen.terminal:

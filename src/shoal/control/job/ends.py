@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shoal.cluster.base import Outcome, Task
 from shoal.control.job.actions import Note
-from shoal.control.job.book import Book
+from shoal.control.job.book import LONGEST_BACKOFF_SECONDS, Book
 from shoal.control.job.members import wanted_slots
 from shoal.control.job.seen import Seen, Slot, scope_of
 from shoal.objects.job import Phase, RestartRule, Role
@@ -17,7 +17,6 @@ from shoal.objects.job import Phase, RestartRule, Role
 __all__ = ["Verdict", "count_ends", "slot_of"]
 
 _INFRASTRUCTURE = ("SupervisorLost", "NodeLost", "StartFailed")
-_LONGEST_BACKOFF_SECONDS = 300.0
 
 
 class Verdict:
@@ -168,7 +167,7 @@ def _action(seen: Seen, task: Task, outcome: Outcome) -> str:
 
 def _backoff(seen: Seen, failures: int) -> float:
     first = float(seen.job.spec.restart.backoff)
-    return min(_LONGEST_BACKOFF_SECONDS, first * 2.0 ** min(failures - 1, 20))
+    return min(LONGEST_BACKOFF_SECONDS, first * 2.0 ** min(failures - 1, 20))
 
 
 def _who(task: Task) -> str:

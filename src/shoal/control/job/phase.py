@@ -19,7 +19,8 @@ def describe_phase(seen: Seen, book: Book, wanted: dict[Slot, Placement], now: f
         book.running[slot[0]] = book.running.get(slot[0], 0) + 1
     starts = [task.started for task in seen.tasks if task.started]
     if starts and not book.started:
-        book.started = min(starts)
+        # nodes stamp with clocks of their own
+        book.started = min(now, max(seen.job.metadata.created, min(starts)))
     if book.finished:
         return
     live = [task for task in seen.tasks if task.phase != "Ended"]

@@ -1,0 +1,133 @@
+"""Server, agent and supervisor, each killed with SIGKILL right after each of their durable acts.
+
+The acts are the literals of `faults.point` in the source. For every one of them a component is started
+that dies there, once; people's wishes and their tasks go on meanwhile. The others of the home start it
+again, every job comes to the end that it would have come to, no incarnation runs twice, and nothing of
+any task is left on the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.objects.errors import Exists, NotFound
+from shoal.objects.kinds import NODE
+from shoal.testing.chaos import Chaos
+from shoal.testing.local import LocalHome, nodes
+from tests.scenarios.storm import leaks
+from tests.scenarios.storm.crossing import Crossing
+from tests.scenarios.storm.people import People
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+SOURCES = sorted(Path(shoal.__file__).parent.rglob("*.py"))
+POINTS = sorted(
+    {name for path in SOURCES for name in re.findall(r'faults\.point\(\s*f?"([^"]+)"', path.read_text())}
+)
+
+ELSEWHERE = {
+    "agent.release.recorded": "a refused gang; test_crash_refusal.py",
+    "history.entries.trimmed": "every ten minutes; tests/history",
+    "history.segment.dropped": "once a task has written 128 MiB; tests/history/test_segments.py",
+    "lease.acquire.done": "servers that share a store; test_crash_options.py",
+    "server.job.refusal.written": "a refused gang; test_crash_refusal.py",
+    "server.options.written": "servers with options; test_crash_options.py",
+    "shutdown.marked": "shoal down; test_crash_options.py",
+    "shutdown.server.ended": "shoal down; test_crash_options.py",
+    "store.events.trimmed": "after ten thousand writes; tests/store/sql/test_failures.py",
+}
+"""Points that the scenario does not come by, and where they are tested."""
+
+OWNERS = {
+    "agent": ("one",),
+    "cluster": ("server",),
+    "history.entries": ("server",),
+    "history.segment": ("supervisor",),
+    "keeper": ("server", "one"),
+    "server": ("server",),
+    "store": ("server",),
+    "supervisor": ("supervisor",),
+}
+"""By the beginning of a point's name, who passes there. The agent of node `one` stands for agents."""
+
+HERE = [
+    (who, point)
+    for point in POINTS
+    if point not in ELSEWHERE
+    for start, owners in OWNERS.items()
+    if point.startswith(f"{start}.")
+    for who in owners
+]
+
+
+class Stage:
+    """A home that stays up from test to test, and who asks things of it."""
+
+    def __init__(self, local: LocalHome) -> None:
+        self.local = local
+        self.people = People(local.home.path)
+        self.chaos = Chaos(local.home)
+
+    def provoke(self, who: str, point: str) -> int:
+        """Have come about what the scenario alone does not; how many supervisors were killed by it."""
+        if point == "keeper.component.started":
+            self.chaos.kill("two" if who == "server" else "server")
+        elif point == "server.node.created":
+            with suppress(NotFound):  # it has been done, only the answer was lost
+                self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))
+        elif point == "server.token.written":
+            with suppress(Exists):
+                self.people.insist(lambda: self.people.client.issue_token("mine"))
+            self.people.insist(lambda: self.people.client.revoke_token("mine"))
+        elif point == "agent.supervisor.settled":
+            (victim,) = self.chaos.supervisors()
+            return int(self.chaos.kill_supervisor(victim))
+        return 0
+
+    def all_up(self) -> bool:
+        """Every component is."""
+        return all(self.local.pid(name) for name in ("server", "one", "two"))
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    declared = nodes(one={"labels": {"at": "one"}}, two={"labels": {"at": "two"}})
+    home = tmp_path_factory.mktemp("crash") / "home"
+    with LocalHome(home, declared, server=True) as local:
+        stage = Stage(local)
+        yield stage
+        stage.people.close()
+    assert not leaks.when_down(local.home)
+
+
+def test_every_point_has_its_test():
+    names = "\n".join(POINTS)
+    assert "{" not in names, "a point's name is a literal, for people and tests to find"
+    assert not [
+        point for point in POINTS if point not in ELSEWHERE and point not in dict(map(reversed, HERE))
+    ]
+    assert sorted(ELSEWHERE) == [point for point in POINTS if point in ELSEWHERE], "one that is no more"
+
+
+@pytest.mark.parametrize(("who", "point"), HERE)
+def test_killed_after(stage: Stage, tmp_path: Path, who: str, point: str):
+    people, marks = stage.people, tmp_path / "marks"
+    marks.mkdir()
+    crossing = Crossing(people, stage.local.home.output, marks)
+    people.until(stage.all_up, "all components are up")
+    crossing.begin()
+    mark = stage.chaos.arm("server" if who == "server" else "one", point, marks)
+    lost = int(who == "supervisor") + stage.provoke(who, point)
+    crossing.go_on()
+    problems = crossing.problems(lost)
+    people.delete_all()
+    assert mark.exists(), f"{point} was never reached"
+    assert not problems, "\n".join(problems)
+    people.until(stage.all_up, "all components are up again")
+    people.until(lambda: not leaks.of_tasks(stage.chaos), lambda: leaks.of_tasks(stage.chaos))
