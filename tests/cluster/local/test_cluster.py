@@ -7,6 +7,9 @@ import sys
 import pytest
 
 from shoal.cluster.base import Refused
+from shoal.cluster.local.agent import welcome
+from shoal.cluster.local.home import Home
+from shoal.cluster.local.supervisor_processes import descendants as processes_below
 from shoal.objects.errors import Conflict, NotFound
 from shoal.objects.task import Told
 from shoal.testing.cluster import ClusterContract
@@ -212,6 +215,23 @@ def test_nodes_come_and_go_with_their_declarations(make_home, make_spec, tell_no
     cluster.start((spec,), tell_nothing)
     with pytest.raises(Conflict, match="three"):
         ensure_up(local.home, nodes(one={}), server=False)
+
+
+def test_a_task_cannot_drive_its_agent(make_home, make_spec, tell_nothing, tmp_path):
+    """Its home is hidden from it where that can be had; where not, its ancestry tells."""
+    local = make_home()
+    spec = make_spec(("sh", "-c", "sleep 600 & setsid sleep 601 & wait"))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    started = local.started(local.task(spec.key))
+    wait_until(lambda: len(processes_below(started.supervisor_pid)) >= 4)
+    uid = os.geteuid()
+    assert welcome(local.home, os.getpid(), uid)
+    assert not welcome(local.home, os.getpid(), uid + 1)
+    assert not welcome(local.home, 0, uid)
+    for pid in processes_below(started.supervisor_pid):
+        assert not welcome(local.home, pid, uid)
+        assert welcome(Home(tmp_path / "another"), pid, uid)  # a home of its own, inside a task
 
 
 def test_nothing_is_known_of_what_is_not_here(make_home, make_spec):

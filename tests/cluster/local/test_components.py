@@ -32,6 +32,21 @@ def test_a_fresh_home_is_the_machine_as_one_node(home):
     assert not ensure_up(home)
 
 
+def test_a_node_that_nobody_declared_follows_the_machine(home, monkeypatch):
+    ensure_up(home, server=False)
+    machine = declarations.load(home)
+    monkeypatch.setattr(declarations.machine, "cpu_millis", lambda: 500)
+    ensure_up(home, server=False)
+    assert declarations.load(home) == machine  # it is up
+    terminate(home, component_of("local"))
+    ensure_up(home, server=False)
+    assert declarations.load(home)[0].cpu == 500
+    ensure_up(home, nodes(local={}), server=False)
+    terminate(home, component_of("local"))
+    ensure_up(home, server=False)
+    assert declarations.load(home)[0].cpu == 2000  # somebody said so
+
+
 def test_callers_that_race_start_everything_once(home):
     started = []
     threads = [

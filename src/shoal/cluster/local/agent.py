@@ -29,7 +29,7 @@ from shoal.cluster.local.requests import Requests
 from shoal.cluster.local.serving import Serving
 from shoal.cluster.local.usage import Meter
 
-__all__ = ["cgroup_scope", "main"]
+__all__ = ["cgroup_scope", "main", "welcome"]
 
 LOCK_SECONDS = 1.0
 REAP_SECONDS = 5.0
@@ -55,6 +55,19 @@ def main() -> int:
         return _serve(place, arguments.node)
 
 
+def welcome(place: Home, pid: int, uid: int) -> bool:
+    """The owner (or root), and not from within a task of this home."""
+    if pid <= 0 or uid not in (os.geteuid(), 0):
+        return False
+    folder = peers.task_folder(pid)
+    return folder is None or not Path(folder).is_relative_to(place.path)
+
+
+def cgroup_scope(place: Home, name: str) -> str:
+    """A name for the node's control groups that no other home on the machine has."""
+    return f"{zlib.crc32(str(place.path).encode()):08x}-{name}"
+
+
 def _serve(place: Home, name: str) -> int:
     declaration = next((node for node in nodes.load(place) if node.name == name), None)
     if declaration is None:
@@ -69,7 +82,7 @@ def _serve(place: Home, name: str) -> int:
     meter = Meter(node)
     requests = Requests(node, Execs(node), meter, os.getpid())
     listener = home.listen(node.paths.socket)
-    serving = Serving(loop, listener, requests.handle, report, functools.partial(_welcome, place))
+    serving = Serving(loop, listener, requests.handle, report, functools.partial(welcome, place))
     node.on_change = serving.tell
     meter.open()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -90,25 +103,12 @@ def _serve(place: Home, name: str) -> int:
     return 0
 
 
-def _welcome(place: Home, pid: int, uid: int) -> bool:
-    """The owner (or root), and not from within a task of this home."""
-    if pid <= 0 or uid not in (os.geteuid(), 0):
-        return False
-    folder = peers.task_folder(pid)
-    return folder is None or not Path(folder).is_relative_to(place.path)
-
-
 def _raise_limits() -> None:
     """Each task takes a descriptor or two, each client more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def cgroup_scope(place: Home, name: str) -> str:
-    """A name for the node's control groups that no other home on the machine has."""
-    return f"{zlib.crc32(str(place.path).encode()):08x}-{name}"
 
 
 def _isolations(place: Home, name: str) -> Isolations:

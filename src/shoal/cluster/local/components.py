@@ -217,8 +217,9 @@ def reap(pid: int) -> bool:
 def _declare(home: Home, declared: Sequence[NodeDecl] | None, deadline: float) -> None:
     before = {node.name: node for node in nodes.load(home)}
     if declared is None:
-        if not before:
-            nodes.save(home, nodes.declare())
+        up = any(running(home, component_of(name)) is not None for name in before)
+        if nodes.is_default(home) and not up:
+            nodes.save(home, nodes.declare(), by_default=True)  # the machine may have changed
         return
     after = {node.name: node for node in declared}
     if after == before:

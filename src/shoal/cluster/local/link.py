@@ -207,6 +207,8 @@ class Link:
         while not self._closing.is_set():
             try:
                 self._follow()
+            except (FileNotFoundError, ConnectionRefusedError):
+                self.message = "its agent is not up"
             except (OSError, ShoalError, ValueError, msgspec.MsgspecError) as error:
                 self.message = str(error)
             was_ready = self._ready.is_set()

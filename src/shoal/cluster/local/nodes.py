@@ -21,7 +21,7 @@ from shoal.objects.meta import Part
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError
 
-__all__ = ["NodeDecl", "declare", "load", "parse", "save"]
+__all__ = ["NodeDecl", "declare", "is_default", "load", "parse", "save"]
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HINT = "give a list of nodes, each with a name"
@@ -45,6 +45,8 @@ class NodeDecl(Part, frozen=True, kw_only=True):
 
 class _Nodes(Part, frozen=True, kw_only=True):
     nodes: tuple[NodeDecl, ...]
+    by_default: bool = False
+    """True: nobody said so; it is what the machine was then."""
 
 
 def declare(
@@ -117,11 +119,21 @@ def load(home: Home) -> tuple[NodeDecl, ...]:
     return codec.decode(document, _Nodes).nodes
 
 
-def save(home: Home, nodes: Iterable[NodeDecl]) -> None:
+def is_default(home: Home) -> bool:
+    """True when nobody ever said which nodes there are."""
+    try:
+        document = home.nodes_json.read_bytes()
+    except FileNotFoundError:
+        return True
+    return codec.decode(document, _Nodes).by_default
+
+
+def save(home: Home, nodes: Iterable[NodeDecl], *, by_default: bool = False) -> None:
     """Declare these nodes, and no others."""
+    declared = _Nodes(nodes=tuple(nodes), by_default=by_default)
     draft = home.nodes_json.with_suffix(f".{os.getpid()}")
     with draft.open("wb") as file:
-        file.write(msgspec.json.format(codec.encode(_Nodes(nodes=tuple(nodes))), indent=2) + b"\n")
+        file.write(msgspec.json.format(codec.encode(declared), indent=2) + b"\n")
         file.flush()
         os.fsync(file.fileno())
     draft.replace(home.nodes_json)

@@ -1,7 +1,8 @@
 """The agent's sockets: clients come and go, their frames are cut and answered, watchers are told.
 
-Only the owner of the home gets through the socket's folder and mode. A client that sends what is no
-frame, or does not read what it is sent, is dropped; it connects again and asks anew.
+Only the owner of the home gets through the socket's folder and mode; tasks, which have the owner's
+user id, are told from the owner by their ancestry and turned away. A client that sends what is no frame,
+or does not read what it is sent, is dropped; it connects again and asks anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import array
 import os
 import selectors
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +141,8 @@ class Client:
 
 
 class Serving:
-    """The listening socket and its clients. `handle` is given each call."""
+    """The listening socket and its clients. `handle` is given each call. `welcome` decides, by the pid
+    and uid that the kernel gives, whether a client is served at all."""
 
     def __init__(
         self,
@@ -147,11 +150,13 @@ class Serving:
         listener: socket.socket,
         handle: Callable[[Client, Call], None],
         report: Callable[[str], None],
+        welcome: Callable[[int, int], bool],
     ) -> None:
         self.loop = loop
         self.handle = handle
         self.report = report
         self.clients: set[Client] = set()
+        self._welcome = welcome
         self._listener = listener
         listener.setblocking(False)
         loop.add(listener.fileno(), selectors.EVENT_READ, self._accept)
@@ -176,4 +181,18 @@ class Serving:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        self.clients.add(Client(self, connection))
+        pid, uid = _credentials(connection)
+        if self._welcome(pid, uid):
+            self.clients.add(Client(self, connection))
+        else:
+            self.report(f"process {pid} of user {uid} was turned away")
+            connection.close()
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int]:
+    """(pid, uid) of the other end when it connected; our own where the kernel does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getpid(), os.geteuid()
+    size = struct.calcsize("3i")
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return pid, uid

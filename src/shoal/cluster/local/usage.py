@@ -23,7 +23,7 @@ from shoal.objects.task import TaskKey
 
 __all__ = ["IDLE_RATIO", "Meter"]
 
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 2.0
 WINDOW_SECONDS = 4.0
 """Idle or not is judged over so long."""
 IDLE_RATIO = 0.01
