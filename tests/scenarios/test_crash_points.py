@@ -74,10 +74,17 @@ class Stage:
         self.people = People(local.home.path)
         self.chaos = Chaos(local.home)
 
-    def provoke(self, who: str, point: str) -> int:
+    def provoke(self, who: str, point: str, mark: Path) -> int:
         """Have come about what the scenario alone does not; how many supervisors were killed by it."""
-        if point == "keeper.component.started":
-            self.chaos.kill("two" if who == "server" else "server")
+        if point == "keeper.component.started" and who == "server":
+            self.chaos.kill("two")
+        elif point == "keeper.component.started":
+            with self.chaos.stopped("two"):  # it would be as quick to start a server
+                self.chaos.kill("server")
+                self.people.until(mark.exists, point)
+        elif point == "server.node.status.written":
+            with self.chaos.stopped("two"):
+                self.people.until(mark.exists, point)
         elif point == "server.node.created":
             with suppress(NotFound):  # it has been done, only the answer was lost
                 self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))
@@ -123,7 +130,7 @@ def test_killed_after(stage: Stage, tmp_path: Path, who: str, point: str):
     people.until(stage.all_up, "all components are up")
     crossing.begin()
     mark = stage.chaos.arm("server" if who == "server" else "one", point, marks)
-    lost = int(who == "supervisor") + stage.provoke(who, point)
+    lost = int(who == "supervisor") + stage.provoke(who, point, mark)
     crossing.go_on()
     problems = crossing.problems(lost)
     people.delete_all()
