@@ -6,6 +6,8 @@ reason is the job controller's. What is added is who goes first, and what happen
 
 from __future__ import annotations
 
+import msgspec
+
 from shoal.client.reports import Explanation, TaskReport
 from shoal.cluster.base import Cluster
 from shoal.history.base import About, Entry, EntryType, History
@@ -22,6 +24,7 @@ from shoal.store.base import SYSTEM, Store
 __all__ = ["explanation_of"]
 
 _MOST_AHEAD = 20
+_PORTION = 500
 _MOST_ENTRIES = 20
 _WAITING = ("Pending", "Starting", "Running")
 
@@ -84,17 +87,53 @@ def _job_state(job: Job) -> tuple[str, str, str, str, dict[str, object], float]:
 
 def _ahead(store: Store, job: Job) -> tuple[str, ...]:
     """Jobs of its queue that wait as well and are tried first: higher priority, then older."""
-    queue, own = job.spec.queue, _order(job)
-    waiting = [
-        other
-        for other in (record.object for record in store.list(JOB, actor=SYSTEM).records)
-        if other.spec.queue == queue and other.status.phase == "Pending" and not other.spec.suspend
-    ]
-    first = sorted((other for other in waiting if _order(other) < own), key=_order)
-    return tuple(f"{o.metadata.namespace}/{o.metadata.name}" for o in first[:_MOST_AHEAD])
+    metadata = _WaitingMetadata(job.metadata.name, job.metadata.created, job.metadata.namespace)
+    own = _order(_Waiting(metadata, _WaitingSpec(job.spec.queue, job.spec.priority)))
+    first: list[tuple[int, float, str, str]] = []
+    cursor = ""
+    while True:
+        page = store.list(JOB, actor=SYSTEM, limit=_PORTION, cursor=cursor)
+        for record in page.records:
+            other = _WAITING_JOB.decode(record.document)
+            if other.waits_in(job.spec.queue) and (order := _order(other)) < own:
+                first.append(order)
+        first = sorted(first)[:_MOST_AHEAD]
+        cursor = page.cursor
+        if not cursor:
+            return tuple(f"{namespace}/{name}" for _, _, namespace, name in first)
 
 
-def _order(job: Job) -> tuple[int, float, str, str]:
+class _WaitingMetadata(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    created: float = 0.0
+    namespace: str = "default"
+
+
+class _WaitingSpec(msgspec.Struct, frozen=True, gc=False):
+    queue: str = "default"
+    priority: int | str = 0
+    suspend: bool = False
+
+
+class _WaitingStatus(msgspec.Struct, frozen=True, gc=False):
+    phase: str = "Pending"
+
+
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
+    """As much of a job as its place in the line needs: ten thousand are looked at for one answer."""
+
+    metadata: _WaitingMetadata
+    spec: _WaitingSpec
+    status: _WaitingStatus = _WaitingStatus()
+
+    def waits_in(self, queue: str) -> bool:
+        return self.spec.queue == queue and self.status.phase == "Pending" and not self.spec.suspend
+
+
+_WAITING_JOB = msgspec.json.Decoder(_Waiting)
+
+
+def _order(job: _Waiting) -> tuple[int, float, str, str]:
     metadata = job.metadata
     return (-priority_number(job.spec.priority), metadata.created, metadata.namespace, metadata.name)
 
