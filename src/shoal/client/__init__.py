@@ -14,5 +14,7 @@ command line pays for it. Knows the protocols it speaks for (`store.base`, `clus
 
 from shoal.client.client import Client
 from shoal.client.store import Applied
+from shoal.history.base import Entry
+from shoal.store.base import Watch
 
-__all__ = ["Applied", "Client"]
+__all__ = ["Applied", "Client", "Entry", "Watch"]

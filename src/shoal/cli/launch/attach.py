@@ -28,12 +28,11 @@ from shoal.cli.lines import TaskLines
 from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.cli.verdicts import process_code, sentence
-from shoal.client import Client
+from shoal.client import Client, Watch
 from shoal.client.edits import FINISHED
 from shoal.objects.errors import Expired, NotFound, ShoalError, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
-from shoal.store.base import Watch
 
 __all__ = ["follow"]
 

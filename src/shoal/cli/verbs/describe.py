@@ -25,7 +25,7 @@ from shoal.objects.kinds import JOB, NODE
 
 if TYPE_CHECKING:
     from shoal.cli.taskrows import TaskRow
-    from shoal.history.base import Entry
+    from shoal.client import Entry
 
 _EVENTS = 20
 _TASKS = 30

@@ -20,8 +20,7 @@ from shoal.cli.text import stamp
 from shoal.objects.columns import age
 
 if TYPE_CHECKING:
-    from shoal.client import Client
-    from shoal.history.base import Entry
+    from shoal.client import Client, Entry
 
 _NEWEST = 100
 _LOOK_AGAIN_SECONDS = 1.0

@@ -3,8 +3,9 @@
 **Start.** `spawn(folder, errors)` runs `python -I -S supervisor.py FOLDER READY` in a session of its
 own, with no environment but `SHOAL_FAULTS*`. `Spawned.ready` becomes readable (end of file) as soon as
 there is something to look at in the folder: `started.json`, `exit.json`, or nothing because the
-supervisor died. Inheritable descriptors above 2 (the folder's lock, port claims) are held by the supervisor *and*
-by its namespace init, closed on exec: the lock is free only once nothing of the task is left.
+supervisor died. Inheritable descriptors above 2 (the folder's lock, port claims) are held by the
+supervisor *and* by its namespace init, closed on exec: the lock is free only once nothing of the task is
+left.
 
 **Stop.** Write `stop.json`, then SIGTERM to the supervisor; again to shorten the grace. SIGTERM without
 `stop.json` is ignored. A `stop.json` that is there before the command is started ends the task at once
