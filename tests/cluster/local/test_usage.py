@@ -1,7 +1,12 @@
 """What tasks use, and whether they idle."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+from shoal.cluster.local import usage
 from shoal.objects.errors import NotFound
 from shoal.testing.local import wait_until
 
@@ -22,10 +27,10 @@ def test_cpu_and_memory_of_a_task_that_runs_and_of_one_that_has_ended(
     spec = make_spec(("sh", "-c", f'python3 -c "{burn}" < /dev/zero || sleep 1; exit 0'))
     local.cluster.start((spec,), tell_nothing)
     wait_until(lambda: b"burnt" in b"".join(local.cluster.logs(spec.key)))
-    usage = local.cluster.usage(spec.key)
-    assert usage.cpu_seconds >= 0.4
-    assert usage.peak_memory_bytes >= 64 << 20
-    assert usage.gpu_ratio is None
+    so_far = local.cluster.usage(spec.key)
+    assert so_far.cpu_seconds >= 0.4
+    assert so_far.peak_memory_bytes >= 64 << 20
+    assert so_far.gpu_ratio is None
     local.cluster.stop(spec.key, grace_seconds=0, reason="Cancelled")
     wait_until(lambda: local.phase(spec.key) == "Ended")
     ended = local.cluster.usage(spec.key)
@@ -48,3 +53,36 @@ def test_a_task_that_does_nothing_is_idle_until_it_works(make_home, make_spec, t
     assert local.task(spec.key).idle_since >= task.started
     (tmp_path / "go").touch()
     wait_until(lambda: local.task(spec.key).idle_since == 0.0)
+
+
+def test_the_process_table_counts_what_is_below_a_process():
+    """Where there are no control groups."""
+    burn = "import time\nblock = bytearray(32 << 20)\nwhile time.process_time() < 0.3: pass\nprint(1)\n"
+    words = [sys.executable, "-I", "-S", "-c", burn + "input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        below = usage._below(os.getpid(), usage._table())
+        (found,) = [process for process in below if process.pid == child.pid]
+        assert found.cpu_seconds >= 0.2
+        assert found.memory_bytes >= 32 << 20
+        child.communicate(b"\n")
+    assert usage._below(0, usage._table()) == []
+
+
+def test_groups_of_both_versions_are_read(tmp_path):
+    first, second = tmp_path / "v1", tmp_path / "v2"
+    for folder, files in (
+        (first, {"cpuacct.usage": "1500000000", "memory.usage_in_bytes": "7",
+                 "memory.max_usage_in_bytes": "9"}),
+        (second, {"cpu.stat": "nr_periods 1\nusage_usec 2500000\n", "memory.current": "5",
+                  "memory.peak": "6"}),
+    ):  # fmt: skip
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text + "\n")
+    assert usage._group_cpu([str(tmp_path), str(first)]) == 1.5
+    assert usage._group_cpu([str(second)]) == 2.5
+    assert usage._group_cpu([str(tmp_path)]) is None
+    assert usage._group_memory([str(tmp_path), str(first)]) == (7, 9)
+    assert usage._group_memory([str(second)]) == (5, 6)
+    assert usage._group_memory([]) == (None, 0)

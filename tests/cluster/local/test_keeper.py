@@ -1,0 +1,114 @@
+"""The keeper's judgement; that it starts real components is in test_components."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from shoal.cluster.local import components, keeper
+from shoal.cluster.local.home import Home
+from shoal.cluster.local.keeper import Keeper
+from shoal.testing.local import wait_until
+
+HOLD = (
+    "import sys, time\n"
+    "from shoal.cluster.local.home import Lock\n"
+    "from pathlib import Path\n"
+    "lock = Lock(Path(sys.argv[1])); lock.acquire(5)\n"
+    "time.sleep(float(sys.argv[2]))\n"
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home").create()
+
+
+@pytest.fixture
+def starts(home, monkeypatch):
+    """Components are started as processes that hold their lock for the seconds in `lives`."""
+    processes = []
+    lives = []
+
+    def start(where, component):
+        seconds = lives.pop(0) if lives else 600
+        path = str(where.component_lock(component).path)
+        words = [sys.executable, "-c", HOLD, path, str(seconds)]
+        processes.append(subprocess.Popen(words))
+        return processes[-1].pid
+
+    monkeypatch.setattr(components, "start", start)
+    yield processes, lives
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_ends_is_started_again_until_the_home_is_down(home, starts):
+    processes, lives = starts
+    lives[:] = [0, 0]
+    told = []
+    kept = Keeper(home, lambda: ["a", "b"], told.append)
+    kept.open()
+    try:
+        lock = home.component_lock
+        wait_until(lambda: len(processes) == 4 and lock("a").holder() and lock("b").holder())
+        assert sorted(told)[:1] == ["a"]
+        home.down.touch()
+        processes[-1].kill()
+        processes[-2].kill()
+        wait_until(lambda: not lock("a").holder() and not lock("b").holder())
+        home.down.unlink()
+        wait_until(lambda: bool(lock("a").holder() and lock("b").holder()))
+    finally:
+        kept.close()
+        kept.close()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_what_cannot_be_started_does_not_end_the_keeper(home, starts, monkeypatch):
+    start, failures = components.start, []
+
+    def fails_once(where, component):
+        if not failures:
+            failures.append(component)
+            raise BlockingIOError(11, "no more processes")
+        return start(where, component)
+
+    monkeypatch.setattr(components, "start", fails_once)
+    monkeypatch.setattr(keeper, "LONGEST_BACKOFF_SECONDS", 0.05)
+    kept = Keeper(home, lambda: ["a"])
+    kept.open()
+    try:
+        wait_until(lambda: bool(home.component_lock("a").holder()))
+        assert failures == ["a"]
+    finally:
+        kept.close()
+
+
+def test_it_leaves_a_home_to_whoever_starts_or_ends_it(home, starts):
+    processes, _ = starts
+    with home.component_lock("components") as lock:
+        lock.acquire(1.0)
+        kept = Keeper(home, lambda: ["a"])
+        kept.open()
+        kept.close()
+    assert not processes
+
+
+def test_short_lives_are_forgiven_for_a_while():
+    waits = [keeper._backoff(lives) for lives in range(1, keeper.PATIENCE + 2)]
+    assert waits[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
+    assert waits[-2:] == [1.0, keeper.LONGEST_BACKOFF_SECONDS]
+
+
+def test_nothing_stays_open(home):
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    kept = Keeper(home, list)
+    kept.open()
+    kept.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
