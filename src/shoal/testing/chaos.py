@@ -167,17 +167,26 @@ class Chaos:
                 hidden.rename(path)
 
     def arm(
-        self, component: str, point: str, marks: Path, *, action: str = "kill", nth: int = 1
+        self,
+        component: str,
+        point: str,
+        marks: Path,
+        *,
+        action: str = "kill",
+        nth: int = 1,
+        also: Sequence[str] = (),
     ) -> Path:
         """Start the component anew, so that it (of an agent, also the supervisors it starts) does
         `action` at the nth visit of the named point. That happens once in all; the file that is returned
         is there from then on. Who starts the component after that starts it unarmed.
 
         `marks` is a folder for that file; tasks whose init is to reach a point must be able to write it.
+        `also` are more entries as `shoal.faults` takes them.
         """
         marks.mkdir(exist_ok=True)
         name = _component(component)
-        variables = {"SHOAL_FAULTS": f"{point}:{action}:{nth}", "SHOAL_FAULTS_ONCE": str(marks)}
+        faults = ",".join([f"{point}:{action}:{nth}", *also])
+        variables = {"SHOAL_FAULTS": faults, "SHOAL_FAULTS_ONCE": str(marks)}
         lock = Lock(self.home.run / "components.lock")  # so that nobody else starts it
         lock.acquire(30.0)
         with lock, environment_with(variables):
