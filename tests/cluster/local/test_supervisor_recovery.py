@@ -61,7 +61,7 @@ def test_killed_at_a_point(bench, point, wanted):
     if point in KNOWN:
         assert (end.exit_code, end.reason) == (7, "Exited")
         assert claim.read_text() == "ran\n"
-    elif point == "supervisor.command.released":
+    elif point in ("supervisor.command.released", "supervisor.started.recorded"):
         assert (end.exit_code, end.reason) in ((7, "Exited"), (-1, "SupervisorLost"))
     else:
         assert (end.exit_code, end.reason) == (-1, "SupervisorLost")

@@ -54,6 +54,20 @@ class Child:
         self.cpu_seconds = 0.0
         self.largest_process_bytes = 0
 
+    def fileno(self) -> int:
+        """Readable when it has something to say; see `is_running`."""
+        return self._line.fileno()
+
+    def is_running(self) -> bool | None:
+        """True when the init has just said that the command was run; None when it will say no more."""
+        try:
+            message = self._line.recv(_MESSAGE_BYTES, _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return None  # it was killed with an order unread
+        return bool(message) or None
+
     def tell(self, order: bytes) -> None:
         """Send `init.GO`, `TERMINATE` or `KILL`; nothing happens when the init is gone."""
         try:

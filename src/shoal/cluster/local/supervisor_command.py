@@ -52,6 +52,8 @@ def prepare(entrances: dict[str, int], output: int) -> dict[str, str]:
     """Everything that may be done before the supervisor knows of this process; the control groups that
     did not let it in, and why."""
     os.setsid()
+    # what is sent from now on waits until it can do what it would do to the command
+    signal.pthread_sigmask(signal.SIG_SETMASK, range(1, 32))
     refused: dict[str, str] = {}
     for folder, entrance in entrances.items():
         try:

@@ -121,7 +121,7 @@ def _tell(line: _socket.socket, message: dict[str, Any]) -> None:
     try:
         line.sendall(files.format_json(message).encode() + b"\n")
     except OSError:
-        os._exit(1)  # the supervisor is gone, and nothing has been started
+        return  # the supervisor is gone, which is seen where its orders are awaited
 
 
 class _Command:
@@ -180,7 +180,7 @@ class _Init:
                     self._obey(self._line.recv(1))
                 elif source == self._command.errors:
                     waiting.unregister(source)
-                    self._note_failure()
+                    self._note_start()
                 else:
                     os.read(self._wakeup, 4096)
             self._reap()
@@ -202,11 +202,13 @@ class _Init:
             self._reap()  # an exit that has already happened counts
             self._end()
 
-    def _note_failure(self) -> None:
+    def _note_start(self) -> None:
+        """The command has been run, or cannot be."""
         failure = self._command.failure()
         if failure is not None:
             self._status.record(failure)
             self._end()
+        _tell(self._line, {"running": True})
         if self._terminating:
             self._terminate()
 
@@ -227,7 +229,7 @@ class _Init:
 
     def _command_ended(self, status: int) -> None:
         if self._command.errors >= 0:
-            self._note_failure()  # it could not be run, and has said why
+            self._note_start()
         code = os.waitstatus_to_exitcode(status)
         self._status.record({"exit_code": code if code >= 0 else 128 - code, "signal": max(0, -code)})
         faults.point("supervisor.init.status.recorded")

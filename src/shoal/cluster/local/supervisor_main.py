@@ -97,11 +97,16 @@ class Supervisor:
         self._conclude(child, watch)
 
     def _release(self, child: Child) -> None:
-        """Say who runs, and let it. A stop that came meanwhile ends it before it begins."""
+        """Let it run. A stop that came meanwhile ends it before it begins."""
         if self._stopping.read():
             child.destroy()
             return
         self._released = True
+        child.tell(init.GO)
+        faults.point("supervisor.command.released")
+
+    def _announce(self, child: Child) -> None:
+        """Say that it runs, and who it is."""
         files.write(self._plan.folder, "started.json", {
             "supervisor_pid": os.getpid(),
             "supervisor_start_ticks": processes.start_ticks(os.getpid()),
@@ -115,13 +120,12 @@ class Supervisor:
         })  # fmt: skip
         faults.point("supervisor.started.recorded")
         self._call_for_a_look()
-        child.tell(init.GO)
-        faults.point("supervisor.command.released")
 
     def _attend(self, child: Child, watch: MemoryWatch) -> None:
         """Pump, watch, stop, until the task has ended."""
         waiting = select.poll()
         waiting.register(self._signals, select.POLLIN)
+        waiting.register(child, select.POLLIN)
         pumping = True
         while not child.ended():
             now = time.monotonic()
@@ -137,9 +141,20 @@ class Supervisor:
             for source, _ in waiting.poll(timeout):
                 if source == self._signals:
                     self._heed(child)
+                elif source == child.fileno():
+                    if self._listen_to(child) is None:
+                        waiting.unregister(child)
                 elif not self._pump.move(time.monotonic()):
                     waiting.unregister(self._pump.reader)
                     pumping = False
+
+        self._listen_to(child)
+
+    def _listen_to(self, child: Child) -> bool | None:
+        running = child.is_running()
+        if running:
+            self._announce(child)
+        return running
 
     def _heed(self, child: Child) -> None:
         heard = os.read(self._signals, 4096)
