@@ -115,7 +115,7 @@ class Transport:
             raise Invalid(f"the document has {len(body):,} bytes; {TOO_LARGE}")
         target = _target(path, query)
         again = method == "GET" if repeatable is None else repeatable
-        deadline = time.monotonic() + (self.patience_seconds if self._reached else 0.0)
+        begun = time.monotonic()
         pause = _FIRST_PAUSE_SECONDS
         while True:
             connection, sent = self._connection(), False
@@ -127,7 +127,10 @@ class Transport:
                 content = response.read()
             except (OSError, HTTPException) as error:
                 connection.close()
-                if (sent and not again) or time.monotonic() + pause > deadline:
+                # a connection that was taken is a server that was there
+                self._reached = self._reached or sent
+                patience = self.patience_seconds if self._reached else 0.0
+                if (sent and not again) or time.monotonic() + pause > begun + patience:
                     raise self._unreachable(error, unknown=sent and not again) from error
                 time.sleep(pause)
                 pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
