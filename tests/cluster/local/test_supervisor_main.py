@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.local import supervisor_processes, taskfiles
+from shoal.cluster.local import launch, supervisor_processes, taskfiles
 from shoal.cluster.local.supervisor_main import ALREADY_BEGUN
 from tests.cluster.local.isolation.fixtures import bench, own_bench  # noqa: F401
 from tests.cluster.local.isolation.harness import wait_for
@@ -181,6 +181,27 @@ def test_a_stop_that_is_there_before_the_start_is_the_end(own_bench):
     assert (ended["exit_code"], ended["reason"], ended["stop_reason"]) == (143, "Signalled", "Cancelled")
     assert task.log() == b""
     assert task.record(taskfiles.STARTED) is None
+
+
+def test_what_it_cannot_read_it_does_not_begin(own_bench):
+    task = own_bench.task("true")
+    (task.folder / taskfiles.LAUNCH).write_text('{"argv": 1}')
+    assert task.spawn().process.wait() == 1
+    assert not (task.folder / taskfiles.BEGUN).exists()
+    assert "TypeError" in task.errors.read_text().splitlines()[-1]
+
+
+def test_a_stop_right_after_the_spawn_is_heard(own_bench):
+    for _ in range(5):
+        task = own_bench.task("sleep", "600")
+        with task.errors.open("ab") as errors:
+            spawned = launch.spawn(str(task.folder), errors.fileno())
+        stop = taskfiles.Stop(reason="Cancelled", grace_seconds=5, at=0.0)
+        taskfiles.write(str(task.folder), taskfiles.STOP, stop)
+        os.kill(spawned.pid, signal.SIGTERM)
+        os.waitpid(spawned.pid, 0)
+        os.close(spawned.ready)
+        assert task.record(taskfiles.EXIT)["exit_code"] == 143
 
 
 def test_no_command_starts_twice(own_bench):

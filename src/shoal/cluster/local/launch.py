@@ -30,6 +30,7 @@ Standard library only.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def spawn(folder: str, errors: int) -> Spawned:
                 (os.POSIX_SPAWN_DUP2, 2, 1),
             ],
             setsid=True,
-            setsigmask=(),
+            setsigmask=(signal.SIGTERM,),  # a stop may come before the supervisor can hear it
             setsigdef=range(1, 32),
         )
     except BaseException:

@@ -5,10 +5,12 @@ start, the modules it imports are not. The package's root goes last on the path,
 it can take the place of the standard library.
 """
 
+import os
 import sys
 
 if __name__ == "__main__":
     sys.path.append(__file__.removesuffix("/shoal/cluster/local/supervisor.py"))
     from shoal.cluster.local import supervisor_main
 
-    sys.exit(supervisor_main.main(sys.argv[1:]))
+    # all is on the disk by now, and taking the interpreter apart takes longer than some tasks
+    os._exit(supervisor_main.main(sys.argv[1:]))

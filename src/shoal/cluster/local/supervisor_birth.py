@@ -172,8 +172,9 @@ def bear(
     Raises:
         StartFailed: with the reason, and nothing is left.
     """
-    groups.create()
-    groups.limit(plan.limits)
+    groups.create(plan.limits)
+    if "processes" not in plan.names:
+        groups.create_killing()
     faults.point("supervisor.cgroups.created")
     missing = _unlimited(plan, groups)
     if not syscalls.available():
@@ -191,6 +192,8 @@ def bear(
         if not ungranted:
             break
         missing |= ungranted
+        if "processes" in ungranted:
+            groups.create_killing()
     for folder, why in child.refused.items():
         groups.refuse(folder, why)
     child.unenforced |= missing | _unlimited(plan, groups)
@@ -204,15 +207,10 @@ def bear(
 
 def _unlimited(plan: Plan, groups: Groups) -> dict[str, str]:
     """Limits that are set and not held by the kernel."""
-    limits = plan.limits
-    missing: dict[str, str] = {}
-    if "cpu" in groups.failed and (limits.get("cpu_millis") or limits.get("cpu_limit_millis")):
-        missing["cpu"] = groups.failed["cpu"]
-    if "memory" in groups.failed and limits.get("memory_bytes"):
-        missing["memory"] = f"{groups.failed['memory']}; its supervisor watches it instead"
-    if "pids" in groups.failed and limits.get("pids"):
-        missing["pids"] = groups.failed["pids"]
-    return {name: why for name, why in missing.items() if name in plan.names or name == "pids"}
+    missing = {name: why for name, why in groups.failed.items() if name in (*plan.names, "pids")}
+    if "memory" in missing:
+        missing["memory"] += "; its supervisor watches it instead"
+    return missing
 
 
 def _refusal(missing: dict[str, str]) -> str:

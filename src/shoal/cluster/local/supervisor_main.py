@@ -43,18 +43,20 @@ def main(arguments: list[str]) -> int:
     """`FOLDER [READY]`; see `launch`."""
     folder, *rest = arguments
     ready = int(rest[0]) if rest else -1
+    _hold_descriptors()
+    signals = _listen()
+    launch = files.read(folder, "launch.json")
+    if launch is None:
+        raise FileNotFoundError(f"{folder}/launch.json")
+    plan = Plan(folder, launch)
+    draft = files.ExitDraft(folder)
+    # what cannot work is found before this line: the agent then sees a task that never began
     try:
         os.close(os.open(f"{folder}/begun", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         return ALREADY_BEGUN
     faults.point("supervisor.begun")
-    _hold_descriptors()
-    signals = _listen()
-    draft = files.ExitDraft(folder)
-    launch = files.read(folder, "launch.json")
-    if launch is None:
-        raise FileNotFoundError(f"{folder}/launch.json")
-    Supervisor(Plan(folder, launch), draft, signals, ready).run()
+    Supervisor(plan, draft, signals, ready).run()
     return 0
 
 
@@ -245,6 +247,7 @@ def _listen() -> int:
             signal.signal(number, _heard)
         elif number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # it was blocked until we could hear it
     return reader
 
 

@@ -67,8 +67,8 @@ class Plan:
         view.keep(_existing([*own, *self._kept_working_directory()]), writable=True)
         view.keep(_existing([self.rendezvous, *self._keep, self.env.get("VIRTUAL_ENV", "")]))
         socket_folder = os.path.dirname(self._tasks_socket)
-        if socket_folder != self.home:
-            view.keep(_existing([socket_folder]))
+        if socket_folder != self.home and os.path.exists(socket_folder):
+            view.seal(socket_folder)
         view.keep(self._named_paths(view))
         environment = self.env.get("VIRTUAL_ENV", "")
         view.protect(_existing([_PACKAGE_ROOT, sys.prefix, environment, *self._keep]))

@@ -39,11 +39,12 @@ def settle(folder: str) -> Exit:
     ended, in `exit.json` too unless the disk has no room for it. Returns when nothing is left, however
     long that takes: an instant, but for a process that the kernel itself holds. Idempotent.
 
-    A living supervisor would be taken for a part of what is left. A folder without `begun` has no task
-    to settle: nothing has happened there yet.
+    A living supervisor would be taken for a part of what is left. Where there is no `begun` nothing has
+    happened yet, and the task may as well be started again as settled.
     """
     launch = files.read(folder, "launch.json") or {}
     groups = cgroups.Groups(launch.get("cgroup_parents", {}), _group_name(launch))
+    groups.find()
     _await_silence(folder, launch)
     killed_for_memory, peak = groups.out_of_memory_kills(), groups.peak_memory_bytes()
     cpu_seconds = groups.cpu_seconds()
@@ -100,5 +101,7 @@ def _times(folder: str) -> dict[str, float]:
     ended = time.time()
     if files.Status.read(folder) is not None:
         ended = os.stat(f"{folder}/status").st_mtime
-    begun = float(started.get("started", 0.0)) or os.stat(f"{folder}/begun").st_mtime
-    return {"started": begun, "ended": max(begun, ended)}
+    begun = float(started.get("started", 0.0))
+    with contextlib.suppress(FileNotFoundError):
+        begun = begun or os.stat(f"{folder}/begun").st_mtime
+    return {"started": begun or ended, "ended": max(begun, ended)}

@@ -140,11 +140,12 @@ LIMITS = {"cpu_millis": 1500, "cpu_limit_millis": 2500, "memory_bytes": 1 << 30,
 def group(tmp_path, *files, version):
     folder = tmp_path / "task"
     folder.mkdir()
-    for name in (*files, *(["cgroup.controllers"] if version == 2 else [])):
+    for name in files:
         (folder / name).touch()
+    if version == 2:
+        (tmp_path / "cgroup.controllers").touch()
     made = cgroups.Groups(dict.fromkeys(cgroups.CONTROLLERS, str(tmp_path)), "task")
-    made.create()
-    made.limit(LIMITS)
+    made.create(LIMITS)
     assert made.failed == {}
     return {path.name: path.read_text() for path in folder.iterdir() if path.read_text()}
 
@@ -187,21 +188,42 @@ def test_what_is_read_at_the_end(tmp_path, files, kills, peak):
     for name, text in files.items():
         (tmp_path / "task" / name).write_text(text)
     groups = cgroups.Groups({"memory": str(tmp_path)}, "task")
+    groups.find()
     assert (groups.out_of_memory_kills(), groups.peak_memory_bytes()) == (kills, peak)
 
 
 def test_cpu_time(tmp_path):
     (tmp_path / "task").mkdir()
     (tmp_path / "task" / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
-    assert cgroups.Groups({"kill": str(tmp_path)}, "task").cpu_seconds() == 2.5
+    groups = cgroups.Groups({"kill": str(tmp_path)}, "task")
+    groups.find()
+    assert groups.cpu_seconds() == 2.5
     assert cgroups.Groups({}, "task").cpu_seconds() == 0.0
 
 
 def test_a_limit_that_cannot_be_set_is_told_and_its_group_goes(tmp_path):
     groups = cgroups.Groups({"memory": str(tmp_path)}, "task")
-    groups.create()
-    groups.limit({"memory_bytes": 5})
-    assert set(groups.failed) == {"memory", "cpu", "pids"}
+    groups.create({"memory_bytes": 5, "pids": 7})
+    assert set(groups.failed) == {"memory", "pids"}
     assert "memory.limit_in_bytes" in groups.failed["memory"]
     assert groups.paths == []
     assert not (tmp_path / "task").exists()
+
+
+def test_only_the_groups_that_are_needed_are_made(tmp_path):
+    parents = {}
+    for key in (*cgroups.CONTROLLERS, cgroups.KILL):
+        (tmp_path / key).mkdir()
+        parents[key] = str(tmp_path / key)
+    groups = cgroups.Groups(parents, "task")
+    groups.create({"cpu_millis": 0, "cpu_limit_millis": None, "memory_bytes": None, "pids": None})
+    assert (groups.paths, groups.failed) == ([], {})
+    groups.create_killing()
+    assert groups.paths == [str(tmp_path / cgroups.KILL / "task")]
+    del parents[cgroups.KILL]
+    other = cgroups.Groups(parents, "other")
+    other.create_killing()
+    assert len(other.paths) == 1
+    none = cgroups.Groups({}, "none")
+    none.create_killing()
+    assert none.paths == []

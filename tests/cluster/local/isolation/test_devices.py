@@ -1,8 +1,14 @@
 """Which GPUs a task sees, by a made-up machine's files."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from shoal.cluster.local.isolation import devices
+from shoal.cluster.local.isolation.probe import probe
 
 
 @pytest.fixture
@@ -48,3 +54,28 @@ def test_environment():
         "NVIDIA_VISIBLE_DEVICES": "0,2",
     }
     assert devices.environment(()) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_device_files_and_folders_of_them_are_put_back():
+    if probe()["devices"] != "enforced":
+        pytest.skip(f"device files cannot be covered here: {probe()['devices']}")
+    own = {"pts", "shm", "mqueue"}
+    folders = [path for path in Path("/dev").iterdir() if path.is_dir() and not path.is_symlink()]
+    folder = next((path for path in folders if path.name not in own and any(path.iterdir())), None)
+    if folder is None:
+        pytest.skip("no folder of devices in /dev")
+    program = (
+        "import os, sys\n"
+        "from shoal.cluster.local.isolation import covers, namespaces\n"
+        "namespaces.leave(['devices'])\n"
+        "cover = covers.Devices('devices', sys.argv[1:])\n"
+        "cover.prepare(); cover.lay('/dev'); cover.close()\n"
+        "print(sorted(os.listdir('/dev')), sorted(os.listdir(sys.argv[1])))\n"
+    )
+    source = str(Path(__file__).parents[4] / "src")
+    words = [sys.executable, "-c", program, str(folder), "/dev/null"]
+    done = subprocess.run(words, env={"PYTHONPATH": source}, capture_output=True, text=True, check=True)
+    assert f"'{folder.name}'" in done.stdout
+    assert str(sorted(os.listdir(folder))) in done.stdout  # noqa: PTH208

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from shoal.cluster.local import isolation, supervisor_processes
+from shoal.cluster.local.isolation import names
 from shoal.cluster.local.isolation.enter import NO_TASK
 from shoal.cluster.local.isolation.peers import task_folder
+from shoal.cluster.local.isolation.probe import probe
 from tests.cluster.local.isolation.harness import wait_for
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -19,10 +21,17 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 ENTER = str(Path(isolation.__file__).with_name("enter.py"))
 
 
-@pytest.fixture
-def task(bench):
+STRICT = tuple(name for name in names.STRICT if name not in ("cpu", "memory"))
+
+
+@pytest.fixture(params=["default", "strict"])
+def task(bench, request):
     """A task that runs, with something of its own to be seen."""
-    made = bench.start("sh", "-c", "echo mine > /tmp/own; echo ready; sleep 600", env={"NAME": "value"})
+    if request.param == "strict" and any(probe()[name] != "enforced" for name in STRICT):
+        pytest.skip("this machine does not grant strict isolation")
+    wanted = STRICT if request.param == "strict" else ()
+    script = "echo mine > /tmp/own; echo ready; sleep 600"
+    made = bench.start("sh", "-c", script, env={"NAME": "value"}, mode=request.param, wanted=wanted)
     return made.says("ready")
 
 

@@ -137,7 +137,9 @@ def test_groups_that_nobody_can_enter_are_told(own_bench):
 def test_what_is_in_a_stray_group_is_killed_and_the_group_removed(own_bench):
     controlled(own_bench, "pids")
     groups = cgroups.Groups(own_bench.parents, "default.stray")
-    groups.create()
+    groups.create({"cpu_millis": 100, "memory_bytes": 1 << 28, "pids": 50})
+    groups.create_killing()
+    assert set(groups.folders) == set(own_bench.parents)
     nested = [Path(path, "nested") for path in groups.paths]
     for path in nested:
         path.mkdir()

@@ -27,11 +27,14 @@ _POLL_SECONDS = 0.002
 
 
 class Groups:
-    """The control groups of one task; none where the machine grants none. Methods never raise for a
+    """The control groups of one task; none where the machine grants none. Only those that it needs are
+    made, for moving a process into one takes the kernel some milliseconds. Methods never raise for a
     group that is gone."""
 
     def __init__(self, parents: dict[str, str], name: str) -> None:
-        self.folders = {key: f"{parent}/{name}" for key, parent in parents.items()}
+        self._places = {key: f"{parent}/{name}" for key, parent in parents.items()}
+        self.folders: dict[str, str] = {}
+        """The groups that are there, by controller."""
         self.failed: dict[str, str] = {}
         """Controllers that could not be had, and why."""
 
@@ -40,27 +43,27 @@ class Groups:
         """The groups' folders, each once."""
         return list(dict.fromkeys(self.folders.values()))
 
-    def create(self) -> None:
-        """Make the groups; what cannot be made is in `failed`."""
-        for key, folder in list(self.folders.items()):
-            try:
-                os.makedirs(folder, exist_ok=True)
-            except OSError as error:
-                self._fail(key, error)
-
-    def limit(self, limits: dict[str, int | None]) -> None:
-        """Set the limits, with the keys of `taskfiles.Limits`; what cannot be set is in `failed`."""
+    def create(self, limits: dict[str, int | None]) -> None:
+        """Make the groups that hold these limits (with the keys of `taskfiles.Limits`) and set them;
+        what cannot be had is in `failed`."""
         for key in CONTROLLERS:
-            folder = self.folders.get(key)
-            if folder is None:
-                self.failed.setdefault(key, "no control group can be had for it")
-                continue
-            try:
-                version_2 = os.path.exists(f"{folder}/cgroup.controllers")
-                for file, value in _settings(key, limits, version_2):
-                    _set(folder, file, value)
-            except OSError as error:
-                self._fail(key, error)
+            settings = _settings(key, limits, self._is_version_2(key))
+            if settings and key not in self._places:
+                self.failed[key] = "no control group can be had for it"
+            elif settings:
+                self._make(key, settings)
+
+    def create_killing(self) -> None:
+        """Make a group whose processes can be killed at once, if none of those made is one and any can
+        be had: for tasks that no PID namespace holds."""
+        if KILL in self._places:
+            self._make(KILL, [])
+        elif self._places and not self.folders:
+            self._make(next(iter(self._places)), [])
+
+    def find(self) -> None:
+        """Find those that an earlier process has made."""
+        self.folders = {key: place for key, place in self._places.items() if os.path.isdir(place)}
 
     def entrances(self) -> dict[str, int]:
         """Descriptors by folder: who writes `0` to one is in that group from then on."""
@@ -99,8 +102,18 @@ class Groups:
                     return int(microseconds) / 1e6
         return 0.0
 
-    def _fail(self, key: str, error: OSError) -> None:
-        self._lose(key, f"{error.filename}: {error.strerror}")
+    def _is_version_2(self, key: str) -> bool:
+        parent = os.path.dirname(self._places.get(key, ""))
+        return os.path.exists(f"{parent}/cgroup.controllers")
+
+    def _make(self, key: str, settings: list[tuple[str, str]]) -> None:
+        folder = self.folders[key] = self._places[key]
+        try:
+            os.makedirs(folder, exist_ok=True)
+            for file, value in settings:
+                _set(folder, file, value)
+        except OSError as error:
+            self._lose(key, f"{error.filename}: {error.strerror}")
 
     def _lose(self, key: str, why: str) -> None:
         self.failed[key] = why
@@ -163,10 +176,10 @@ def _settings(key: str, limits: dict[str, int | None], version_2: bool) -> list[
         return [("memory.limit_in_bytes", str(memory)), ("memory.memsw.limit_in_bytes?", str(memory))]
     if key == "pids" and pids is not None:
         return [("pids.max", str(pids))]
-    if key != "cpu":
+    request, quota = limits.get("cpu_millis"), limits.get("cpu_limit_millis")
+    if key != "cpu" or not (request or quota):
         return []
-    shares = min(max(2, (limits.get("cpu_millis") or 0) * 1024 // 1000), 262_144)
-    quota = limits.get("cpu_limit_millis")
+    shares = min(max(2, (request or 0) * 1024 // 1000), 262_144)
     microseconds = 0 if quota is None else max(1000, quota * _PERIOD_MICROSECONDS // 1000)
     if version_2:
         # shares of 2 to 262144 as weights of 1 to 10000, in Kubernetes' proportion

@@ -6,7 +6,7 @@ import os
 
 from shoal.cluster.local.isolation import syscalls
 
-__all__ = ["Cover", "Devices", "Folder", "Home", "Runtime", "SharedMemory"]
+__all__ = ["Cover", "Devices", "Folder", "Home", "Runtime", "SharedMemory", "put_back"]
 
 _PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
@@ -106,9 +106,7 @@ class Devices(Cover):
         """See `Cover.lay`."""
         syscalls.mount("shoal-dev", path, "tmpfs", syscalls.MS_NOSUID, "mode=0755,size=1m")
         for target, handle in self._handles.items():
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC, 0o600))
-            syscalls.mount(f"/proc/self/fd/{handle}", target, None, syscalls.MS_BIND)
+            put_back(handle, target)
         for name, target in _LINKS.items():
             os.symlink(target, f"{path}/{name}")
         for name in ("pts", "shm", "mqueue"):
@@ -122,6 +120,17 @@ class Devices(Cover):
         for handle in self._handles.values():
             os.close(handle)
         self._handles = {}
+
+
+def put_back(handle: int, path: str) -> None:
+    """Let what the handle is open on be seen at the path again."""
+    source = f"/proc/self/fd/{handle}"
+    if os.path.isdir(source):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+    syscalls.mount(source, path, None, syscalls.MS_BIND | syscalls.MS_REC)
 
 
 def _tmpfs(source: str, path: str, options: str) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["View", "apply", "arrange"]
 
 _KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+_DEVICE_SETTINGS = "/sys"
+"""Control groups are below it."""
 
 
 class View:
@@ -32,7 +34,7 @@ class View:
 
     `names` are the isolations to set up; `private` is the folder that holds its own /tmp and /var/tmp.
     `kept` stays visible, `writable` also writable; `protected` is what not even a task that may write
-    all around it may write (strict mode).
+    all around it may write (strict mode); `sealed` is kept in the home and never writable.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class View:
         self.kept: list[str] = []
         self.writable: list[str] = []
         self.protected: list[str] = []
+        self.sealed: list[str] = []
         self.device_files: list[str] = []
 
     def keep(self, paths: Iterable[str], *, writable: bool = False) -> None:
@@ -53,6 +56,11 @@ class View:
         self.kept = sorted(real.union(self.kept))
         if writable:
             self.writable = sorted(real.union(self.writable))
+
+    def seal(self, path: str) -> None:
+        """Let this folder of the home stay visible, for nobody to change."""
+        self.keep([path])
+        self.sealed.append(os.path.realpath(path))
 
     def protect(self, paths: Iterable[str]) -> None:
         """Let these not be written in strict mode."""
@@ -84,7 +92,9 @@ def apply(view: View) -> dict[str, str]:
             del laid[path]
     handles = {path: _handle(path) for path in view.kept}
     try:
-        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
+        # what the machine mounts later is to be seen, but for a strict task, which could write to it
+        propagation = syscalls.MS_PRIVATE if "system" in view.names else syscalls.MS_SLAVE
+        syscalls.mount("none", "/", None, syscalls.MS_REC | propagation)
         for cover in laid.values():
             cover.prepare()
         order = arrange(laid, view.kept)
@@ -97,7 +107,9 @@ def apply(view: View) -> dict[str, str]:
             bound = {place for _, kept in order for place in kept}
             _attempt(failed, "system", lambda: _make_read_only(view, laid, bound))
         else:
-            _attempt(failed, "home", lambda: _seal(laid))
+            _attempt(failed, "home", lambda: _seal(laid, view.sealed))
+            if os.geteuid() == 0:
+                _attempt(failed, "privileges", _guard_settings)
     finally:
         for descriptor in handles.values():
             os.close(descriptor)
@@ -138,32 +150,35 @@ def _cover(cover: covers.Cover, path: str, kept: dict[str, int]) -> None:
     cover.lay(path)
     try:
         for back, handle in kept.items():
-            _bind_back(back, handle)
+            covers.put_back(handle, back)
     except OSError:
         syscalls.umount(path, syscalls.MNT_DETACH)
         raise
-
-
-def _bind_back(path: str, handle: int) -> None:
-    source = f"/proc/self/fd/{handle}"
-    if os.path.isdir(source):
-        os.makedirs(path, mode=0o700, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
-    syscalls.mount(source, path, None, syscalls.MS_BIND | syscalls.MS_REC)
 
 
 def _new_proc() -> None:
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
 
 
-def _seal(laid: dict[str, covers.Cover]) -> None:
-    """Nobody is to take the empty home for a place to write to."""
-    for path, cover in laid.items():
-        if cover.name == "home":
-            flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_RDONLY
-            syscalls.mount("none", path, None, syscalls.MS_REMOUNT | syscalls.MS_BIND | flags)
+def _seal(laid: dict[str, covers.Cover], sealed: Iterable[str]) -> None:
+    """Nobody is to take the empty home for a place to write to, nor what all tasks share in it away."""
+    homes = [path for path, cover in laid.items() if cover.name == "home"]
+    for path in homes:
+        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_RDONLY
+        syscalls.mount("none", path, None, syscalls.MS_REMOUNT | syscalls.MS_BIND | flags)
+    for path in sealed:
+        if any(within(path, home) for home in homes):
+            _set_mode(path, True)
+
+
+def _guard_settings() -> None:
+    """Root could take its limits off through control groups, and more through the kernel's settings."""
+    settings = [path for path in _KERNEL_SETTINGS if os.path.exists(path)]
+    for path in settings:
+        syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+    for path in [*settings, _DEVICE_SETTINGS]:
+        if os.path.ismount(path):
+            _set_mode(path, True)
 
 
 def _make_read_only(view: View, laid: dict[str, covers.Cover], bound: set[str]) -> None:
