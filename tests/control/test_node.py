@@ -7,7 +7,7 @@ from shoal.control.node import node_status
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node, NodeSpec, Taint
 from shoal.store.base import SYSTEM
-from tests.control.world import World, capacity
+from tests.control.world import World, capacity, role
 
 
 def conditions(node: Node) -> dict[str, tuple[str, str]]:
@@ -94,3 +94,22 @@ def test_nothing_is_written_while_nothing_changes():
     before = world.node("a").metadata.resource_version
     world.run(20)
     assert world.node("a").metadata.resource_version == before
+
+
+def test_a_job_that_waits_for_a_node_goes_on_once_the_node_is_ready_again():
+    """The node is said to be ready only when its tasks are known: who looks then can start there."""
+    world = World({"a": capacity()})
+    world.run(0.5)
+    world.submit("early", role(1))
+    world.run(0.5)
+    world.cluster._nodes["a"].silent = True  # nobody is told: it just stands still
+    world.run(1.5)
+    assert conditions(world.node("a"))["Ready"] == ("False", "Silent")
+    assert world.job("early").status.reason == "WaitingForNode"
+    world.edit("early", suspend=True)
+    world.run(1.5)
+    world.edit("early", suspend=False)
+    world.cluster._nodes["a"].silent = False
+    world.run(2.5)
+    assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
+    assert world.job("early").status.phase == "Running"

@@ -33,12 +33,17 @@ _POLL_SECONDS = 1.0
 
 
 class NodeStates:
-    """A cache of `Cluster.nodes`: asked every second, and at once when a full list of tasks came."""
+    """A cache of `Cluster.nodes`: asked every second, and at once when a full list of tasks came.
+
+    A node that begins or ceases to answer has its tasks listed again, and is ready only once they are:
+    who hears of it then, and looks, finds the tasks as they are.
+    """
 
     name = "node-states"
 
     def __init__(self, cluster: Cluster, tasks: TaskCache, *, clock: Clock) -> None:
         self._cluster = cluster
+        self._tasks = tasks
         self._clock = clock
         self._states: dict[str, NodeState] = {}
         self._callbacks: list[Callable[[NodeState | None, NodeState | None], None]] = []
@@ -66,8 +71,11 @@ class NodeStates:
         if not self.ready.is_set() and self._clock.monotonic() < self._due:
             return False
         self.ready.clear()
-        self._due = self._clock.monotonic() + _POLL_SECONDS
-        new = {state.name: state for state in self._cluster.nodes()}
+        now = self._clock.monotonic()
+        polled = now >= self._due
+        if polled:
+            self._due = now + _POLL_SECONDS
+        new = {state.name: self._with_tasks(state, polled) for state in self._cluster.nodes()}
         old, self._states = self._states, new
         self._synced = True
         changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
@@ -82,6 +90,19 @@ class NodeStates:
 
     def close(self) -> None:
         """See `Cache.close`: there is nothing to end."""
+
+    def _with_tasks(self, state: NodeState, polled: bool) -> NodeState:
+        """The state, not ready before the tasks of its node are known. Lists again at most once for
+        each poll and for each node that falls silent."""
+        knows = self._tasks.knows(state.name)
+        if state.ready:
+            if not knows and polled:
+                self._tasks.relist()
+            return state if knows else msgspec.structs.replace(state, ready=False)
+        old = self._states.get(state.name)
+        if knows and old is not None and old.ready:
+            self._tasks.relist()
+        return state
 
 
 class NodeController:

@@ -42,6 +42,7 @@ class TaskCache:
         self._watch: TaskWatch | None = None
         self._synced = False
         self._relist_at = 0.0
+        self._asked = threading.Event()
         self.ready = threading.Event()
 
     @property
@@ -85,6 +86,11 @@ class TaskCache:
         """Call `callback` after each full list: nodes may have come, gone silent or answered again."""
         self._list_callbacks.append(callback)
 
+    def relist(self) -> None:
+        """Have everything listed again soon: a node has fallen silent, or answers again."""
+        self._asked.set()
+        self.ready.set()
+
     def acknowledge(self, key: TaskKey) -> None:
         """`Cluster.acknowledge`, and the task is no longer here.
 
@@ -108,7 +114,9 @@ class TaskCache:
             self._watch.on_ready(self.ready.set)
             self._relist_at = 0.0
         changed = self._watch.wait(0)
-        if self._watch.relist or not self._synced or self._clock.monotonic() >= self._relist_at:
+        due = not self._synced or self._clock.monotonic() >= self._relist_at
+        if self._watch.relist or self._asked.is_set() or due:
+            self._asked.clear()
             return self._relist()
         self._apply([task for task in changed if self._passes(task)], [])
         return bool(changed)

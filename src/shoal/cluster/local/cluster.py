@@ -46,7 +46,11 @@ class LocalCluster:
         self._refresh()
 
     def nodes(self) -> tuple[NodeState, ...]:
-        """See `Cluster.nodes`."""
+        """See `Cluster.nodes`. Never waits: an agent that stands still is known at the next call after a
+        second."""
+        links = self._refresh()
+        for link in links.values():
+            link.look()
         return tuple(
             link.state
             or NodeState(
@@ -56,7 +60,7 @@ class LocalCluster:
                 message=link.message or "its agent does not answer",
                 labels=self._declared[name].labels,
             )
-            for name, link in sorted(self._refresh().items())
+            for name, link in sorted(links.items())
         )
 
     def list(self) -> Listing:

@@ -139,8 +139,14 @@ class Link:
             probe = self._submit(protocol.Ping())
         except Unavailable:
             return None
-        self._probe = probe
+        if self._probe is None or self._probe.done:
+            self._probe = probe  # the oldest that is not answered tells how long it has been silent
         return probe
+
+    def look(self) -> None:
+        """Begin a barrier for its own sake, unless one is under way: `state` tells how it went."""
+        if self._probe is None or self._probe.done:
+            self.ping()
 
     def tasks(self) -> tuple[Task, ...]:
         """The mirror: as the agent had it at the last barrier, or later."""
