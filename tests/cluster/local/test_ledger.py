@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from shoal.cluster.base import Outcome
+from shoal.cluster.local import ledger as ledger_module
 from shoal.cluster.local.ledger import FORGOTTEN_SECONDS, Ledger, Progress, Record, StopRequest
 from shoal.objects.errors import Unavailable
 from shoal.objects.quantities import CpuMillis
@@ -88,16 +89,28 @@ def test_acknowledged_names_are_remembered_until_their_job_is_gone(ledger, tmp_p
     ledger.forget(other, 5.0)
     ledger.commit()
     ledger = reopened(ledger, tmp_path)
-    assert ledger.forgotten == {task.key: "uid", other.key: "other"}
+    assert ledger.forgotten == {task.key: ("uid", 5.0), other.key: ("other", 5.0)}
     ledger.forget_job("default", "uid")
     ledger.commit()
     ledger = reopened(ledger, tmp_path)
-    assert ledger.forgotten == {other.key: "other"}
+    assert ledger.forgotten == {other.key: ("other", 5.0)}
     ledger.trim(5.0 + FORGOTTEN_SECONDS + 1)
     ledger.commit()
     ledger = reopened(ledger, tmp_path)
     assert not ledger.forgotten
     ledger.close()
+
+
+def test_only_so_many_names_are_remembered(ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "FORGOTTEN_MOST", 3)
+    for number in range(6):
+        task = record(f"task-{number}")
+        ledger.put(task)
+        ledger.forget(task, float(number))
+    ledger.commit()
+    again = reopened(ledger, tmp_path)
+    assert [key.name for key in again.forgotten] == ["task-3", "task-4", "task-5"]
+    again.close()
 
 
 def test_a_commit_that_fails_leaves_memory_as_the_disk_has_it(ledger, tmp_path):

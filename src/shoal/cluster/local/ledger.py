@@ -25,8 +25,10 @@ from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
 
 __all__ = ["Ledger", "Progress", "Record", "StopRequest"]
 
-FORGOTTEN_SECONDS = 7 * 86400.0
+FORGOTTEN_SECONDS = 3600.0
 """How long an acknowledged task's name is remembered, so that a late start does not run it again."""
+FORGOTTEN_MOST = 20_000
+"""How many names at most; the oldest go first."""
 
 _SPARE_PAGES = 128
 _PAGE_BYTES = 4096
@@ -129,8 +131,8 @@ class Ledger:
         self.tasks: dict[TaskKey, Record] = {}
         self.leases: dict[str, int] = {}
         """Owner (see `ports`) to port."""
-        self.forgotten: dict[TaskKey, str] = {}
-        """Names of acknowledged tasks, with their job's uid."""
+        self.forgotten: dict[TaskKey, tuple[str, Stamp]] = {}
+        """Names of acknowledged tasks, the oldest first, with their job's uid and since when."""
         path.touch(mode=0o600, exist_ok=True)
         self._database = sqlite3.connect(path, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -175,7 +177,8 @@ class Ledger:
         """The task is acknowledged: all but its name, and how it went for whoever looks into it
         later, goes."""
         self.remove(record)
-        self.forgotten[record.key] = record.spec.job_uid
+        self.forgotten[record.key] = (record.spec.job_uid, now)
+        self.trim(now)
         self._stage(
             "INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?, ?, ?)",
             record.spec.namespace,
@@ -187,10 +190,9 @@ class Ledger:
 
     def forget_job(self, namespace: str, job_uid: str) -> None:
         """The job is gone: the names of its tasks too."""
-        for key in [
-            k for k, uid in self.forgotten.items() if uid == job_uid and k.namespace == namespace
-        ]:
-            del self.forgotten[key]
+        for key, (uid, _) in list(self.forgotten.items()):
+            if uid == job_uid and key.namespace == namespace:
+                del self.forgotten[key]
         self._stage("DELETE FROM forgotten WHERE namespace = ? AND job_uid = ?", namespace, job_uid)
 
     def lease(self, owner: str, port: int) -> None:
@@ -205,7 +207,14 @@ class Ledger:
 
     def trim(self, now: Stamp) -> None:
         """Drop names that no start can come late for any more."""
-        self._stage("DELETE FROM forgotten WHERE at < ?", now - FORGOTTEN_SECONDS)
+        while self.forgotten:
+            key, (_, at) = next(iter(self.forgotten.items()))
+            if len(self.forgotten) <= FORGOTTEN_MOST and at > now - FORGOTTEN_SECONDS:
+                return
+            del self.forgotten[key]
+            self._stage(
+                "DELETE FROM forgotten WHERE namespace = ? AND name = ?", key.namespace, key.name
+            )
 
     @property
     def staged(self) -> bool:
@@ -271,5 +280,7 @@ class Ledger:
                 record = old
             self.tasks[record.key] = record
         self.leases = dict(self._database.execute("SELECT owner, port FROM leases"))
-        rows = self._database.execute("SELECT namespace, name, job_uid FROM forgotten")
-        self.forgotten = {TaskKey(namespace=ns, name=name): uid for ns, name, uid in rows}
+        rows = self._database.execute("SELECT namespace, name, job_uid, at FROM forgotten ORDER BY at")
+        self.forgotten = {
+            TaskKey(namespace=namespace, name=name): (uid, at) for namespace, name, uid, at in rows
+        }

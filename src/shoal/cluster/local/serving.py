@@ -24,7 +24,7 @@ from shoal.objects.errors import ShoalError
 
 __all__ = ["Client", "Serving"]
 
-MAX_UNREAD_BYTES = 256 * 1024 * 1024
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _MAX_DESCRIPTORS = 8
 
