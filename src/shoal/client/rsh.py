@@ -1,76 +1,90 @@
-"""The remote shell that `mpirun` calls inside a task: `python -m shoal.client.rsh HOST COMMAND...`.
+"""mpirun's remote shell: runs a command beside the task that a host's name stands for.
 
-HOST is a task of the same job, written `ROLE-INDEX` as the hostfile has it. The command runs beside
-that task, in its isolation and under its limits, with the job's own token; its output and exit code
-come back as if it ran here. Options before HOST, which an rsh may be given, are left out.
+    python -m shoal.client.rsh HOST COMMAND...
+
+HOST is `ROLE-INDEX` of the job whose task calls this (`SHOAL_NAMESPACE`, `SHOAL_JOB`); the platform is
+where `SHOAL_API` says, under the token in `SHOAL_TOKEN_FILE`. As ssh does, it joins the words and gives
+them to a shell. A launcher may be up before its hosts are, so it asks again until the task runs, for
+`SHOAL_RSH_SECONDS` (120). The exit code is the command's; 255 when there is none.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
+import time
+from collections.abc import Mapping, Sequence
 
 from shoal.client.client import Client
 from shoal.client.session import RemoteSession
-from shoal.objects.errors import ShoalError
+from shoal.objects.errors import NotFound, ShoalError, Unavailable
 
 __all__ = ["main"]
 
-_USAGE = "usage: python -m shoal.client.rsh ROLE-INDEX COMMAND..."
-_PIECE_BYTES = 65536
-_NO_CONTACT = 255
-"""What ssh exits with when the other side cannot be reached."""
+_FAILED = 255
+_PAUSE_SECONDS = 0.1
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command there; its exit code, or 255 where it could not be run."""
-    words = list(arguments)
-    while words and words[0].startswith("-"):
-        words.pop(0)
-    role, _, index = words[0].rpartition("-") if words else ("", "", "")
-    if not role or not index.isdecimal() or len(words) < 2:
-        _say(_USAGE)
-        return _NO_CONTACT
-    try:
-        with Client.connect() as client:
-            return _run(client, role, int(index), " ".join(words[1:]))
-    except (ShoalError, OSError) as error:
-        _say(f"{words[0]}: {error}")
-        return _NO_CONTACT
-
-
-def _run(client: Client, role: str, index: int, line: str) -> int:
-    namespace, job = os.environ.get("SHOAL_NAMESPACE", ""), os.environ.get("SHOAL_JOB", "")
-    # as rsh and ssh do: the words are a line for the other side's shell
-    session = client.exec(namespace, job, ("/bin/sh", "-c", line), role=role, index=index)
-    threading.Thread(target=_feed, args=(session,), daemon=True).start()
-    try:
-        while True:
-            what, data = session.receive()
-            if what == "exit":
-                return int(data)
-            stream = sys.stdout if what == "out" else sys.stderr
-            stream.buffer.write(data)
-            stream.flush()
-    finally:
-        session.close()
-
-
-def _feed(session: RemoteSession) -> None:
+def main(words: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Run it; returns the exit code."""
+    words = sys.argv[1:] if words is None else words
+    host = words[0] if words else ""
+    role, _, index = host.rpartition("-")
+    if len(words) < 2 or not role or not index.isdecimal():
+        return _complain("call it as: rsh ROLE-INDEX COMMAND...")
+    missing = [
+        name for name in ("SHOAL_API", "SHOAL_NAMESPACE", "SHOAL_JOB") if not environment.get(name)
+    ]
+    if missing:
+        return _complain(f"{missing[0]} is not set: this works in a task of a job only")
+    give_up = time.monotonic() + float(environment.get("SHOAL_RSH_SECONDS", "120"))
     while True:
+        run = _Run(environment["SHOAL_NAMESPACE"], environment["SHOAL_JOB"], role, int(index))
         try:
-            data = os.read(0, _PIECE_BYTES)
-        except OSError:
-            data = b""
-        session.send(data)
-        if not data:
-            return
+            return run.command(" ".join(words[1:]))
+        except ShoalError as error:
+            not_yet = isinstance(error, NotFound | Unavailable) and not run.begun
+            if not not_yet or time.monotonic() > give_up:
+                return _complain(f"{host}: {error.message}")
+        time.sleep(_PAUSE_SECONDS)
 
 
-def _say(text: str) -> None:
-    print(f"rsh: {text}", file=sys.stderr)  # noqa: T201
+class _Run:
+    """One try. `begun`: the command may have run, so there must not be another."""
+
+    def __init__(self, namespace: str, job: str, role: str, index: int) -> None:
+        self.begun = False
+        self._target = (namespace, job)
+        self._role = role
+        self._index = index
+
+    def command(self, line: str) -> int:
+        with Client.connect() as client:
+            session = client.exec(
+                *self._target, ("/bin/sh", "-c", line), role=self._role, index=self._index
+            )
+            try:
+                session.send(b"")
+                while True:
+                    what, data = self._receive(session)
+                    if what == "exit":
+                        return int(data)
+                    os.write(2 if what == "err" else 1, data)
+            finally:
+                session.close()
+
+    def _receive(self, session: RemoteSession) -> tuple[str, bytes]:
+        try:
+            return session.receive()
+        except Unavailable:
+            self.begun = True
+            raise
+
+
+def _complain(message: str) -> int:
+    os.write(2, f"shoal rsh: {message}\n".encode())
+    return _FAILED
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

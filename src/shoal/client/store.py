@@ -7,6 +7,7 @@ Who calls is what the server makes of the connection, so `actor` is accepted, fo
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import quote
@@ -43,6 +44,7 @@ class RemoteStore:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self._watches: WeakSet[RemoteWatch] = WeakSet()
+        self._watching = threading.Lock()
         self._closed = False
 
     def create(
@@ -210,8 +212,10 @@ class RemoteStore:
 
     def close(self) -> None:
         """See `Store.close`."""
-        self._closed = True
-        for watch in list(self._watches):
+        with self._watching:
+            self._closed = True
+            watches = list(self._watches)
+        for watch in watches:
             watch.fail(Unavailable("the client has been closed"))
         self.transport.close()
 
@@ -221,7 +225,11 @@ class RemoteStore:
         if self._closed:
             raise Unavailable("the client has been closed")
         watch = RemoteWatch(self.transport, kind, _collection(kind, namespace), query, version)
-        self._watches.add(watch)
+        with self._watching:
+            self._watches.add(watch)
+            closed = self._closed
+        if closed:
+            watch.fail(Unavailable("the client has been closed"))
         return watch
 
 
@@ -229,10 +237,12 @@ def object_path(kind: Kind, namespace: str, name: str) -> str:
     """Where one object is.
 
     Raises:
-        NotFound: a name is empty.
+        NotFound: a name is empty, or can be no name.
     """
     if not name or (kind.namespaced and not namespace):
         raise NotFound(f"which {kind.name.lower()}? its name is empty")
+    if "/" in name + namespace:  # which a server could not tell from one of its own paths
+        raise NotFound(f"no {kind.name.lower()} can be called {namespace}/{name}")
     return f"{_collection(kind, namespace)}/{quote(name, safe='')}"
 
 

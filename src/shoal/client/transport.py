@@ -252,12 +252,12 @@ class Transport:
         served = response.headers.get(VERSION_HEADER, "")
         if self._check and served and _series(served) != _series(__version__):
             raise _skew(served, self.address)
-        if response.status < 300:
+        if served and response.status < 300:
             return
         document: Any = None
-        with suppress(msgspec.DecodeError):  # not from Shoal's server, or cut off: said below
+        with suppress(msgspec.DecodeError):  # not from a Shoal server, or cut off: said below
             document = msgspec.json.decode(content)
-        if isinstance(document, dict) and "code" in document:
+        if served and isinstance(document, dict) and "code" in document:
             raise by_code(document)  # pyright: ignore[reportUnknownArgumentType]
         raise Unavailable(
             f"{self.address.text} answered {response.status} {response.reason}, "

@@ -25,6 +25,8 @@ from shoal.store.base import Event, Page, Record, Watch
 __all__ = ["Change", "RemoteWatch", "reflect"]
 
 _MOST_QUEUED = 4096
+_LOST_SECONDS = 30.0
+"""How long a server may be away before a watch of it ends."""
 
 
 class RemoteWatch:
@@ -120,7 +122,7 @@ class RemoteWatch:
             try:
                 stream = self._open()
             except Unavailable as error:
-                if time.monotonic() - lost_since > max(30.0, self._transport.patience_seconds):
+                if time.monotonic() - lost_since > _LOST_SECONDS:
                     self._fail(error)
                     return False
                 with self._changed:

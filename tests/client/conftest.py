@@ -1,0 +1,3 @@
+from tests.server.conftest import client, server
+
+__all__ = ["client", "server"]
