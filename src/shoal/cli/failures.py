@@ -127,8 +127,9 @@ def _as_shoal_error(error: Exception, settings: Settings) -> ShoalError:
         return Usage(_sentence(error), hint=_usage_hint(error))
     if isinstance(error, click.ClickException):
         return Usage(_sentence(error))
-    if isinstance(error, OSError) and error.filename:
-        return ShoalError(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError):  # the disk is full, a folder is not ours, a file is not there
+        known = error.filename is not None and error.strerror is not None
+        return ShoalError(f"{error.filename}: {error.strerror}" if known else str(error))
     return _Internal(
         f"Shoal itself went wrong: {type(error).__name__}: {error}",
         hint="" if settings.debug else "--debug shows where; please report it with that output",

@@ -86,6 +86,14 @@ def test_what_does_not_go_together(said: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong", [{"command": ("x", "\udcff")}, {"directory": "/\udcff"}, {"environment": {"A": "\udcff"}}]
+)
+def test_bytes_that_are_no_text_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(Usage, match="no UTF-8"):
+        Request(**{"command": ("x",), "directory": "/", "environment": {}, **wrong})
+
+
+@pytest.mark.parametrize(
     ("command", "stem"),
     [
         ("python train.py --lr 3", "train"),

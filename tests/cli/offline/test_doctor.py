@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.offline import checks
+from shoal.cli.offline import checks, room
 from shoal.cli.settings import Settings
 from tests.cli.conftest import Shell
 from tests.server.harness import LiveServer
@@ -67,6 +67,19 @@ def test_a_home_that_others_can_enter(tmp_path: Path) -> None:
     home.chmod(0o755)
     found = {check.name: check for check in checks.all_checks(Settings(home_flag=str(home)))}
     assert (found["home"].status, found["home"].remedy) == ("warning", f"chmod 700 {home}")
+
+
+@pytest.mark.parametrize("words", [["up", "-o", "json"], ["run", "--json", "--", "true"]])
+def test_nothing_is_started_on_a_full_disk(
+    sh: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    class Usage:
+        free = 1000
+
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: Usage)
+    said = sh(*words)
+    assert (said.code, said.document["code"]) == (1, "DiskFull")
+    assert not (tmp_path / "home").exists()
 
 
 def test_little_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

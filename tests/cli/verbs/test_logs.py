@@ -105,6 +105,7 @@ def test_bytes_are_passed_on_as_they_are(
     assert capfdbinary.readouterr().out == b"\xff\xfe\x00\x1b[0m\n"
 
 
+@pytest.mark.slow
 def test_following_while_it_is_written(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     write_log(server, job, 0, b"first\n")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shoal.client import Client
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.job import Job, Scheduling
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Condition, Metadata
@@ -191,6 +191,7 @@ def test_a_directory_that_is_gone(
     assert "this directory does not exist any more" in sh("run", "--", "true").err
 
 
+@pytest.mark.slow
 def test_ctrl_c_cancels_and_waits_for_the_end(
     sh: Shell, server: LiveServer, client: Client, played: Callable[[Play], None]
 ) -> None:
@@ -208,6 +209,7 @@ def test_ctrl_c_cancels_and_waits_for_the_end(
     assert said.out == "[worker 0] saved\n"
 
 
+@pytest.mark.slow
 def test_the_second_ctrl_c_leaves(
     sh: Shell, server: LiveServer, client: Client, played: Callable[[Play], None]
 ) -> None:
@@ -220,6 +222,32 @@ def test_the_second_ctrl_c_leaves(
     said = sh("run", "--", "true")
     assert said.code == 130
     assert "is being cancelled; see shoal get job/true-" in said.err
+
+
+@pytest.mark.slow
+def test_a_cancel_that_fails_is_said_and_the_next_ctrl_c_leaves(
+    sh: Shell,
+    server: LiveServer,
+    client: Client,
+    played: Callable[[Play], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = threading.Event()
+
+    def refuse(*_: object) -> None:
+        tried.set()
+        raise Unavailable("the disk is full")
+
+    def play(job: Job) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert tried.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Client, "cancel", refuse)
+    played(play)
+    said = sh("run", "--", "true")
+    assert said.code == 130
+    assert "was not cancelled, and goes on; see shoal get job/true-" in said.err
 
 
 def test_a_job_that_is_deleted_meanwhile(

@@ -11,6 +11,8 @@ from tests.cli.conftest import Shell
 from tests.cli.world import a_cluster, start_task
 from tests.server.harness import LiveServer, a_job
 
+pytestmark = pytest.mark.slow  # it measures over some time
+
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:

@@ -23,6 +23,7 @@ def test_how_a_job_ended(sh: Shell, server: LiveServer, client: Client, phase: s
     assert sh("wait", "train", "-o", "json").document["status"]["phase"] == phase
 
 
+@pytest.mark.slow
 def test_it_waits_for_the_end(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     later = threading.Timer(0.2, lambda: status(server, job, phase="Succeeded", finished=9.0))
@@ -68,6 +69,7 @@ def test_conditions(sh: Shell, server: LiveServer, client: Client) -> None:
     assert sh("wait", "train", "--for=condition=Preempting", "--timeout=50ms").code == 7
 
 
+@pytest.mark.slow
 def test_deletion_and_what_is_not_there(sh: Shell, client: Client) -> None:
     client.create(a_job("train"))
     later = threading.Timer(0.2, lambda: client.delete(JOB, "default", "train"))

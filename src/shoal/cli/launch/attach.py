@@ -80,6 +80,7 @@ class _Follower:
         self._interrupts = interrupts
         self._narrator = Narrator(settings, self._name)
         self._cancelling: threading.Thread | None = None
+        self._cancelled = False
         self._seen = False
         """Whether the present watch has shown the job."""
         self._logs_over = False
@@ -102,12 +103,12 @@ class _Follower:
                 elif event.what == "interrupt":
                     self._interrupts.taken()
                     if self._cancelling is not None:
-                        self._cancelling.join(_CANCEL_MAY_TAKE_SECONDS)
-                        say(f"{self._name} is being cancelled; see {self._again('get')}")
-                        return INTERRUPTED
+                        return self._leave(self._cancelling)
                     self._cancel("cancelling", "press Ctrl-C again to leave while that goes on")
+                elif event.what == "cancel failed":
+                    say(f"it could not be cancelled: {event.error}")
                 else:
-                    self._logs_stopped(event)
+                    self._logs_stopped(event.error)
         finally:
             watch.close()
         return self._end()
@@ -159,11 +160,19 @@ class _Follower:
         def cancel() -> None:
             try:
                 self._client.cancel(self._job.metadata.namespace, self._job.metadata.name)
+                self._cancelled = True
             except ShoalError as error:
                 self._events.put(_Event("cancel failed", error))
 
         self._cancelling = threading.Thread(target=cancel, name="cancel", daemon=True)
         self._cancelling.start()
+
+    def _leave(self, cancelling: threading.Thread) -> int:
+        """The second Ctrl-C: make sure that the first one's cancel has been sent, and go."""
+        cancelling.join(_CANCEL_MAY_TAKE_SECONDS)
+        state = "is being cancelled" if self._cancelled else "was not cancelled, and goes on"
+        say(f"{self._name} {state}; see {self._again('get')}")
+        return INTERRUPTED
 
     def _read_logs(self) -> None:
         try:
@@ -189,19 +198,13 @@ class _Follower:
             self._lines.write(record)
         self._lines.finish()
 
-    def _logs_stopped(self, event: _Event) -> None:
-        if event.what == "cancel failed":
-            say(f"it could not be cancelled: {event.error}")
-            self._cancelling = None  # so that Ctrl-C tries again
-            return
+    def _logs_stopped(self, error: Exception | None) -> None:
         self._logs_over = True
-        if isinstance(event.error, BrokenPipeError):
+        if isinstance(error, BrokenPipeError):
             self._pipe_broken = True
             self._cancel("nobody reads the output any more: cancelling", "it ends by itself")
-        elif isinstance(event.error, NotFound):
-            pass  # the job was deleted: the watch says so
-        elif event.error is not None:
-            say(f"its output cannot be shown: {event.error}")
+        elif error is not None and not isinstance(error, NotFound):  # of that the watch tells
+            say(f"its output cannot be shown: {error}")
 
     def _end(self) -> int:
         say(f"{self._name} {sentence(self._job, time.time())}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
@@ -61,8 +61,17 @@ class Request:
             raise Usage("--min needs --max", hint=f"such as --min {self.least} --max {self.least + 3}")
         if self.least is not None and self.most is not None and self.least > self.most:
             raise Usage(f"--min {self.least} is more than --max {self.most}")
+        for what, text in self._texts():
+            if not _is_unicode(text):
+                raise Usage(f"{what} holds bytes that are no UTF-8, which a job cannot hold")
         if self.indices is not None and (elastic or self.workers is not None):
             raise Usage("--array runs one task per index; it takes no --workers, --min or --max")
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        yield from ((f"the word {word!r}", word) for word in self.command)
+        yield f"the directory {self.directory!r}", self.directory
+        for name, value in self.environment.items():
+            yield f"the variable {name!r}", name + value
 
 
 def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> Job:
@@ -113,6 +122,15 @@ def job_name(command: Sequence[str]) -> str:
     """A name that says what runs and is not taken: `train-x7k2q` for `python train.py`."""
     suffix = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))
     return f"{_stem(command)}-{suffix}"
+
+
+def _is_unicode(text: str) -> bool:
+    """False for what the shell gave as bytes that could not be decoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _stem(command: Sequence[str]) -> str:

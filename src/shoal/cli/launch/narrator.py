@@ -15,6 +15,7 @@ from shoal.objects.meta import Condition
 __all__ = ["Narrator"]
 
 _PATIENCE_SECONDS = 0.5
+_STUCK_SECONDS = 10.0
 _DOING = {
     "Preempting": "gives its place to others",
     "Resizing": "changes its size",
@@ -32,23 +33,34 @@ class Narrator:
         self._waiting = ""
         self._told = ""
         self._tell_at = math.inf
+        self._stuck_at = math.inf
+        self._phase = ""
         self._conditions: dict[str, float] = {}
         self._suspended = False
 
     def seconds_left(self) -> float:
         """How long until `speak` will have something to say, as far as is known."""
-        return max(0.0, self._tell_at - time.monotonic())
+        return max(0.0, min(self._tell_at, self._stuck_at) - time.monotonic())
 
     def speak(self) -> None:
         """Say what has become due."""
-        if time.monotonic() >= self._tell_at:
+        now = time.monotonic()
+        if now >= self._tell_at:
             self._tell_at = math.inf
             self._told = self._waiting
             say(f"{self._name} waits: {self._waiting}")
+        if now >= self._stuck_at:
+            self._stuck_at = math.inf
+            look = " and ".join(self._settings.spelt(w) for w in (f"explain {self._name}", "doctor"))
+            say(f"{self._name} has not got further for a while; see {look}")
 
     def tell(self, job: Job) -> None:
         """Look at the job's newest state."""
         self._look_at_reason(job)
+        if job.status.phase != self._phase or self._waiting:
+            self._phase = job.status.phase
+            unexplained = self._phase in ("Pending", "Starting") and not self._waiting
+            self._stuck_at = time.monotonic() + _STUCK_SECONDS if unexplained else math.inf
         suspended = job.status.phase == "Suspended"
         if suspended and not self._suspended:
             say(f"{self._name} is suspended; go on with: {self._settings.spelt(f'resume {self._name}')}")

@@ -13,6 +13,7 @@ from typing import Literal
 
 from shoal import __version__
 from shoal.cli.connection import connect
+from shoal.cli.offline.room import nearest_folder
 from shoal.cli.settings import Settings
 from shoal.cli.text import cores, memory, plural
 from shoal.objects.errors import ShoalError, Unavailable
@@ -117,7 +118,7 @@ def _machine() -> Iterator[Check]:
 
 
 def _home(home: Path) -> Check:
-    there = _nearest(home)
+    there = nearest_folder(home)
     if not os.access(there, os.W_OK | os.X_OK):
         return Check(
             name="home",
@@ -146,7 +147,7 @@ def _home(home: Path) -> Check:
 
 
 def _disk(home: Path) -> Check:
-    usage = shutil.disk_usage(_nearest(home))
+    usage = shutil.disk_usage(nearest_folder(home))
     found = f"{memory(usage.free)} of {memory(usage.total)} free"
     if usage.free < _NO_DISK_BYTES:
         return Check(
@@ -197,8 +198,3 @@ def _libraries() -> Check:
     if missing:
         return Check(name="extras", status="note", found=found, remedy=f"for more: {'; '.join(missing)}")
     return Check(name="extras", status="ok", found=found)
-
-
-def _nearest(path: Path) -> Path:
-    """The path itself, or the first folder above that is there."""
-    return next(each for each in (path, *path.parents) if each.exists())

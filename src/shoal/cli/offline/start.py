@@ -39,9 +39,11 @@ class Starting:
 
     def _start(self) -> None:
         try:
+            from shoal.cli.offline.room import check_room
             from shoal.cluster.local.components import ensure_up
             from shoal.cluster.local.home import Home
 
+            check_room(self._home)
             self._started = bool(ensure_up(Home(self._home)))
         except Exception as error:  # noqa: BLE001  carried to the thread that waits
             self._error = error

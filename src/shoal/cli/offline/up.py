@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from shoal.cli.failures import Usage
+from shoal.cli.offline.room import check_room
 from shoal.cli.options import reports, verb
 from shoal.cli.output import emit, say
 from shoal.cli.parameters import CPU, MEMORY, whole
@@ -52,6 +53,7 @@ def command(
     from shoal.cluster.local.home import Home
     from shoal.cluster.local.nodes import load
 
+    check_room(settings.home)
     home = Home(settings.home)
     declared = _declared(home, said, cpu, memory, gpu)
     started = ensure_up(home, declared)
