@@ -108,10 +108,11 @@ def test_claims_hold_what_the_allocation_no_longer_names():
 
 
 def test_a_refusal_is_believed_for_its_allocation_and_the_node_avoided_for_longer_each_time():
-    refusal = Refusal(allocation=3, node="n", reason="OutOfCpu", at=100.0)
+    refusal = Refusal(allocation=3, node="n", reason="OutOfCpu", message="it is full", at=100.0)
     status = JobStatus(refusal=refusal, allocation=Allocation(id=3), infrastructure_failures=1)
     row = job_row(job(status=status), (), 0, Policy())
     assert (row.refused, row.avoid, row.avoid_until) == (True, "n", 102.0)
+    assert (row.avoid_reason, row.avoid_message) == ("OutOfCpu", "it is full")
     later = msgspec.structs.replace(status, allocation=Allocation(id=4), infrastructure_failures=3)
     row = job_row(job(status=later), (), 0, Policy())
     assert (row.refused, row.avoid_until) == (False, 108.0)

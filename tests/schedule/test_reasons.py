@@ -19,7 +19,16 @@ def denied(nodes, *jobs: Job, queues=()) -> tuple[str, str]:
 
 def test_no_nodes():
     assert denied([], Job("j", gang())) == ("NoNodes", "the cluster has no nodes")
-    assert denied([node("n", lost=True)], Job("j", gang()))[0] == "NoNodes"
+    lost = denied([node("n", lost=True)], Job("j", gang()))
+    assert lost == ("NoNodes", "every node of the cluster is declared lost (n)")
+
+
+def test_a_refusal_says_what_the_node_said():
+    refused = {"avoid": "n", "avoid_until": NOW + 2, "avoid_message": "it cannot do that"}
+    job = Job("j", gang(), avoid_reason="IsolationUnavailable", **refused)
+    code, said = denied([node("n")], job)
+    assert code == "PlacementRefused"
+    assert said == "node n refused the job a moment ago and is left alone for a while: it cannot do that"
 
 
 def test_no_node_with_the_labels():

@@ -89,6 +89,8 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         refused=refused,
         avoid=refusal.node if refusal is not None else "",
         avoid_until=refusal.at + patience if refusal is not None else 0.0,
+        avoid_reason=refusal.reason if refusal is not None else "",
+        avoid_message=refusal.message if refusal is not None else "",
     )
 
 

@@ -69,7 +69,13 @@ def _quota_exceeded(e: Mapping[str, Any]) -> Explanation:
     )
 
 
-def _no_nodes(_: Mapping[str, Any]) -> Explanation:
+def _no_nodes(e: Mapping[str, Any]) -> Explanation:
+    lost: list[str] = e.get("lost") or []
+    if lost:
+        return Explanation(
+            f"every node of the cluster is declared lost ({', '.join(lost)})",
+            f"if it is there after all: shoal lost --undo node/{lost[0]}",
+        )
     return Explanation("the cluster has no nodes", "start some: shoal up")
 
 
@@ -119,10 +125,13 @@ def _waiting_for_node(e: Mapping[str, Any]) -> Explanation:
 
 
 def _refused(e: Mapping[str, Any]) -> Explanation:
-    return Explanation(
-        f"node {e.get('node', '')} refused the job a moment ago and is left alone for a while",
-        "it is tried again by itself",
-    )
+    why = e.get("message", "")
+    sentence = f"node {e.get('node', '')} refused the job a moment ago and is left alone for a while"
+    if e.get("reason") == "IsolationUnavailable":  # trying again will hardly help
+        remedy = "shoal doctor shows what is missing; isolation: default does without it"
+    else:
+        remedy = "it is tried again by itself"
+    return Explanation(f"{sentence}: {why}" if why else sentence, remedy)
 
 
 def _insufficient(e: Mapping[str, Any]) -> Explanation:

@@ -37,7 +37,7 @@ class Reasons:
         staying away from the node `avoid`. `together` are they and those that the job has already:
         what the whole cluster would have to hold."""
         if all(node.lost for node in self._nodes):
-            return "NoNodes", {}
+            return "NoNodes", {"lost": [node.name for node in self._nodes][:_MOST_NAMES]}
         for role, _ in asks:
             if not room.matching(role.shape).any():
                 return "NoMatchingNode", self._mismatch(role)
@@ -51,7 +51,8 @@ class Reasons:
         where = [room.usable(role.shape) for role, _ in asks]
         missing = _misfit(room, asks, where)
         if missing is None:
-            return "PlacementRefused", {"node": avoid, "until": row.avoid_until}
+            why = {"reason": row.avoid_reason, "message": row.avoid_message}
+            return "PlacementRefused", {"node": avoid, "until": row.avoid_until, **why}
         return f"Insufficient{missing[0]}", missing[1]
 
     def _mismatch(self, role: RoleForm) -> dict[str, Any]:

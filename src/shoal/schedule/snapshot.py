@@ -141,6 +141,10 @@ class JobRow(Part, frozen=True, kw_only=True):
     avoid: str = ""
     """A node that refused it lately."""
     avoid_until: Stamp = 0.0
+    avoid_reason: str = ""
+    """The code of that refusal, and"""
+    avoid_message: str = ""
+    """its sentence."""
 
     @property
     def order(self) -> tuple[int, float, str, str]:
