@@ -148,7 +148,7 @@ class JobController:
                 job = self._jobs.update(_with_finalizers(job, finalizers))
                 faults.point("server.job.finalizer.added")
             case PatchStatus(fields):
-                job = self._jobs.patch_status(job, writer=WRITER, fields=fields)
+                job = self._write(job, fields)
                 faults.point("server.job.status.written")
             case Note(reason, message, warning):
                 self._notebook.event(job, reason, message, warning=warning, at=now)
@@ -256,9 +256,14 @@ class JobController:
                 "message": f"nodes refused it more than {count - 1} times, last: {refused.message}",
                 "finished": now,
             }
-        job = self._jobs.patch_status(job, writer=WRITER, fields=fields)
+        job = self._write(job, fields)
         faults.point("server.job.refusal.written")
         return job
+
+    def _write(self, job: Job, fields: Mapping[str, object]) -> Job:
+        """What was decided on a spec that has changed since is decided again."""
+        generation = job.metadata.generation
+        return self._jobs.patch_status(job, writer=WRITER, fields=fields, generation=generation)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> list[Key]:
         if old is not None and new is not None and old.spec.lost == new.spec.lost:
