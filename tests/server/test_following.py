@@ -243,7 +243,7 @@ def test_a_plain_read_ends_though_the_task_writes_on(scene: Scene) -> None:
     clock = SystemClock()
     follower = Follower(
         scene.job, LogQuery(), logs=Endless(scene.key(), clock), store=scene.server.store,
-        cluster=None, clock=clock,
+        tasks=lambda uid: None, clock=clock,
     )  # type: ignore[arg-type]  # fmt: skip
     deadline = time.monotonic() + 20
     while not follower.done:
@@ -272,7 +272,7 @@ def test_what_still_runs_of_a_finished_job_is_followed_to_its_end(
     cluster.start(group, lambda specs, endpoints: {spec.name: Told() for spec in specs})
     follower = Follower(
         scene.job, LogQuery(follow=True), logs=scene.server.logs, store=scene.server.store,
-        cluster=cluster, clock=clock,
+        tasks=lambda uid: cluster.list().tasks, clock=clock,
     )  # fmt: skip
 
     def steps_until(check: Callable[[], bool]) -> None:

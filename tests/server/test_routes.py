@@ -263,3 +263,4 @@ def test_writes_are_told_with_their_author(server: LiveServer, client: Client) -
     told = client.events(kind=JOB, namespace="default", name="train")
     assert [entry.reason for entry in told] == ["Created", "Changed", "Deleted"]
     assert all(entry.data["actor"] for entry in told)
+    assert told[1].message.endswith(": suspend")

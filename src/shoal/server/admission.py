@@ -8,7 +8,7 @@ a thread, reads the store as the system.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -23,13 +23,21 @@ from shoal.objects.queue import Queue
 from shoal.server.authorise import authorise
 from shoal.store.base import SYSTEM, Actor, Record, Store
 
-__all__ = ["DEFAULT_QUEUE", "Admission"]
+__all__ = ["DEFAULT_QUEUE", "Admission", "Put"]
 
 DEFAULT_QUEUE = "default"
 
 _MOST_ATTEMPTS = 20
 _PLATFORM = "shoal.dev/"
 """Annotations with this prefix are the platform's: an apply that does not know them keeps them."""
+
+
+class Put(NamedTuple):
+    """What a put did: the object as it is now, and what that `changed` of it."""
+
+    record: Record
+    result: Literal["created", "changed", "unchanged"]
+    fields: tuple[str, ...] = ()
 
 
 class Admission:
@@ -58,9 +66,8 @@ class Admission:
         actor: Actor,
         *,
         dry_run: bool = False,
-    ) -> tuple[Record, str]:
-        """Update the version that the body names, or else apply; the object as it is then, and whether
-        that `created`, `changed` or left it `unchanged`.
+    ) -> Put:
+        """Update the version that the body names, or else apply.
 
         Raises:
             Invalid, Forbidden: as `of_create`, and where a change is not allowed.
@@ -90,9 +97,7 @@ class Admission:
         if kind.struct is Queue and name == DEFAULT_QUEUE:
             raise Forbidden(f"the queue {name} is always there, and cannot be deleted")
 
-    def _put(
-        self, kind: Kind, obj: Object, key: tuple[str, str], actor: Actor, dry_run: bool
-    ) -> tuple[Record, str]:
+    def _put(self, kind: Kind, obj: Object, key: tuple[str, str], actor: Actor, dry_run: bool) -> Put:
         try:
             # as the system: whether the actor may write is tested above, and by the write itself
             old: Object = self._store.record(kind, *key, actor=SYSTEM).object
@@ -102,7 +107,7 @@ class Admission:
             made = self._ready(obj, actor)
             if not dry_run:
                 made = self._store.create(made, actor=actor)
-            return Record(kind, codec.encode(made)), "created"
+            return Put(Record(kind, codec.encode(made)), "created")
         if obj.metadata.uid not in ("", old.metadata.uid):
             raise NotFound(f"{kind.name.lower()} {key[1]} is another object now, of the same name")
         if obj.metadata.resource_version not in ("", old.metadata.resource_version):
@@ -114,10 +119,10 @@ class Admission:
         check_update(old, new)
         if isinstance(old, Job) and isinstance(new, Job) and _moves(old, new):
             admit_job(new, self._queue(new.spec.queue))
-        result = "unchanged" if new == old else "changed"
+        fields = _differing(old, new)
         if not dry_run:
             new = self._store.update(new, actor=actor)
-        return Record(kind, codec.encode(new)), result
+        return Put(Record(kind, codec.encode(new)), "changed" if fields else "unchanged", fields)
 
     def _ready(self, obj: Object, actor: Actor) -> Object:
         """As it is to be stored: its queue takes it, a node could hold it, its submitter is known."""
@@ -178,6 +183,20 @@ def _changed(old: Object, obj: Object) -> Object:
         kept = {k: v for k, v in old.metadata.annotations.items() if k.startswith(_PLATFORM)}
         metadata = msgspec.structs.replace(metadata, annotations={**kept, **given.annotations})
     return msgspec.structs.replace(old, metadata=metadata, spec=cast("Any", obj).spec)
+
+
+def _differing(old: Object, new: Object) -> tuple[str, ...]:
+    """Wire names of what a person has changed: fields of spec, and of metadata."""
+    parts: tuple[tuple[msgspec.Struct, msgspec.Struct], ...] = (
+        (old.spec, new.spec),
+        (old.metadata, new.metadata),
+    )
+    return tuple(
+        field.encode_name
+        for before, after in parts
+        for field in msgspec.structs.fields(before)
+        if getattr(before, field.name) != getattr(after, field.name)
+    )
 
 
 def _moves(old: Job, new: Job) -> bool:

@@ -63,8 +63,8 @@ def make_runner(
     guard: Guard,
     tell: Rendezvous,
     notebook: HistoryNotebook,
-) -> Runner:
-    """All controllers, ready to be started."""
+) -> tuple[Runner, TaskCache]:
+    """All controllers, ready to be started, and the tasks as they see them."""
 
     def cached(kind: Kind) -> ObjectCache[Any]:  # Any: each controller names its kind
         return ObjectCache(store, kind, actor=SYSTEM, clock=clock)
@@ -92,6 +92,5 @@ def make_runner(
     )
     node = NodeController(nodes=nodes, states=states, guard=guard)
     queue = QueueController(queues=queues, jobs=jobs, nodes=nodes, tasks=tasks, guard=guard)
-    return Runner(
-        [(scheduling, 1), (job, _JOB_THREADS), (node, 1), (queue, 1)], clock=clock, guard=guard
-    )
+    controllers = [(scheduling, 1), (job, _JOB_THREADS), (node, 1), (queue, 1)]
+    return Runner(controllers, clock=clock, guard=guard), tasks

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from contextlib import suppress
 
 import msgspec
@@ -24,7 +25,8 @@ from shoal.server.threads import Threads
 __all__ = ["Command", "ExecAnswer", "read_command"]
 
 _SIZE = struct.Struct("!HH")
-_MOST_SESSIONS = 256
+_MOST_SESSIONS = 512
+_MOST_PER_JOB = 128
 _KEEP_ALIVE_SECONDS = 10.0
 _LARGEST_COMMAND_BYTES = 256 * 1024
 _TAGS = {"out": b"O", "err": b"E"}
@@ -67,20 +69,22 @@ async def read_command(request: Request) -> tuple[Command, bytearray]:
 class ExecAnswer(Response):
     """Pumps frames between a request and a session until the command has ended."""
 
-    _open = 0
+    _open: Counter[str] = Counter()
+    """Sessions by job."""
 
-    def __init__(self, session: Session, rest: bytearray) -> None:
-        if ExecAnswer._open >= _MOST_SESSIONS:
+    def __init__(self, session: Session, rest: bytearray, job_uid: str) -> None:
+        if self._open.total() >= _MOST_SESSIONS or self._open[job_uid] >= _MOST_PER_JOB:
             session.close()
-            raise Unavailable(f"{_MOST_SESSIONS} commands run beside tasks already", hint="try later")
+            raise Unavailable("too many commands run beside tasks already", hint="try again later")
         super().__init__(media_type=FRAMES)
         del self.headers["content-length"]
         self._session = session
         self._buffer = rest
+        self._job = job_uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle the request; returns when the command has ended or the client has left."""
-        ExecAnswer._open += 1
+        self._open[self._job] += 1
         threads = Threads("exec", 3)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -94,7 +98,7 @@ class ExecAnswer(Response):
                 with suppress(asyncio.CancelledError):
                     await feeding
         finally:
-            ExecAnswer._open -= 1
+            self._open[self._job] -= 1
             await asyncio.shield(threads.call(self._session.close))
             threads.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -20,11 +20,11 @@ import msgspec
 
 from shoal.client.wire import data_frame, frame
 from shoal.clock import Clock
-from shoal.cluster.base import Cluster
 from shoal.history.base import LogChunk, LogKey, Logs
-from shoal.objects.errors import Expired, NotFound, ShoalError
+from shoal.objects.errors import Expired, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
+from shoal.server.tasks import KnownTasks
 from shoal.store.base import SYSTEM, Store, Watch
 
 __all__ = ["Follower", "LogQuery"]
@@ -76,7 +76,7 @@ class Follower:
         *,
         logs: Logs,
         store: Store,
-        cluster: Cluster | None,
+        tasks: KnownTasks,
         clock: Clock,
     ) -> None:
         self._job: Job | None = job
@@ -84,7 +84,7 @@ class Follower:
         self._query = query
         self._logs = logs
         self._store = store
-        self._cluster = cluster
+        self._tasks = tasks
         self._clock = clock
         self._asked_at = clock.now()
         self._sources: dict[LogKey, _Source] = {}
@@ -272,18 +272,13 @@ class Follower:
 
     def _living(self) -> set[tuple[str, int, int]] | None:
         """The job's tasks that have not ended; None where that is not known."""
-        if self._cluster is None:
-            return None
-        try:
-            listing = self._cluster.list()
-        except ShoalError:
-            return None
-        if listing.silent_nodes:
+        tasks = self._tasks(self._name[2])
+        if tasks is None:
             return None
         return {
             (task.spec.role, task.spec.index, task.spec.incarnation)
-            for task in listing.tasks
-            if task.spec.job_uid == self._name[2] and task.phase != "Ended"
+            for task in tasks
+            if task.phase != "Ended"
         }
 
     def _lives(self, source: _Source) -> bool:

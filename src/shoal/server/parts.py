@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from shoal import faults
 from shoal.clock import Clock
+from shoal.cluster.base import Task
 from shoal.cluster.local import components, nodes
 from shoal.cluster.local.home import Home
 from shoal.control.lease import AlwaysLeader, LeaderLease
@@ -176,7 +177,7 @@ class Parts:
         guard = self._lease or AlwaysLeader()
         if self._lease is not None:
             self._lease.start()
-        self._runner = make_runner(
+        self._runner, tasks = make_runner(
             store=self._store,
             cluster=self._cluster,
             clock=self._clock,
@@ -185,6 +186,12 @@ class Parts:
             notebook=HistoryNotebook(Recorder(self._history, self._clock), self._cluster),
         )
         self._runner.start()
+
+        def known_tasks(job_uid: str) -> tuple[Task, ...] | None:
+            complete = tasks.synced and not tasks.silent_nodes
+            return tasks.of_job(job_uid) if complete else None
+
+        services.known_tasks = known_tasks
 
     def _start_keeper(self, services: Services) -> None:
         from shoal.cluster.local.keeper import Keeper

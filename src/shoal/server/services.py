@@ -15,13 +15,14 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 
 from shoal.clock import Clock
-from shoal.cluster.base import Cluster
+from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
 from shoal.objects.errors import Unavailable
 from shoal.server.admission import Admission
 from shoal.server.auth import Authenticator
 from shoal.server.notebook import Audit
 from shoal.server.signals import Signals
+from shoal.server.tasks import KnownTasks
 from shoal.server.threads import Threads
 from shoal.server.tokens import Tokens
 from shoal.store.base import Actor, Store
@@ -32,6 +33,11 @@ T = TypeVar("T")
 
 _STORE_THREADS = 12
 _STREAM_THREADS = 24
+_NODE_THREADS = 16
+
+
+def _nothing_known(_: str) -> tuple[Task, ...] | None:
+    return None
 
 
 @dataclass
@@ -50,10 +56,14 @@ class Services:
     signals: Signals = field(default_factory=Signals)
     on_store: Threads = field(default_factory=lambda: Threads("store", _STORE_THREADS))
     on_streams: Threads = field(default_factory=lambda: Threads("streams", _STREAM_THREADS))
+    on_nodes: Threads = field(default_factory=lambda: Threads("nodes", _NODE_THREADS))
+    """For what asks nodes, which may not answer for a while."""
     started: float = field(default_factory=time.time)
     history_part: History | None = None
     logs_part: Logs | None = None
     cluster_part: Cluster | None = None
+    known_tasks: KnownTasks = _nothing_known
+    """The tasks of a job (its uid) as the controllers know them; None: not all of them are known."""
 
     @property
     def history(self) -> History:
@@ -80,6 +90,7 @@ class Services:
         """End the threads that serve requests; the parts themselves belong to whoever made them."""
         self.on_store.close()
         self.on_streams.close()
+        self.on_nodes.close()
 
 
 def _services(request: Request) -> Services:

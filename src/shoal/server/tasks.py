@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shoal.client.reports import TaskReport
 from shoal.cluster.base import Cluster, Task, Usage
 from shoal.objects.errors import Invalid, NotFound, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.task import TaskKey
 
-__all__ = ["find_task", "report_of", "reports_of"]
+__all__ = ["KnownTasks", "find_task", "report_of", "reports_of"]
+
+KnownTasks = Callable[[str], "tuple[Task, ...] | None"]
+"""The tasks of a job (its uid) that have not been acknowledged; None while not all of them are known."""
 
 
 def find_task(cluster: Cluster, job: Job, role: str, index: int) -> TaskKey:

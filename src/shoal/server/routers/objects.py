@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from shoal.objects import codec
 from shoal.objects.errors import Exists, Invalid, NotFound
 from shoal.objects.kinds import KINDS, Kind
+from shoal.server.admission import Put
 from shoal.server.listing import stream_list
 from shoal.server.routers.watching import watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow
@@ -127,13 +128,13 @@ async def put(
     `created`, `changed` or `unchanged`. Status is left alone."""
     kind, body = _kind(plural), await request.body()
 
-    def work() -> tuple[Record, str]:
+    def work() -> Put:
         key = (_space(kind, namespace), name)
         return services.admission.put(kind, body, key, actor, dry_run=dry_run)
 
-    record, result = await services.on_store.call(work)
+    record, result, fields = await services.on_store.call(work)
     if result != "unchanged" and not dry_run:
-        message = f"{result} by {actor.name}"
+        message = f"{result} by {actor.name}{': ' if fields else ''}{', '.join(fields)}"
         services.audit.wrote(record.object, result.capitalize(), message, actor.name)
     status = 201 if result == "created" and not dry_run else 200
     return _json(record.document, status, {"Shoal-Result": result})

@@ -69,7 +69,7 @@ async def logs(
         query,
         logs=services.logs,
         store=services.store,
-        cluster=services.cluster_part,
+        tasks=services.known_tasks,
         clock=services.clock,
     )
     # what is there when the answer begins has been looked at: `--tail 0` counts from that moment
@@ -88,9 +88,9 @@ async def exec_(
     require(actor, "exec", namespace, name)
     asked, rest = await read_command(request)
     job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
-    task = await services.on_streams.call(find_task, services.cluster, job, asked.role, asked.index)
-    session = await services.on_streams.call(services.cluster.exec, task, asked.command, tty=asked.tty)
-    return ExecAnswer(session, rest)
+    task = await services.on_nodes.call(find_task, services.cluster, job, asked.role, asked.index)
+    session = await services.on_nodes.call(services.cluster.exec, task, asked.command, tty=asked.tty)
+    return ExecAnswer(session, rest, job.metadata.uid)
 
 
 @router.get("/tasks", operation_id="tasks", response_class=Response, response_model=None)
@@ -104,7 +104,7 @@ async def tasks(services: ServicesNow, actor: ActorNow, namespace: str, name: st
         mine = tuple(t for t in listing.tasks if t.spec.job_uid == job.metadata.uid)
         return codec.encode(reports_of(services.cluster, mine))
 
-    return Response(await services.on_streams.call(work), media_type="application/json")
+    return Response(await services.on_nodes.call(work), media_type="application/json")
 
 
 async def _positions(request: Request) -> dict[str, int]:

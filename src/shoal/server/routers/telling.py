@@ -85,7 +85,7 @@ async def explain(
     kind = _kind(plural)
     space = namespace if kind.namespaced else ""
     record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
-    told = await services.on_streams.call(
+    told = await services.on_nodes.call(
         explanation_of,
         kind,
         record.object,
@@ -102,7 +102,7 @@ async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = 
     from shoal.server.using import usage_report
 
     require(actor, "usage")
-    report = await services.on_streams.call(
+    report = await services.on_nodes.call(
         usage_report, services.cluster, namespace, services.clock.now()
     )
     return Response(codec.encode(report), media_type="application/json")
