@@ -171,7 +171,8 @@ class Standing:
                 Job, job.metadata.namespace, job.metadata.name, holds, PATIENCE_SECONDS
             )
         except TimeoutError as error:
-            raise TimeoutError(f"{what or condition}: {codec.builtins(self.look(job))}") from error
+            status = codec.builtins(self.look(job).status)
+            raise TimeoutError(f"{what or condition} did not come true: {status}") from error
         assert found is not None
         return found
 

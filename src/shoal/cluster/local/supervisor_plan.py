@@ -66,10 +66,13 @@ class Plan:
         own = [self.scratch, self.output]
         view.keep(_existing([*own, *self._kept_working_directory()]), writable=True)
         view.keep(_existing([self.rendezvous, *self._keep, self.env.get("VIRTUAL_ENV", "")]))
+        view.keep(
+            _existing([_PACKAGE_ROOT])
+        )  # for what a task runs of Shoal itself: mpirun's remote shell
         socket_folder = os.path.dirname(self._tasks_socket)
         if socket_folder != self.home and os.path.exists(socket_folder):
             view.seal(socket_folder)
-        view.keep(self._named_paths(view))
+        view.keep([*self._named_paths(view), *self._programs(view)])
         environment = self.env.get("VIRTUAL_ENV", "")
         view.protect(_existing([_PACKAGE_ROOT, sys.prefix, environment, *self._keep]))
         view.device_files = devices.files(self.devices)
@@ -83,6 +86,23 @@ class Plan:
             return [cwd]
         managed = cwd == home or cwd[len(home) + 1 :].split("/")[0] in _MANAGED
         return [] if managed else [cwd]
+
+    def _programs(self, view: View) -> list[str]:
+        """Where programs are found in /tmp, by the command's first word or by PATH: a virtual environment
+        whole, for its python is a link that finds the rest beside itself."""
+        shared = [place for place, cover in view.covers().items() if cover.name == "tmp"]
+        places = [os.path.dirname(self.argv[0])] if self.argv[0].startswith("/") else []
+        places += self.env.get("PATH", "").split(":")
+        found: list[str] = []
+        for place in map(os.path.realpath, filter(os.path.isabs, places)):
+            if (
+                place not in shared
+                and any(within(place, each) for each in shared)
+                and os.path.isdir(place)
+            ):
+                above = os.path.dirname(place)
+                found.append(above if os.path.exists(f"{above}/pyvenv.cfg") else place)
+        return found
 
     def _named_paths(self, view: View) -> list[str]:
         """What the command's own words name in /tmp: `python /tmp/train.py` is to find its script."""
