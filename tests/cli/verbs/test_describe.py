@@ -80,7 +80,9 @@ def test_a_queue_and_a_node(sh: Shell, client: Client, cluster: SimulatedCluster
     client.create(
         Queue(metadata=Metadata(name="q", namespace=""), spec=QueueSpec(quota=Quota(cpu=CpuMillis(500))))
     )
-    assert "quota.cpu:" in sh("describe", "queue/q").out
+    shown = sh("describe", "queue/q").out.split()
+    assert shown[shown.index("spec.quota.cpu:") + 1] == "500m"
+    assert shown[shown.index("cpu:") + 1] == "0/500m"
     client.create(Node(metadata=Metadata(name="n1", namespace="", labels={"a": "b"})))
     start_task(cluster, client.create(a_job("train")), 0, "n1")
     said = sh("describe", "node", "n1")

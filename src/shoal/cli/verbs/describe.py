@@ -88,13 +88,7 @@ def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequen
 
         lines = job_lines(obj, now)
     else:
-        from shoal.cli.fields import flattened
-
-        lines = [("created", f"{age(obj.metadata.created, now)} ago")]
-        spec = codec.builtins(obj.spec)
-        status = {k: v for k, v in codec.builtins(obj.status).items() if k not in _HIDDEN}
-        lines += [(path, _shown(value)) for path, value in flattened(spec).items()]
-        lines += [(path, _shown(value)) for path, value in flattened(status).items()]
+        lines = _lines(target, obj, now)
     labels = obj.metadata.labels
     if labels:
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
@@ -110,6 +104,15 @@ def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequen
     ])  # fmt: skip
     if len(events) == _EVENTS:
         say(f"showing the last {_EVENTS} events; shoal events {target} shows all")
+
+
+def _lines(target: Target, obj: Any, now: float) -> list[tuple[str, str]]:
+    """The kind's columns, then what its spec says; for kinds without words of their own."""
+    from shoal.cli.fields import flattened
+
+    lines = [(column.title.lower(), column.value(obj, now)) for column in target.kind.columns[1:]]
+    spec = flattened(codec.builtins(obj.spec)).items()
+    return [*lines, *((f"spec.{path}", _shown(value)) for path, value in spec)]
 
 
 def _print_tasks(tasks: list[TaskRow], now: float) -> None:
@@ -151,6 +154,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return str(value)
-
-
-_HIDDEN = ("conditions", "observedGeneration", "writers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shoal.client.reports import Explanation
 
 _AHEAD = 5
+_AMOUNTS = ("asked", "free", "largest", "quota", "used")
+"""Evidence that is an amount of its `resource`."""
 
 
 @verb("explain")
@@ -59,7 +61,8 @@ def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None
         print(f"  {printable(why.message)}")
     if why.evidence:
         print("\nEvidence")
-        rows = [[path, _shown(value)] for path, value in flattened(why.evidence).items()]
+        resource = why.evidence.get("resource")
+        rows = [[path, _shown(path, value, resource)] for path, value in flattened(why.evidence).items()]
         Table(["", ""], indent=2).write(rows)
     if why.ahead:
         more = "" if len(why.ahead) <= _AHEAD or wide else " and others"
@@ -79,7 +82,12 @@ def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None
         print(f"\nWhat would change it: {advice}")
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(str(part) for part in value) or "-"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+def _shown(name: str, value: Any, resource: Any) -> str:
+    """A number of the evidence in the unit that people use."""
+    from shoal.cli.text import cores, memory
+
+    if isinstance(value, list):
+        return ", ".join(str(part) for part in cast("list[Any]", value)) or "-"
+    if name in _AMOUNTS and isinstance(value, int):
+        return {"cpu": cores, "memory": memory}.get(resource, str)(value)
     return str(value)
