@@ -225,6 +225,17 @@ class SimulatedCluster:
         """The task passes its memory limit."""
         self._fault(task, Outcome(reason="OutOfMemory", exit_code=137, signal=9))
 
+    def end(self, task: TaskKey, outcome: Outcome) -> None:
+        """The task ends now, and exactly so, whether or not a stop was asked for; nothing happens unless
+        it runs."""
+        with self._lock:
+            self._pass_time()
+            running = self._find(task)
+            if running is not None and running.task.phase in ("Running", "Stopping"):
+                stop = outcome.stop_reason
+                running.task = msgspec.structs.replace(running.task, stop_reason=stop)
+                self._end(running, outcome)
+
     def silence(self, node: str, silent: bool = True) -> None:
         """The node stops answering, or answers again; its tasks go on meanwhile."""
         with self._lock:

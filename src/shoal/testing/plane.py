@@ -6,7 +6,9 @@
     assert plane.job("digits").status.phase == "Succeeded"
 
 One thread, no real waiting, the same code as production: what happens here is what the server would
-do with the same events. Recorded fault traces are replayed on it to say what should have happened.
+do with the same events. Recorded fault traces are replayed on it to say what should have happened; for
+that a subclass may put its own store and cluster in (`make_store`, `make_cluster`), and give out slots
+itself.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from shoal.control.job.controller import JobController
 from shoal.control.lease import AlwaysLeader
 from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
-from shoal.control.runner import Runner
+from shoal.control.runner import Controller, Runner
 from shoal.control.scheduling import SchedulingController
 from shoal.control.tasks import TaskCache
 from shoal.history.base import About
@@ -57,11 +59,17 @@ class Plane:
     """See the module's docstring. Not thread-safe."""
 
     def __init__(
-        self, nodes: Mapping[str, Capacity], behave: Callable[[TaskSpec], Script], seed: int = 0
+        self,
+        nodes: Mapping[str, Capacity],
+        behave: Callable[[TaskSpec], Script],
+        seed: int = 0,
+        *,
+        schedules: bool = True,
     ) -> None:
+        """`schedules=False`: whoever made it gives out slots."""
         self.clock = VirtualClock()
-        self.store = MemoryStore(clock=self.clock)
-        self.cluster = SimulatedCluster(self.clock, dict(nodes), behave)
+        self.store = self.make_store()
+        self.cluster = self.make_cluster(dict(nodes), behave)
         self.notes: list[tuple[str, str, str]] = []
         self.attempts: list[Task] = []
         self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
@@ -73,7 +81,7 @@ class Plane:
         tasks, guard = TaskCache(self.cluster, clock=self.clock), AlwaysLeader()
         states = NodeStates(self.cluster, tasks, clock=self.clock)
         notebook = _Notebook(self)
-        controllers = (
+        controllers: tuple[Controller, ...] = (
             JobController(
                 jobs=jobs,
                 nodes=node_objects,
@@ -96,8 +104,21 @@ class Plane:
             QueueController(queues=queues, jobs=jobs, nodes=node_objects, tasks=tasks, guard=guard),
         )
         self.runner = Runner(
-            [(controller, 1) for controller in controllers], clock=self.clock, guard=guard, seed=seed
+            [(each, 1) for each in controllers if schedules or each.name != SchedulingController.name],
+            clock=self.clock,
+            guard=guard,
+            seed=seed,
         )
+
+    def make_store(self) -> MemoryStore:
+        """The store of this plane; called once, when there is a clock."""
+        return MemoryStore(clock=self.clock)
+
+    def make_cluster(
+        self, nodes: dict[str, Capacity], behave: Callable[[TaskSpec], Script]
+    ) -> SimulatedCluster:
+        """The cluster of this plane; called once, when there is a clock."""
+        return SimulatedCluster(self.clock, nodes, behave)
 
     def submit(self, job: Job) -> Job:
         """Create the Job; nothing reacts until time passes or `settle` is called."""
