@@ -117,13 +117,16 @@ class Child:
                     return message["ungranted"]
                 raise StartFailed(message.get("failed", "its processes ended before they began"))
             if "init" in message:
-                self._born(pid, granted)
+                self._born(pid)
             elif "command" in message:
                 self.command_pid, self.command_ticks = pid, processes.start_ticks(pid)
                 self.refused = message["refused"]
+                if message["privileged"]:
+                    self.unenforced["privileges"] = message["privileged"]
             else:
                 ready = True
                 self.unenforced |= message["ready"]
+                self._open_namespaces(granted)
         if self._sandbox is not None:
             self._sandbox.unlock()
         return {}
@@ -143,14 +146,18 @@ class Child:
                 self._heard.append((message, sender or own))
         return self._heard.pop(0) if self._heard else ({}, 0)
 
-    def _born(self, pid: int, granted: list[str]) -> None:
+    def _born(self, pid: int) -> None:
         self.init_pid = pid
         if self._first_pid != pid:
             os.waitpid(self._first_pid, 0)
         self._first_pid = 0
+
+    def _open_namespaces(self, granted: list[str]) -> None:
         for kind in namespaces.kinds(granted):
             # later the init can no longer be looked into
-            self.namespaces[kind] = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+            self.namespaces[kind] = os.open(
+                f"/proc/{self.init_pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC
+            )
         if self._sandbox is not None:
             self._sandbox.join(self.namespaces)
 

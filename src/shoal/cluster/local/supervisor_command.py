@@ -1,9 +1,10 @@
 """The last steps before a task's command runs, in the process that becomes it.
 
 Everything here happens after the fork and before the exec, in this order: a session of its own, its
-control groups, its standard streams, then a wait until the supervisor has noted who it is; then its
-privileges, its signals and the command. What goes wrong is told to the init in one message, and ends
-the task with 127 (no such command), 126 (it cannot be run) or as a failed start.
+control groups, its standard streams, its privileges, then a wait until the supervisor knows it and lets
+it go; then its signals, its folder and the command. What goes wrong from there on is told to the init
+in one message, and ends the task with 127 (no such command), 126 (it cannot be run) or as a failed
+start.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ else:
 __all__ = [
     "CannotRun",
     "become",
+    "drop_privileges",
     "enter_folder",
     "environment",
     "failure_record",
@@ -67,10 +69,21 @@ def prepare(entrances: dict[str, int], output: int) -> dict[str, str]:
     return refused
 
 
+def drop_privileges(plan: Plan) -> str:
+    """Give up what the task must not have; why that cannot be done, or empty."""
+    if not syscalls.available() or "privileges" not in plan.names:
+        return ""
+    try:
+        privileges.drop(plan.strict)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
+
+
 def become(plan: Plan, init_pid: int, private_tmp: bool, report: Callable[[bytes], object]) -> NoReturn:
     """Turn into the command; where that fails, report why and end."""
     try:
-        _arm(plan.strict, "privileges" in plan.names)
+        reset_signals()
         _follow_to_death(init_pid)
         env = environment(plan, private_tmp)
         enter_folder(plan.cwd)
@@ -147,12 +160,6 @@ def reset_signals() -> None:
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _arm(strict: bool, wanted: bool) -> None:
-    if syscalls.available() and wanted:
-        privileges.drop(strict)
-    reset_signals()
 
 
 def _follow_to_death(init_pid: int) -> None:

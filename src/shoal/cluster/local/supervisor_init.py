@@ -136,7 +136,8 @@ class _Command:
         if self.pid == 0:
             os.close(self._gate)
             refused = command.prepare(birth.entrances, birth.output)
-            _tell(birth.line, {"command": os.getpid(), "refused": refused})
+            privileged = command.drop_privileges(birth.plan)
+            _tell(birth.line, {"command": os.getpid(), "refused": refused, "privileged": privileged})
             if os.read(gate, 1):  # end of file: the init is gone
                 command.become(birth.plan, init_pid, private_tmp, lambda data: os.write(errors, data))
             os._exit(126)

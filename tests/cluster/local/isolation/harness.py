@@ -194,7 +194,7 @@ class Task:
             os.close(self.ready)
             self.ready = -1
         found = self.record(taskfiles.STARTED)
-        assert found is not None, self.errors.read_text()
+        assert found is not None, (self.record(taskfiles.EXIT), self.errors.read_text())
         return found
 
     def exit(self):

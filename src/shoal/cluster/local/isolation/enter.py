@@ -19,7 +19,7 @@ if __name__ == "__main__":
 from shoal.cluster.local import supervisor_command as command
 from shoal.cluster.local import supervisor_files as files
 from shoal.cluster.local import supervisor_processes as processes
-from shoal.cluster.local.isolation import namespaces, privileges, syscalls
+from shoal.cluster.local.isolation import namespaces, syscalls
 from shoal.cluster.local.supervisor_plan import Plan
 
 TYPE_CHECKING = False  # as typing has it, without its import
@@ -93,8 +93,8 @@ def _become(plan: Plan, started: dict[str, Any], entrances: list[int], *, tty: b
             env.setdefault("TERM", os.environ.get("TERM", "xterm-256color"))
         for entrance in entrances:
             os.write(entrance, b"0")
-        if "privileges" in plan.names:
-            privileges.drop(plan.strict)
+        if "privileges" not in lacking:
+            command.drop_privileges(plan)
         command.reset_signals()
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         command.enter_folder(plan.cwd)

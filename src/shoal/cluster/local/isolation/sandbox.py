@@ -77,7 +77,8 @@ class Sandbox:
             self._lock = -1
 
     def leave(self) -> None:
-        """This task has ended. The last one removes the folder."""
+        """This task has ended, or never began. The last one removes the folder."""
+        self.unlock()  # it may still be ours
         self.lock()
         try:
             if self._note:
