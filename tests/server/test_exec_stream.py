@@ -1,0 +1,71 @@
+"""The exec route against what no client should send; commands beside real tasks are in test_running."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shoal.client import Client
+from shoal.client.wire import FRAMES, frame
+from shoal.objects.errors import Invalid, NotFound, Unavailable
+from shoal.server.exec_stream import ExecAnswer
+from tests.server.harness import LiveServer, a_job
+
+PATH = "/api/v1/namespaces/default/jobs/train/exec"
+
+
+def command(**asked: object) -> bytes:
+    return frame(b"C", msgspec.json.encode({"command": ["true"], **asked}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        frame(b"I", b"input first"),
+        frame(b"C", b"no json"),
+        frame(b"C", b'{"command": "one string"}'),
+        command()[:-1],
+        b"C\x7f\xff\xff\xff" + b"x" * 100,
+    ],
+)
+def test_the_body_begins_with_a_command(client: Client, body: bytes) -> None:
+    client.create(a_job())
+    with pytest.raises(Invalid, match="begin with a command"):
+        client.transport.request("POST", PATH, body=body, headers={"Content-Type": FRAMES})
+
+
+def test_a_command_has_words(client: Client) -> None:
+    with pytest.raises(Invalid, match="no command to run"):
+        client.transport.request("POST", PATH, body=command(command=[]))
+
+
+def test_the_job_is_looked_for_first(client: Client) -> None:
+    with pytest.raises(NotFound, match="train"):
+        client.transport.request("POST", PATH, body=command())
+
+
+def test_before_the_nodes_are_known_nothing_runs_beside_them(client: Client) -> None:
+    client.create(a_job())
+    with pytest.raises(Unavailable, match="still starting"):
+        client.transport.request("POST", PATH, body=command())
+
+
+class Closing:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_one_job_cannot_take_everybodys_places(server: LiveServer, monkeypatch: object) -> None:
+    first, second = Closing(), Closing()
+    monkeypatch.setitem(ExecAnswer._open, "greedy", 10_000)  # type: ignore[attr-defined]
+    with pytest.raises(Unavailable, match="too many"):
+        ExecAnswer(first, bytearray(), "greedy")  # type: ignore[arg-type]
+    assert first.closed
+    monkeypatch.setitem(ExecAnswer._open, "greedy", 130)  # type: ignore[attr-defined]
+    ExecAnswer(second, bytearray(), "modest")  # type: ignore[arg-type]
+    with pytest.raises(Unavailable, match="too many"):
+        ExecAnswer(first, bytearray(), "greedy")  # type: ignore[arg-type]
