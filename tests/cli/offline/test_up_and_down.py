@@ -86,7 +86,24 @@ def test_several_nodes(machine: Machine, tmp_path: Path) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text("[{name: big, cpu: 8, memory: 2Gi, labels: {disk: ssd}}]")
     machine.sh("up", "--nodes", str(file), "-o", "name")
-    assert "big" in machine.sh("get", "nodes").stdout
+    assert machine.sh("get", "nodes", "-o", "name").stdout == "node/big\n"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_node_with_tasks_cannot_be_left_out(machine: Machine) -> None:
+    machine.sh("up", "--nodes", "2", "--cpu", "1")
+    machine.sh("run", "-d", "--name", "two", "--workers", "2", "--cpu", "1", "--", "sleep", "60")
+    machine.sh("wait", "two", "--for", "phase=Running", "--timeout", "60s")
+    machine.sh("down", "-y", "--grace", "1s")
+    refused = machine.sh("up", "--nodes", "1", code=4)
+    assert "nodes local-0, local-1 still have tasks" in refused.stderr
+    assert "shoal drain local-0 local-1" in refused.stderr
+    machine.sh("up")
+    machine.sh("drain", "local-0", "local-1")
+    machine.sh("wait", "two", "--for", "phase=Pending", "--timeout", "60s")
+    machine.sh("up", "--nodes", "1")
+    assert machine.sh("get", "nodes", "-o", "name").stdout == "node/local\n"
 
 
 @pytest.mark.process

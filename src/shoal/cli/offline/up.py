@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.offline.room import check_room
 from shoal.cli.options import reports, verb
@@ -15,14 +17,17 @@ from shoal.cli.output import emit, say
 from shoal.cli.parameters import CPU, MEMORY, whole
 from shoal.cli.settings import Settings
 from shoal.cli.text import cores, memory
-from shoal.objects.errors import Invalid
+from shoal.objects.errors import Invalid, NotFound
 from shoal.objects.quantities import Bytes, CpuMillis
 
 if TYPE_CHECKING:
     from shoal.cluster.local.home import Home
     from shoal.cluster.local.nodes import NodeDecl
+    from shoal.objects.node import Node
 
 _MOST_NODES = 64
+_READY_SECONDS = 10.0
+_FORGET_SECONDS = 5.0
 
 
 @verb("up")
@@ -55,20 +60,68 @@ def command(
 
     check_room(settings.home)
     home = Home(settings.home)
+    before = {node.name for node in load(home)}
     declared = _declared(home, said, cpu, memory, gpu)
     started = ensure_up(home, declared)
     nodes = load(home)
+    _forget(settings, before - {node.name for node in nodes})
     document = {
         "home": str(home.path),
         "started": {"server": started.server, "nodes": started.nodes},
         "nodes": nodes,
+        "notReady": late,
     }
     rows = [_row(node, node.name in started.nodes) for node in nodes]
     if settings.output == "name":
         rows = [[f"node/{node.name}"] for node in nodes]
     emit(settings, document, ["NODE", "CPU", "MEMORY", "GPU", ""], rows)
+    for name in late:
+        say(f"node/{name} does not take tasks yet; see {settings.spelt(f'explain node/{name}')}")
     word = "is up" if started else "was up already"
     say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
+
+
+def _forget(settings: Settings, gone: set[str]) -> None:
+    """Delete the objects of nodes that are no longer declared: somebody has said that they are gone,
+    and nothing runs there, so no job is to wait for them."""
+    from shoal.objects.kinds import NODE
+    from shoal.objects.node import Node
+
+    with connect(settings) as client:
+        for name in sorted(gone):
+            try:
+                # not before the server has seen that it is gone, or it would make the object again
+                client.wait(Node, "", name, _is_unlisted, timeout_seconds=_FORGET_SECONDS)
+                client.delete(NODE, "", name)
+            except (TimeoutError, NotFound):
+                continue  # it stays in the list as NotReady, for a person to delete
+
+
+def _is_unlisted(node: Node | None) -> bool:
+    return node is None or any(
+        condition.type == "Ready" and condition.reason == "NotListed"
+        for condition in node.status.conditions
+    )
+
+
+def _not_ready(settings: Settings, names: list[str]) -> list[str]:
+    """Wait a little for the nodes to be there for those who look; the names of those that are not."""
+    from shoal.cli.connection import connect
+    from shoal.objects.node import Node
+
+    def ready(node: Node | None) -> bool:
+        conditions = () if node is None else node.status.conditions
+        return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+    deadline = time.monotonic() + _READY_SECONDS
+    late: list[str] = []
+    with connect(settings) as client:
+        for name in names:
+            try:
+                client.wait(Node, "", name, ready, max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                late.append(name)
+    return late
 
 
 def _declared(

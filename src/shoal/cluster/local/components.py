@@ -224,16 +224,23 @@ def _declare(home: Home, declared: Sequence[NodeDecl] | None, deadline: float) -
     after = {node.name: node for node in declared}
     if after == before:
         return
-    for name in before.keys() - after.keys():
-        if home.node(name).tasks.is_dir() and any(home.node(name).tasks.iterdir()):
-            raise Conflict(
-                f"node {name} still has tasks, so it cannot go",
-                hint=f"shoal drain {name}, then again; or shoal down",
-            )
+    busy = [name for name in sorted(before.keys() - after.keys()) if _has_tasks(home, name)]
+    if busy:
+        names, many = " ".join(busy), len(busy) > 1
+        raise Conflict(
+            f"node{'s' * many} {', '.join(busy)} still {'have' if many else 'has'} tasks, or ends of "
+            f"tasks that were not told yet, so {'they' if many else 'it'} cannot go",
+            hint=f"bring all of it up (shoal up), empty what goes (shoal drain {names}), then again",
+        )
     nodes.save(home, declared)
     for name, node in before.items():
         if after.get(name) != node:
             terminate(home, component_of(name), max(0.1, deadline - time.monotonic()))
+
+
+def _has_tasks(home: Home, node: str) -> bool:
+    tasks = home.node(node).tasks
+    return tasks.is_dir() and any(tasks.iterdir())
 
 
 def _wait_up(home: Home, component: str, pid: int, deadline: float) -> None:
