@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = [
     "NotExecutable",
     "TimedOut",
     "Usage",
+    "give_up_stdout",
     "report",
 ]
 
@@ -106,7 +108,10 @@ def report(error: Exception, settings: Settings) -> int:
     if settings.output == "json":
         from shoal.cli.output import write_json
 
-        write_json(told.document())
+        try:
+            write_json(told.document())
+        except OSError:  # stdout itself is what failed; stderr tells all the same
+            give_up_stdout()
     from shoal.cli.text import printable
 
     print(f"error: {printable(told.message, newlines=True)}", file=sys.stderr)
@@ -118,6 +123,13 @@ def report(error: Exception, settings: Settings) -> int:
     if told.hint:
         print(f"hint: {printable(told.hint)}", file=sys.stderr)
     return told.exit_code
+
+
+def give_up_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere, so that leaving does not try it again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def _as_shoal_error(error: Exception, settings: Settings) -> ShoalError:

@@ -134,6 +134,7 @@ def shoal() -> None:
 
 def main() -> NoReturn:
     """The `shoal` command."""
+    _open_closed_streams()
     shoal.main()
 
 
@@ -146,9 +147,15 @@ _ELSEWHERE = {
 """What other tools call it; only used to say what it is called here."""
 
 
+def _open_closed_streams() -> None:
+    """What the caller has closed (`>&-`) leads nowhere: otherwise the next file opened would get its
+    number, and what is meant for stderr would be written to stdout."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
+
+
 def _leave_broken_pipe() -> int:
     """The reader of stdout has gone (`shoal get jobs | head -1`): say nothing, as other tools do."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
+    failures.give_up_stdout()
     return 141  # 128 + SIGPIPE

@@ -65,6 +65,7 @@ def command(
     started = ensure_up(home, declared)
     nodes = load(home)
     _forget(settings, before - {node.name for node in nodes})
+    late = _not_ready(settings, [node.name for node in nodes])
     document = {
         "home": str(home.path),
         "started": {"server": started.server, "nodes": started.nodes},
@@ -106,7 +107,6 @@ def _is_unlisted(node: Node | None) -> bool:
 
 def _not_ready(settings: Settings, names: list[str]) -> list[str]:
     """Wait a little for the nodes to be there for those who look; the names of those that are not."""
-    from shoal.cli.connection import connect
     from shoal.objects.node import Node
 
     def ready(node: Node | None) -> bool:
