@@ -34,7 +34,7 @@ from shoal.objects.queue import Queue
 from shoal.objects.task import TaskKey
 from shoal.testing.local import LocalHome, wait_until
 
-__all__ = ["Bystander", "Ran", "Standing", "python", "role", "run_cli"]
+__all__ = ["Bystander", "Ran", "Standing", "begin_cli", "python", "role", "run_cli"]
 
 PATIENCE_SECONDS = 45.0
 """For what takes a second at most, on a machine that may be busy."""
@@ -319,6 +319,20 @@ class Ran:
         return self.err
 
 
+def begin_cli(
+    home: Path, *words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start `shoal WORDS` for this home, with pipes for all that goes in and out."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "shoal.cli", *words],
+        cwd=cwd or home.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "SHOAL_HOME": str(home), "NO_COLOR": "1", **(environment or {})},
+    )
+
+
 def run_cli(
     home: Path,
     *words: str,
@@ -328,15 +342,7 @@ def run_cli(
     environment: Mapping[str, str] | None = None,
 ) -> Ran:
     """Run `shoal WORDS` for this home, as a person would. Its standard error has no traceback."""
-    begun = subprocess.Popen(
-        [sys.executable, "-m", "shoal.cli", *words],
-        cwd=cwd or home.parent,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "SHOAL_HOME": str(home), "NO_COLOR": "1", **(environment or {})},
-    )
-    with begun:
+    with begin_cli(home, *words, cwd=cwd, environment=environment) as begun:
         watch = _PeakMemory(begun.pid)
         try:
             out, err = begun.communicate(stdin, timeout_seconds)

@@ -59,6 +59,7 @@ def test_a_full_disk_loses_nothing_and_is_said(small_disk: Path, tmp_path: Path)
                 break
         told = refused.refused(6)
         assert "no space" in told or "full" in told, told
+        assert standing.cli("cancel", f"job/{filler.metadata.name}").code in (0, 6)
         (outside / "now").touch()
         wait_until(lambda: _ended(standing, ends), PATIENCE_SECONDS, "the task has ended on its node")
         before = (outside / "ticks").stat().st_size
