@@ -218,9 +218,8 @@ def test_nothing_that_the_command_leaves_behind_survives_it(bench, wanted):
     leave = f"$PYTHON -c '{daemon}print(\"daemon\",flush=True)\ntime.sleep(600)'; sleep 600 & "
     until = "while [ ! -e go ]; do sleep 0.02; done; exit 5"
     task = bench.start("sh", "-c", leave + until, wanted=wanted).says("daemon")
-    below = task.below()
+    below = wait_for(lambda: len(task.below()) >= 4 and task.below(), "all of them")
     (bench.cwd / "go").touch()
-    assert len(below) >= 4
     assert task.exit()["exit_code"] == 5
     assert not [pid for pid in below if supervisor_processes.start_ticks(pid)]
 

@@ -63,60 +63,46 @@ class Plan:
     def view(self, granted: Collection[str]) -> View:
         """What the task is to see, given the isolations that can be had."""
         view = View(granted, self.private, self.home, self.limits.get("memory_bytes"))
-        own = [self.scratch, self.output]
-        view.keep(_existing([*own, *self._kept_working_directory()]), writable=True)
-        view.keep(_existing([self.rendezvous, *self._keep, self.env.get("VIRTUAL_ENV", "")]))
-        view.keep(
-            _existing([_PACKAGE_ROOT])
-        )  # for what a task runs of Shoal itself: mpirun's remote shell
+        environment = self.env.get("VIRTUAL_ENV", "")
+        view.keep(_existing([self.scratch, self.output]), writable=True)
+        view.keep(_existing([self.rendezvous]))
+        view.keep(self._allowed([self.cwd]), writable=True)
+        # the last is for what a task runs of Shoal itself: mpirun's remote shell
+        view.keep(self._allowed([*self._keep, environment, _PACKAGE_ROOT]))
         socket_folder = os.path.dirname(self._tasks_socket)
         if socket_folder != self.home and os.path.exists(socket_folder):
             view.seal(socket_folder)
-        view.keep([*self._named_paths(view), *self._programs(view)])
-        environment = self.env.get("VIRTUAL_ENV", "")
+        view.keep(self._allowed(self._named_in_tmp(view)))
         view.protect(_existing([_PACKAGE_ROOT, sys.prefix, environment, *self._keep]))
         view.device_files = devices.files(self.devices)
         return view
 
-    def _kept_working_directory(self) -> list[str]:
-        """The working directory, unless it is in what belongs to Shoal: there only what is kept by
-        name can be seen."""
-        home, cwd = os.path.realpath(self.home), os.path.realpath(self.cwd)
-        if not self.home or not within(cwd, home):
-            return [cwd]
-        managed = cwd == home or cwd[len(home) + 1 :].split("/")[0] in _MANAGED
-        return [] if managed else [cwd]
-
-    def _programs(self, view: View) -> list[str]:
-        """Where programs are found in /tmp, by the command's first word or by PATH: a virtual environment
-        whole, for its python is a link that finds the rest beside itself."""
-        shared = [place for place, cover in view.covers().items() if cover.name == "tmp"]
-        places = [os.path.dirname(self.argv[0])] if self.argv[0].startswith("/") else []
-        places += self.env.get("PATH", "").split(":")
-        found: list[str] = []
-        for place in map(os.path.realpath, filter(os.path.isabs, places)):
-            if (
-                place not in shared
-                and any(within(place, each) for each in shared)
-                and os.path.isdir(place)
-            ):
-                above = os.path.dirname(place)
-                found.append(above if os.path.exists(f"{above}/pyvenv.cfg") else place)
-        return found
-
-    def _named_paths(self, view: View) -> list[str]:
-        """What the command's own words name in /tmp: `python /tmp/train.py` is to find its script."""
+    def _allowed(self, paths: list[str]) -> list[str]:
+        """Those of the paths that a job may ask to see. It names its folders, environment and command as
+        it likes, so of the home only what is no part of Shoal: a project that happens to lie there."""
         home = os.path.realpath(self.home) if self.home else "\0"
-        shared = [place for place, cover in view.covers().items() if cover.name == "tmp"]
         found: list[str] = []
-        for word in self.argv:
-            if word.startswith("/") and "\0" not in word and os.path.exists(word):
-                path = os.path.realpath(word)
-                covered = path not in shared and any(within(path, place) for place in shared)
-                if covered and not within(path, home) and not within(home, path):
-                    found.append(path)
+        for path in map(os.path.realpath, _existing(paths)):
+            inside = path[len(home) + 1 :].split("/")[0] if within(path, home) else None
+            foreign = inside and inside not in _MANAGED and os.path.isdir(f"{home}/{inside}")
+            if inside is None or foreign:
+                found.append(path)
         return found
+
+    def _named_in_tmp(self, view: View) -> list[str]:
+        """What the command's words and its PATH name in /tmp: `python /tmp/train.py` finds its script.
+        A virtual environment is kept whole, for its python is a link that finds the rest beside it."""
+        shared = [place for place, cover in view.covers().items() if cover.name == "tmp"]
+        words = [word for word in self.argv if word.startswith("/") and "\0" not in word]
+        found = [os.path.realpath(word) for word in _existing(words)]
+        programs = [os.path.dirname(self.argv[0]), *self.env.get("PATH", "").split(":")]
+        for place in map(os.path.realpath, filter(os.path.isabs, programs)):
+            above = os.path.dirname(place)
+            found.append(above if os.path.exists(f"{above}/pyvenv.cfg") else place)
+        return [
+            path for path in found if path not in shared and any(within(path, place) for place in shared)
+        ]
 
 
 def _existing(paths: list[str]) -> list[str]:
-    return [path for path in paths if path and os.path.exists(path)]
+    return [path for path in paths if path and "\0" not in path and os.path.exists(path)]

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -99,26 +100,26 @@ def test_its_init_cannot_be_looked_into(bench, mode):
 
 
 def test_temporary_folders_are_its_own(bench, mode):
+    own = f"own-{bench.base.name[-8:]}"
     marks = [Path(folder, bench.base.name) for folder in ("/tmp", "/var/tmp", "/dev/shm")]
     shared = [path for path in marks if not path.exists()]
     for path in shared:
         path.touch()
     try:
-        first = bench.start(
-            "sh", "-c", f"for d in /tmp /var/tmp /dev/shm; do echo mine > $d/own; done; {WAIT}", **mode
-        )
+        write = f"for d in /tmp /var/tmp /dev/shm; do echo mine > $d/{own}; done; "
+        first = bench.start("sh", "-c", write + WAIT, **mode)
         first.says("ready")
         text = output(
             bench, "ls -A /tmp /dev/shm; stat -c %a /tmp /var/tmp /dev/shm; echo $TMPDIR", **mode
         )
-        assert "own" not in text
+        assert own not in text
         assert bench.base.name not in text.replace(str(bench.base), "")
         assert text.split()[-3:] == ["1777"] * 3
     finally:
         for path in shared:
             path.unlink()
-    assert not Path("/tmp/own").exists()
-    assert (first.folder / "private" / "tmp" / "own").read_text() == "mine\n"
+    assert not Path("/tmp", own).exists()
+    assert (first.folder / "private" / "tmp" / own).read_text() == "mine\n"
 
 
 def test_of_the_home_it_sees_its_own_folders_only(bench, mode):
@@ -378,3 +379,19 @@ def test_strict_shoal_cannot_be_changed_from_a_working_directory_around_it(own_b
     assert task.exit()["exit_code"] == 0
     assert b"Read-only" in task.log()
     assert not (root / "src" / "shoal" / "shoal-was-here").exists()
+
+
+def test_a_link_that_comes_in_place_of_a_kept_folder_leads_nowhere(own_bench):
+    """Who shares a folder with a task that is being started must not choose what it sees."""
+    (own_bench.folder("home/keys") / "secret").write_text("secret")
+    for number in range(20):
+        place = own_bench.base / f"place{number}"
+        place.mkdir()
+        task = own_bench.task("sh", "-c", "cat secret; touch written", cwd=place, **STRICT)
+        task.spawn()
+        time.sleep(number * 0.001)
+        place.rename(own_bench.base / f"gone{number}")
+        place.symlink_to(own_bench.home / "keys")
+        task.exit()
+        assert b"secret\n" not in task.log().replace(b"cat: secret", b"")
+        assert not (own_bench.home / "keys" / "written").exists()

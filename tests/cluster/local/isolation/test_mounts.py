@@ -92,11 +92,25 @@ def test_what_is_kept_and_what_may_be_written(tmp_path):
     assert visible - set(view.writable) == {f"{place}/home/tasks", f"{place}/rendezvous"}
 
 
-@pytest.mark.parametrize(("inside", "kept"), [("project", True), ("keys", False), ("", False)])
-def test_a_working_directory_in_the_home_is_kept_unless_it_is_shoals(tmp_path, inside, kept):
-    cwd = os.path.realpath(tmp_path / "home" / inside)
-    view = launch(tmp_path, cwd=cwd).view(names.DEFAULT)
-    assert (cwd in view.kept) == kept
+@pytest.mark.parametrize(
+    ("inside", "kept"), [("project", True), ("keys", False), ("", False), ("store.db", False)]
+)
+@pytest.mark.parametrize("ask", ["cwd", "VIRTUAL_ENV", "PATH", "argv", "link"])
+def test_what_a_job_asks_to_see_of_the_home_is_kept_unless_it_is_shoals(tmp_path, ask, inside, kept):
+    path = str(tmp_path / "home" / inside)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "store.db").touch()
+    (tmp_path / "link").symlink_to(path)
+    asked = {
+        "cwd": {"cwd": path},
+        "VIRTUAL_ENV": {"env": {"VIRTUAL_ENV": path}},
+        "PATH": {"env": {"PATH": f"{path}:/usr/bin"}},
+        "argv": {"argv": ["cat", path]},
+        "link": {"cwd": str(tmp_path / "link")},
+    }[ask]
+    view = launch(tmp_path, **asked).view(names.DEFAULT)
+    in_tmp = str(tmp_path).startswith("/tmp/")
+    assert (os.path.realpath(path) in view.kept) == (kept and (in_tmp or ask not in ("PATH", "argv")))
 
 
 def test_words_of_the_command_that_name_something_in_tmp_are_kept(tmp_path, monkeypatch):

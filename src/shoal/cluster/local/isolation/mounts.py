@@ -90,14 +90,20 @@ def apply(view: View) -> dict[str, str]:
         if laid[path].name != "home":
             failed[laid[path].name] = f"{path} itself is kept visible (is it the working directory?)"
             del laid[path]
-    handles = {path: _handle(path) for path in view.kept}
+    handles: dict[str, int] = {}
     try:
+        for path in view.kept:
+            handle = _handle(path)
+            if handle >= 0:
+                handles[path] = handle
+        view.kept = list(handles)
+        view.writable = [path for path in view.writable if path in handles]
         # what the machine mounts later is to be seen, but for a strict task, which could write to it
         propagation = syscalls.MS_PRIVATE if "system" in view.names else syscalls.MS_SLAVE
         syscalls.mount("none", "/", None, syscalls.MS_REC | propagation)
         for cover in laid.values():
             cover.prepare()
-        order = arrange(laid, view.kept)
+        order = arrange(laid, handles)
         for path, kept in order:
             back = {place: handles[place] for place in kept}
             _attempt(failed, laid[path].name, lambda at=path, back=back: _cover(laid[at], at, back))
@@ -132,7 +138,16 @@ def arrange(covered: Iterable[str], kept: Iterable[str]) -> list[tuple[str, list
 
 
 def _handle(path: str) -> int:
-    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    """What is at the resolved path. -1 when it is gone, or is now a link to something else: who shares
+    a folder with the task must not choose what it sees."""
+    try:
+        handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1
+    if os.readlink(f"/proc/self/fd/{handle}") != path:
+        os.close(handle)
+        return -1
+    return handle
 
 
 def _attempt(failed: dict[str, str], name: str, step: Callable[[], None]) -> None:
@@ -175,7 +190,7 @@ def _guard_settings() -> None:
     """Root could take its limits off through control groups, and more through the kernel's settings."""
     settings = [path for path in _KERNEL_SETTINGS if os.path.exists(path)]
     for path in settings:
-        syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+        _make_mount(path)
     for path in [*settings, _DEVICE_SETTINGS]:
         if os.path.ismount(path):
             _set_mode(path, True)
@@ -194,16 +209,33 @@ def _make_read_only(view: View, laid: dict[str, covers.Cover], bound: set[str]) 
         read_only |= dict.fromkeys(settings, True)
         protected += settings
     for path in sorted({*view.kept, *protected} - bound):
-        # only mounts have a mode of their own
-        syscalls.mount(path, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+        _make_mount(path)
     for path in sorted(read_only):
         _set_mode(path, read_only[path])
 
 
-def _set_mode(path: str, read_only: bool) -> None:
+def _make_mount(path: str) -> None:
+    """Only mounts have a mode of their own."""
+    handle = _handle(path)
+    if handle < 0:
+        return
     try:
-        syscalls.set_read_only(path, read_only, recursive=True)
+        place = f"/proc/self/fd/{handle}"
+        syscalls.mount(place, place, None, syscalls.MS_BIND | syscalls.MS_REC)
+    finally:
+        os.close(handle)
+
+
+def _set_mode(path: str, read_only: bool) -> None:
+    handle = _handle(path)
+    if handle < 0:
+        return
+    place = f"/proc/self/fd/{handle}"
+    try:
+        syscalls.set_read_only(place, read_only, recursive=True)
     except OSError:
         if read_only:
             raise
-        syscalls.set_read_only(path, False)  # one below it is read-only for good: leave it so
+        syscalls.set_read_only(place, False)  # one below it is read-only for good: leave it so
+    finally:
+        os.close(handle)
