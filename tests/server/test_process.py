@@ -134,6 +134,16 @@ def test_a_store_that_cannot_be_opened_is_said(start, tmp_path: Path) -> None:
     assert "Traceback" not in broken.log.read_text()
 
 
+@pytest.mark.parametrize("file", ["run/server-options.json", "keys/tokens.json", "keys/jobs.key"])
+def test_a_broken_file_is_named(start, tmp_path: Path, file: str) -> None:
+    home = Home(tmp_path / "home").create()
+    (home.path / file).write_text("{")
+    broken = start()
+    assert broken.ended() == 2
+    assert str(home.path / file) in broken.log.read_text()
+    assert "Traceback" not in broken.log.read_text()
+
+
 def test_a_home_that_cannot_be_made_is_said(start, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     broken = start(home=tmp_path / "file" / "home")
@@ -184,7 +194,14 @@ def test_a_port_in_use_is_said(start) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["server.sockets.listening", "server.store.open", "server.parts.started"]
+    "point",
+    [
+        "server.sockets.listening",
+        "server.store.open",
+        "server.token.written",
+        "server.announced",
+        "server.parts.started",
+    ],
 )
 def test_killed_anywhere_it_starts_again(start, point: str) -> None:
     dying = start(SHOAL_FAULTS=f"{point}:kill")
@@ -215,3 +232,20 @@ def test_a_create_whose_answer_is_lost_happens_once(start) -> None:
         replacing.join(60)
         assert client.get(Job, "default", "train").metadata.uid == made.metadata.uid
         assert len(client.list(JOB).records) == 1
+
+
+def test_a_store_elsewhere_is_led_by_one(start, tmp_path: Path) -> None:
+    """Other servers may have it too, so the controllers run under a lease."""
+    url = f"sqlite:///{tmp_path}/elsewhere.db"
+    first = start("--store", url)
+    with first.client() as client:
+        client.create(a_job(suspend=True))
+        eventually(lambda: client.get(Job, "default", "train").status.phase == "Suspended")
+        assert not (first.home / "store.db").exists()
+        first.process.kill()
+        first.ended()
+        second = start()  # of the same home: it need not wait for the lease to run out
+        second.client().close()
+        client.create(a_job("second", suspend=True))
+        eventually(lambda: client.get(Job, "default", "second").status.phase == "Suspended", 60)
+    assert second.stop() == 0

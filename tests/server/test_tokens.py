@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shoal.objects.errors import Exists, NotFound, Unauthenticated
+from shoal.objects.errors import Exists, Invalid, NotFound, Unauthenticated
 from shoal.objects.job import Job
 from shoal.server.tokens import JobTokens, Tokens, is_job_token
 from tests.server.harness import a_job
@@ -62,8 +62,14 @@ def test_nothing_of_a_token_can_be_changed(tokens: JobTokens) -> None:
 
 def test_a_short_key_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "jobs.key").write_bytes(b"short")
-    with pytest.raises(ValueError, match="32 bytes"):
+    with pytest.raises(Invalid, match="32 bytes"):
         JobTokens.of(tmp_path)
+
+
+def test_a_broken_file_of_tokens_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "tokens.json").write_text("{")
+    with pytest.raises(Invalid, match="does not hold tokens"):
+        Tokens(tmp_path / "tokens.json")
 
 
 def test_a_persons_token_is_kept_hashed(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not lock.try_acquire():
         _LOG.error("a server runs for %s already: process %s", home.path, lock.holder())
         return 4
-    return _run(home, _remembered(home, options))
+    return _run(home, options)
 
 
 def _run(home: Home, options: Options) -> int:
@@ -73,7 +73,7 @@ def _run(home: Home, options: Options) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        code = _serve(home, options)
+        code = _serve(home, _remembered(home, options))
     except ShoalError as error:
         _LOG.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
         code = error.exit_code
@@ -168,10 +168,15 @@ def _remember(home: Home, options: Options) -> None:
 def _kept(home: Home) -> dict[str, str]:
     import msgspec
 
+    from shoal.objects.errors import Invalid
+
     try:
         return msgspec.json.decode(_options_file(home).read_bytes(), type=dict[str, str])
     except FileNotFoundError:
         return {}
+    except msgspec.MsgspecError as error:
+        path = _options_file(home)
+        raise Invalid(f"{path} cannot be read: {error}", hint="remove it") from error
 
 
 def _options_file(home: Home) -> Path:

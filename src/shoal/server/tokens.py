@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from shoal import faults
-from shoal.objects.errors import Exists, NotFound, Unauthenticated
+from shoal.objects.errors import Exists, Invalid, NotFound, Unauthenticated
 from shoal.objects.job import Job
 
 __all__ = ["JobTokens", "Tokens", "is_job_token"]
@@ -42,7 +42,11 @@ class JobTokens:
 
     @classmethod
     def of(cls, keys: Path) -> JobTokens:
-        """With the key in `keys/`, made on first use. Only for who holds the server's lock."""
+        """With the key in `keys/`, made on first use. Only for who holds the server's lock.
+
+        Raises:
+            Invalid: the file holds no key.
+        """
         path = keys / "jobs.key"
         try:
             key = path.read_bytes()
@@ -50,7 +54,10 @@ class JobTokens:
             key = secrets.token_bytes(_KEY_BYTES)
             _write_private(path, key)
         if len(key) != _KEY_BYTES:
-            raise ValueError(f"{path} does not hold a key of {_KEY_BYTES} bytes")
+            raise Invalid(
+                f"{path} does not hold a key of {_KEY_BYTES} bytes",
+                hint="remove it: another is made, and running tasks lose their way to the platform",
+            )
         return cls(key)
 
     def mint(self, job: Job) -> str:
@@ -81,11 +88,19 @@ class Tokens:
     """People's tokens, in one file. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
+        """Raises:
+        Invalid: the file cannot be read.
+        """
         self._path = path
         self._lock = threading.Lock()
         self._hashes: dict[str, str] = {}
         if path.exists():
-            self._hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            try:
+                self._hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+            except msgspec.MsgspecError as error:
+                raise Invalid(
+                    f"{path} does not hold tokens: {error}", hint="remove it, and issue tokens anew"
+                ) from error
 
     def issue(self, name: str) -> str:
         """A new token under this name; it cannot be shown again.
