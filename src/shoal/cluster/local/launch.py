@@ -16,7 +16,7 @@ the cgroups and exits. Where it is gone without one, `supervisor_recovery.settle
 
 **Keys beyond taskfiles' first form**, all with defaults there:
 
-- `Launch.cgroup_parents`: what `isolation.cgroups.prepare` returned when the agent started;
+- `Launch.cgroup_parents`: what `isolation.cgroup_parents.prepare` returned when the agent started;
 - `Limits.pids`: most processes and threads at once (cgroup only);
 - `Isolation.keep`: paths that stay visible though they are inside the home, /tmp, /var/tmp or /dev/shm
   (a virtual environment, the folder that holds the tasks' socket). `cwd`, `scratch`, `output` and

@@ -84,7 +84,8 @@ class Bench:
 
     def delegate(self):
         """Let the user make control groups, as an administrator would."""
-        self.parents.pop(cgroups.KILL, None)  # version 2 lets nobody in from outside what is delegated
+        # version 2 lets nobody in from outside what is delegated
+        cgroup_parents.release({"": self.parents.pop(cgroups.KILL, "")})
         for folder in self.parents.values():
             for path in (folder, f"{folder}/cgroup.procs"):
                 self.user.own(path)
