@@ -34,7 +34,8 @@ def test_suspend_and_resume() -> None:
     assert edits.suspended(held, False) == job()
     with pytest.raises(Conflict, match="has succeeded and cannot be suspended"):
         edits.suspended(job(phase="Succeeded"), True)
-    assert edits.suspended(job(phase="Failed"), False) == job(phase="Failed")
+    with pytest.raises(Conflict, match="has failed and cannot be resumed"):
+        edits.suspended(job(phase="Failed"), False)
 
 
 def test_scale_the_only_role() -> None:

@@ -30,7 +30,7 @@ def suspended(job: Job, suspend: bool) -> Job:
     Raises:
         Conflict: it has finished.
     """
-    if job.spec.suspend != suspend and job.status.phase in FINISHED:
+    if job.status.phase in FINISHED:
         verb = "suspended" if suspend else "resumed"
         raise Conflict(f"job {job.metadata.name} has {_ended(job)} and cannot be {verb}")
     return _with_spec(job, suspend=suspend)

@@ -274,7 +274,10 @@ class Transport:
                 "was carried out is not known",
                 hint="look with: shoal get jobs",
             )
-        hint = "start one with: shoal up" if self.address.path else "is it running there?"
+        if isinstance(error, PermissionError):
+            hint = "it is another user's; yours is where SHOAL_HOME, --home or ~/.shoal lead"
+        else:
+            hint = "start one with: shoal up" if self.address.path else "is it running there?"
         return Unavailable(f"no server answers at {where} ({reason})", hint=hint)
 
 
