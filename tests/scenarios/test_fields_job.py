@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from shoal.cluster.local.isolation import names
 from shoal.objects.errors import Invalid
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
@@ -201,11 +202,12 @@ with socket.socket() as client:
         strict = cluster.job(role(command=command), isolation="strict")
         assert cluster.finished(default).status.phase == "Succeeded"
         assert cluster.log(default) == b"True\n"
-        names = ("processes", "tmp", "home", "ipc", "privileges", "network", "system", "devices")
-        lacking = [name for name in names if cluster.isolation(name) != "enforced"]
+        lacking = [name for name in names.STRICT if cluster.isolation(name) != "enforced"]
         if lacking:
-            refused = cluster.until(strict, lambda j: j.status.refusal is not None)
-            assert refused.status.refusal.reason == "IsolationUnavailable"
+            refused = cluster.finished(strict).status
+            assert (refused.phase, refused.reason) == ("Failed", "IsolationUnavailable")
+            assert all(name in refused.message for name in lacking)
+            assert refused.infrastructure_failures == 1, "it is not tried again and again"
             require("strict", f"strict isolation cannot be had here: {', '.join(lacking)}")
         assert cluster.finished(strict).status.phase == "Succeeded"
         assert cluster.log(strict) == b"False\n"

@@ -249,13 +249,9 @@ class JobController:
             "refusal": codec.builtins(refusal),
             "infrastructureFailures": count,
         }
-        if count > job.spec.restart.infrastructure_limit:
-            fields |= {
-                "phase": "Failed",
-                "reason": "InfrastructureLimit",
-                "message": f"nodes refused it more than {count - 1} times, last: {refused.message}",
-                "finished": now,
-            }
+        verdict = _final(refused, count, job.spec.restart.infrastructure_limit)
+        if verdict:
+            fields |= {**verdict, "phase": "Failed", "finished": now}
         job = self._write(job, fields)
         faults.point("server.job.refusal.written")
         return job
@@ -279,6 +275,17 @@ def _key_of(task: Task) -> Key:
 
 def _settled(job: Job) -> bool:
     return job.status.phase in ("Succeeded", "Failed", "Cancelled") and not job.metadata.deleted
+
+
+def _final(refused: Refused, count: int, limit: int) -> dict[str, object]:
+    """Reason and message of a refusal that is the last one; nothing while another node, or a later
+    time, may do better."""
+    if refused.reason == "IsolationUnavailable":  # what a machine cannot isolate now, it never can
+        return {"reason": refused.reason, "message": refused.message}
+    if count <= limit:
+        return {}
+    message = f"nodes refused it more than {count - 1} times, last: {refused.message}"
+    return {"reason": "InfrastructureLimit", "message": message}
 
 
 def _ready(node: Node) -> str:
