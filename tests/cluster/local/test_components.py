@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -105,6 +107,47 @@ def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec,
     local.kill("one")
     assert shut_down(local.home, grace_seconds=5).nodes == ("one",)
     assert leftovers(local.home) == []
+
+
+@pytest.mark.parametrize("point", ["shutdown.marked", "shutdown.server.ended"])
+def test_a_shutdown_that_dies_is_finished_by_the_next(make_home, make_spec, tell_nothing, point):
+    local = make_home(server=True)
+    spec = make_spec(("sleep", "600"))
+    local.cluster.start((spec,), tell_nothing)
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    source = (
+        "from shoal.cluster.local.home import Home\n"
+        "from shoal.cluster.local.shutdown import shut_down\n"
+        f"shut_down(Home({str(local.home.path)!r}))\n"
+    )
+    died = subprocess.run(
+        [sys.executable, "-c", source],
+        env=os.environ | {"SHOAL_FAULTS": f"{point}:kill"},
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL
+    assert shut_down(local.home, grace_seconds=5).nodes == ("one",)
+    assert leftovers(local.home) == []
+
+
+def test_an_agent_that_dies_after_it_started_the_server_leaves_it_up(make_home, monkeypatch, tmp_path):
+    local = make_home(server=True)
+    marks = tmp_path / "fired"
+    marks.mkdir()
+    monkeypatch.setenv("SHOAL_FAULTS_ONCE", str(marks))
+    monkeypatch.setenv("SHOAL_FAULTS", "keeper.component.started:kill")
+    local.kill("one")  # the server, who starts it again, does not know the variable
+    wait_until(lambda: bool(local.pid("one")))
+    local.home.down.touch()
+    local.kill("one")
+    components.start(local.home, component_of("one"))  # this one does
+    wait_until(lambda: is_up(local.home, component_of("one")))
+    server = local.pid(SERVER)
+    local.home.down.unlink()
+    os.kill(server, signal.SIGKILL)
+    wait_until(lambda: local.pid(SERVER) not in (0, server))
+    wait_until(lambda: is_up(local.home, SERVER) and is_up(local.home, component_of("one")))
+    assert list(marks.iterdir())
 
 
 def test_a_home_that_never_was_is_down(tmp_path):
