@@ -14,6 +14,7 @@ from shoal.objects.errors import Conflict, NotFound
 from shoal.objects.task import Told
 from shoal.testing.cluster import ClusterContract
 from shoal.testing.local import wait_until
+from shoal.testing.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -215,6 +216,45 @@ def test_nodes_come_and_go_with_their_declarations(make_home, make_spec, tell_no
     cluster.start((spec,), tell_nothing)
     with pytest.raises(Conflict, match="three"):
         ensure_up(local.home, nodes(one={}), server=False)
+
+
+@pytest.mark.parametrize("isolation", ["default", "strict"])
+def test_the_tasks_of_a_gang_reach_each_other_across_nodes(make_home, make_spec, isolation):
+    local = make_home(one={}, two={})
+    states = local.cluster.nodes()[0].isolations
+    lacking = [name for name, state in states.items() if state != "enforced"]
+    if isolation == "strict" and lacking:
+        require("strict", f"not enforced here: {', '.join(lacking)}")
+    listens = (
+        "import os, socket\n"
+        "with socket.create_server(('127.0.0.1', int(os.environ['PORT']))) as server:\n"
+        "    server.accept()[0].sendall(b'hello')\n"
+    )
+    asks = (
+        "import os, socket, sys, time\n"
+        "while True:\n"
+        "    try:\n"
+        "        s = socket.create_connection(('127.0.0.1', int(os.environ['PORT'])))\n"
+        "        break\n"
+        "    except ConnectionRefusedError:\n"
+        "        time.sleep(0.01)\n"
+        "sys.exit(3 if s.recv(5) == b'hello' else 4)\n"
+    )
+    gang = tuple(
+        make_spec(
+            (sys.executable, "-c", source), job="gang", index=index, node=node, isolation=isolation
+        )
+        for index, (node, source) in enumerate((("one", listens), ("two", asks)))
+    )
+
+    def tell(group, endpoints):
+        port = str(endpoints[0].ports["rendezvous"])
+        return {spec.name: Told(env={"PORT": port}) for spec in group}
+
+    local.cluster.start(gang, tell)
+    wait_until(lambda: {local.phase(spec.key) for spec in gang} == {"Ended"})
+    codes = [local.task(spec.key).outcome.exit_code for spec in gang]
+    assert codes == [0, 3], [b"".join(local.cluster.logs(spec.key)) for spec in gang]
 
 
 def test_a_task_cannot_drive_its_agent(make_home, make_spec, tell_nothing, tmp_path):
