@@ -76,7 +76,7 @@ def is_there(standing: Standing, name: str) -> bool:
 
 
 def test_too_much_memory_is_128_and_9_and_said(guarded: Standing) -> None:
-    grow = python("held = b'x' * (300 << 20); print(len(held))")
+    grow = python("import time; held = b'x' * (300 << 20); time.sleep(60)")
     ran = guarded.cli("run", "--name", "greedy", "--memory", "64Mi", "--", *grow)
     guarded.adopt(JOB, "greedy")
     assert ran.code == 137, ran.err

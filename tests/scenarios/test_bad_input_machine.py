@@ -95,12 +95,16 @@ if _path:
 """A `sitecustomize` that shifts the wall clock of server and agents by what a file says."""
 
 
+def path_with(site: Path) -> str:
+    return os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
+
+
 def test_a_clock_that_is_set_back_ends_nothing_early_and_nothing_late(tmp_path: Path) -> None:
     site, shift = tmp_path / "site", tmp_path / "shift"
     site.mkdir()
     (site / "sitecustomize.py").write_text(CLOCK)
     shift.write_text("0")
-    environment = {"PYTHONPATH": str(site), "SHOAL_TEST_CLOCK": str(shift)}
+    environment = {"PYTHONPATH": path_with(site), "SHOAL_TEST_CLOCK": str(shift)}
     with Standing(tmp_path / "home", nodes(**NODE), environment=environment) as standing:
         stay = role("exec sleep 600")
         bystander = standing.job(stay, limits={"idleTimeout": "1h"})
@@ -137,7 +141,7 @@ def test_a_restart_after_the_clock_was_set_back_waits_for_nothing_in_the_future(
     site.mkdir()
     (site / "sitecustomize.py").write_text(CLOCK)
     shift.write_text("0")
-    environment = {"PYTHONPATH": str(site), "SHOAL_TEST_CLOCK": str(shift)}
+    environment = {"PYTHONPATH": path_with(site), "SHOAL_TEST_CLOCK": str(shift)}
     with Standing(tmp_path / "home", nodes(**NODE), environment=environment) as standing:
         limited = standing.job(role("exec sleep 600"), limits={"wallTime": "5s"})
         backing_off = standing.job(role("exit 1"), restart={"limit": 1, "backoff": "3s"})

@@ -12,6 +12,7 @@ import pytest
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
+from shoal.testing.require import require
 from tests.scenarios.standing import PATIENCE_SECONDS, Standing, python, role
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -228,7 +229,9 @@ attempt("no token", lambda: own.get(Job, "default", os.environ["SHOAL_JOB"]))
 def test_a_task_cannot_drive_the_server(guarded: Standing, isolation: str) -> None:
     command = [sys.executable, "-c", ASK, ":".join(filter(None, sys.path)), str(guarded.home.path)]
     job = guarded.job(role(command=command), isolation=isolation)
-    assert guarded.finished(job).status.phase == "Succeeded", guarded.log(job)
+    if guarded.finished(job).status.reason == "IsolationUnavailable":
+        require("strict", "strict isolation cannot be had here")
+    assert guarded.look(job).status.phase == "Succeeded", guarded.log(job)
     lines = guarded.log(job).decode().splitlines()
     said = {name: answer for name, _, answer in (line.partition(": ") for line in lines)}
     assert len(said) == ASK.count("\nattempt("), lines
@@ -243,7 +246,7 @@ def test_a_task_cannot_drive_the_server(guarded: Standing, isolation: str) -> No
 def test_shoal_inside_a_task_says_that_it_may_not(guarded: Standing) -> None:
     shoal = f"{sys.executable} -m shoal.cli"
     script = f"{shoal} get jobs; echo code $?; {shoal} cancel job/bystander; echo code $?"
-    job = guarded.job(role(script))
+    job = guarded.job(role(script, env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}))
     guarded.finished(job)
     told = guarded.log(job).decode()
     assert told.count("error: ") == 2, told
