@@ -4,6 +4,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import re
 import signal
@@ -189,6 +190,17 @@ def test_what_it_cannot_read_it_does_not_begin(own_bench):
     assert task.spawn().process.wait() == 1
     assert not (task.folder / taskfiles.BEGUN).exists()
     assert "TypeError" in task.errors.read_text().splitlines()[-1]
+
+
+def test_what_breaks_in_its_birth_is_told(own_bench):
+    task = own_bench.task("true")
+    document = json.loads((task.folder / taskfiles.LAUNCH).read_text())
+    document["env"] = {"PATH": 5}
+    (task.folder / taskfiles.LAUNCH).write_text(json.dumps(document))
+    ended = task.spawn().exit()
+    assert (ended["exit_code"], ended["reason"]) == (126, "StartFailed")
+    assert "AttributeError" in ended["message"]
+    assert "Traceback" in task.errors.read_text()
 
 
 def test_a_stop_right_after_the_spawn_is_heard(own_bench):

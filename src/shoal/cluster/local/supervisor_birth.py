@@ -66,7 +66,7 @@ class Child:
             return False
         except OSError:
             return None  # it was killed with an order unread
-        return bool(message) or None
+        return b'"running"' in message if message else None
 
     def tell(self, order: bytes) -> None:
         """Send `init.GO`, `TERMINATE` or `KILL`; nothing happens when the init is gone."""
@@ -251,6 +251,7 @@ def _fork(
             init.begin(init.Birth(plan, granted, inner, status, output, entrances, join))
         except BaseException as error:  # noqa: BLE001 (nothing may go on in the supervisor's name)
             sys.excepthook(type(error), error, error.__traceback__)
+            init.tell(inner, {"failed": f"{type(error).__name__}: {error}"})
         finally:
             os._exit(70)
     inner.close()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-__all__ = ["GO", "KILL", "TERMINATE", "Birth", "begin"]
+__all__ = ["GO", "KILL", "TERMINATE", "Birth", "begin", "tell"]
 
 GO = b"g"
 TERMINATE = b"t"
@@ -82,10 +82,18 @@ def begin(birth: Birth) -> NoReturn:
         if "processes" not in birth.granted or os.fork() == 0:
             _run(birth)
     except namespaces.Ungranted as refusal:
-        _tell(birth.line, {"ungranted": refusal.reasons})
+        tell(birth.line, {"ungranted": refusal.reasons})
     except OSError as error:
-        _tell(birth.line, {"failed": f"{error.filename or 'fork'}: {error.strerror}"})
+        tell(birth.line, {"failed": f"{error.filename or 'fork'}: {error.strerror}"})
     os._exit(0)
+
+
+def tell(line: _socket.socket, message: dict[str, Any]) -> None:
+    """Say something to the supervisor; nothing happens when it is gone."""
+    try:
+        line.sendall(files.format_json(message).encode() + b"\n")
+    except OSError:
+        return  # the supervisor is gone, which is seen where its orders are awaited
 
 
 def _run(birth: Birth) -> NoReturn:
@@ -93,16 +101,16 @@ def _run(birth: Birth) -> NoReturn:
     if syscalls.available():
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # what process 1 of a namespace is anyway
     try:
-        _tell(birth.line, {"init": os.getpid()})
+        tell(birth.line, {"init": os.getpid()})
         failed = _mounted(birth)
         if "processes" in failed:
             # a PID namespace without its /proc is worse than none
-            _tell(birth.line, {"ungranted": failed})
+            tell(birth.line, {"ungranted": failed})
             os._exit(0)
         private_tmp = "tmp" in birth.granted and "tmp" not in failed
         _Init(birth, _Command(birth, private_tmp), failed).live()
     except OSError as error:
-        _tell(birth.line, {"failed": f"{error.filename or 'init'}: {error.strerror}"})
+        tell(birth.line, {"failed": f"{error.filename or 'init'}: {error.strerror}"})
     os._exit(1)
 
 
@@ -115,13 +123,6 @@ def _mounted(birth: Birth) -> dict[str, str]:
         return mounts.apply(birth.plan.view(birth.granted))
     except OSError as error:
         return dict.fromkeys(wanted, f"{error.filename}: {error.strerror}")
-
-
-def _tell(line: _socket.socket, message: dict[str, Any]) -> None:
-    try:
-        line.sendall(files.format_json(message).encode() + b"\n")
-    except OSError:
-        return  # the supervisor is gone, which is seen where its orders are awaited
 
 
 class _Command:
@@ -137,7 +138,7 @@ class _Command:
             os.close(self._gate)
             refused = command.prepare(birth.entrances, birth.output)
             privileged = command.drop_privileges(birth.plan)
-            _tell(birth.line, {"command": os.getpid(), "refused": refused, "privileged": privileged})
+            tell(birth.line, {"command": os.getpid(), "refused": refused, "privileged": privileged})
             if os.read(gate, 1):  # end of file: the init is gone
                 command.become(birth.plan, init_pid, private_tmp, lambda data: os.write(errors, data))
             os._exit(126)
@@ -168,7 +169,7 @@ class _Init:
         self._own_namespace = os.getpid() == 1
         self._wakeup = _wake_on_children()
         os.close(birth.output)
-        _tell(birth.line, {"ready": failed})
+        tell(birth.line, {"ready": failed})
 
     def live(self) -> NoReturn:
         """Until the command has ended, or the supervisor has gone."""
@@ -209,7 +210,7 @@ class _Init:
         if failure is not None:
             self._status.record(failure)
             self._end()
-        _tell(self._line, {"running": True})
+        tell(self._line, {"running": True})
         if self._terminating:
             self._terminate()
 
