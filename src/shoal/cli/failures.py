@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from shoal.cli.settings import Settings
-from shoal.objects.errors import NotFound, ShoalError
+from shoal.objects.errors import NotFound, Problem, ShoalError
 
 __all__ = [
     "INTERRUPTED",
@@ -117,9 +117,7 @@ def report(error: Exception, settings: Settings) -> int:
     print(f"error: {printable(told.message, newlines=True)}", file=sys.stderr)
     problems: list[dict[str, Any]] = told.details.get("problems", []) if told.code == "Invalid" else []
     for problem in problems if len(problems) > 1 else ():  # one alone is the message
-        where = f"line {problem['line']}, column {problem['column']}: " if problem.get("line") else ""
-        path = f"{problem['path']}: " if problem.get("path") else ""
-        print(f"  {printable(where + path + str(problem['message']))}", file=sys.stderr)
+        print(f"  {printable(str(Problem(**problem)))}", file=sys.stderr)
     if told.hint:
         print(f"hint: {printable(told.hint)}", file=sys.stderr)
     return told.exit_code

@@ -46,7 +46,7 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
             first = seen.setdefault((kind_of(obj).name, obj.key), name)
             if first != name:
                 problems.append(
-                    Problem("", f"{name}: {obj.kind} {obj.metadata.name} is in {first} already")
+                    Problem("", f"{obj.kind} {obj.metadata.name} is in {first} already", file=name)
                 )
         objects += found
     if len(errors) == 1 and len(problems) == 1:
@@ -86,6 +86,4 @@ def _read(file: Path, largest: int) -> bytes:
 
 
 def _in_file(name: str, problem: Problem) -> Problem:
-    where = f"{name}, line {problem.line}, column {problem.column}" if problem.line else name
-    path = f"{problem.path}: " if problem.path else ""
-    return Problem("", f"{where}: {path}{problem.message}")
+    return Problem(problem.path, problem.message, problem.line, problem.column, file=name)

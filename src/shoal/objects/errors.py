@@ -50,17 +50,25 @@ class ShoalError(Exception):
 class Problem:
     """One thing wrong with an object: where, what, and the nearest right name if there is one."""
 
-    __slots__ = ("column", "line", "message", "path")
+    __slots__ = ("column", "file", "line", "message", "path")
 
-    def __init__(self, path: str, message: str, line: int = 0, column: int = 0) -> None:
+    def __init__(self, path: str, message: str, line: int = 0, column: int = 0, file: str = "") -> None:
         self.path = path
         self.message = message
         self.line = line
         self.column = column
+        self.file = file
+        """Where several files are read together: whose line it is."""
 
     def __str__(self) -> str:
-        where = f"line {self.line}, column {self.column}: " if self.line else ""
-        return f"{where}{self.path}: {self.message}" if self.path else f"{where}{self.message}"
+        place = f"line {self.line}, column {self.column}" if self.line else ""
+        where = ", ".join(filter(None, (self.file, place)))
+        return ": ".join(filter(None, (where, self.path, self.message)))
+
+    def document(self) -> dict[str, Any]:
+        """What goes over the wire: path, message, line, column, and the file if there are several."""
+        said = {"path": self.path, "message": self.message, "line": self.line, "column": self.column}
+        return {"file": self.file, **said} if self.file else said
 
     def __repr__(self) -> str:
         return f"Problem({str(self)!r})"
@@ -74,12 +82,7 @@ class Invalid(ShoalError):
     exit_code = 2
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = (), *, hint: str = "") -> None:
-        details = {
-            "problems": [
-                {"path": p.path, "message": p.message, "line": p.line, "column": p.column}
-                for p in problems
-            ]
-        }
+        details = {"problems": [problem.document() for problem in problems]}
         super().__init__(message, hint=hint, details=details if problems else None)
         self.problems = problems
 

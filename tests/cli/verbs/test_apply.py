@@ -110,12 +110,16 @@ def test_every_problem_of_every_file_at_once(sh: Shell, server: LiveServer, tmp_
     (tmp_path / "c.yaml").write_text(_QUEUE)
     said = sh("apply", "-y", "-f", str(tmp_path), "-o", "json")
     assert said.code == 2
-    messages = [problem["message"] for problem in said.document["details"]["problems"]]
-    assert sum("a.yaml, line" in m for m in messages) == 2
-    assert sum("b.yaml" in m for m in messages) == 1
-    assert any("did you mean replicas?" in m for m in messages)
-    for message in messages:
-        assert message in said.err
+    problems = said.document["details"]["problems"]
+    first, second = (str(tmp_path / name) for name in ("a.yaml", "b.yaml"))
+    assert [problem["file"] for problem in problems] == [first, first, second]
+    assert any("did you mean replicas?" in problem["message"] for problem in problems)
+    assert all(problem["line"] and problem["column"] for problem in problems)
+    assert {"spec.que", "spec.roles[0].replica"} <= {problem["path"] for problem in problems}
+    for problem in problems:
+        where = f"{problem['file']}, line {problem['line']}, column {problem['column']}: "
+        assert where in said.err
+        assert problem["message"] in said.err
 
 
 def test_every_problem_that_the_server_finds_at_once(sh: Shell, server: LiveServer) -> None:

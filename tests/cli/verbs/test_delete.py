@@ -37,7 +37,9 @@ def test_by_labels(sh: Shell, client: Client) -> None:
     for name, labels in (("x", {"old": "yes"}), ("y", {})):
         client.create(Queue(metadata=Metadata(name=name, namespace="", labels=labels)))
     assert sh("delete", "queues", "-l", "old=yes", "-y").out == "queue/x deleted\n"
-    assert sh("delete", "queues", "-l", "old=yes", "-y").code == 2
+    again = sh("delete", "queues", "-l", "old=yes", "-y")
+    assert (again.code, again.out, again.err) == (0, "", "nothing is labelled old=yes\n")
+    assert sh("delete", "queues", "-l", "old=yes", "-y", "-o", "json").document == {"items": []}
     assert sh("delete", "queue/y", "-l", "old=yes", "-y").code == 2
 
 

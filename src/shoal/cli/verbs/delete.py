@@ -10,6 +10,7 @@ from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import assume_yes, dry_run, reports, verb
 from shoal.cli.outcome import Outcomes
+from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, targets
 from shoal.cli.text import plural
@@ -32,10 +33,15 @@ def command(
 ) -> None:
     """Remove objects.
 
-    A job that runs is stopped first. Its logs and its output folder go with it.
+    A job that runs is stopped first. What it left in its output folder stays on disk, unless the job's
+    cleanUp is All; its logs are trimmed by age and size as all logs are, but no verb shows them.
     """
     with connect(settings) as client:
         named = _named(client, settings, objects, selector)
+        if not named and selector:
+            say(f"nothing is labelled {selector}")
+            Outcomes(settings, single=False).report()
+            return
         if not named:
             raise Usage(
                 "nothing is named", hint="write KIND/NAME, such as job/train, or KIND -l LABEL=VALUE"
