@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from shoal.clock import SystemClock
 from shoal.cluster.base import Task
-from shoal.cluster.local import components, processes, taskfiles
+from shoal.cluster.local import components, groups, processes, taskfiles
 from shoal.cluster.local.cluster import LocalCluster
 from shoal.cluster.local.components import SERVER, component_of, ensure_up
 from shoal.cluster.local.home import Home
@@ -149,7 +149,7 @@ class LocalHome:
                 os.kill(pid, signal.SIGCONT)  # a test may have stopped it
         shut_down(self.home, grace_seconds=0.5)
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while left := leftovers(self.home):
+        while left := [*leftovers(self.home), *(folder for folder, _ in _group_folders(self.home))]:
             if time.monotonic() > deadline:
                 raise Leftovers("\n".join(left))
             for pid in filter(None, pids):
@@ -228,11 +228,12 @@ def _mounts(home: Home) -> list[str]:
 
 
 def _groups(home: Home) -> list[str]:
-    from shoal.cluster.local.agent import cgroup_scope
+    """Of its tasks; while a home is up its nodes have a folder each for them."""
+    return [f"control group {folder}" for folder, names in _group_folders(home) if names]
 
-    scopes = {f"shoal-{cgroup_scope(home, path.name)}" for path in home.nodes.glob("*")}
-    return [
-        f"control group {folder}"
-        for folder, names, _ in os.walk("/sys/fs/cgroup")
-        if Path(folder).name in scopes and names
-    ]
+
+def _group_folders(home: Home) -> list[tuple[str, list[str]]]:
+    """Each node's folders of control groups, with what is in them."""
+    scopes = {f"shoal-{groups.scope(home.node(path.name))}" for path in home.nodes.glob("*")}
+    walk = os.walk("/sys/fs/cgroup")
+    return [(folder, names) for folder, names, _ in walk if Path(folder).name in scopes]

@@ -14,7 +14,7 @@ The agent (`python -m shoal.cluster.local.agent`), the judge of its node:
 - `attendant`: looks after one task; `launching`: what its supervisor is given; `folders`: where
 - `recovery`: finds again what an earlier agent has left
 - `usage`: what tasks use; `execs`: what runs beside them
-- `processes`: pids that are sure to mean what they meant
+- `groups`: where its tasks' control groups are; `processes`: pids that are sure to mean what they meant
 
 The supervisor of one task (`supervisor*`, `isolation/`), standard library only; `taskfiles` is all
 that it and the agent know of each other.

@@ -14,14 +14,13 @@ import os
 import resource
 import signal
 import sys
-import zlib
 from pathlib import Path
 
 from shoal.clock import SteadyClock
-from shoal.cluster.local import components, home, nodes, recovery
+from shoal.cluster.local import components, groups, home, nodes, recovery
 from shoal.cluster.local.execs import Execs
 from shoal.cluster.local.home import Home
-from shoal.cluster.local.isolation import cgroup_parents, peers, probe, syscalls
+from shoal.cluster.local.isolation import peers, probe, syscalls
 from shoal.cluster.local.keeper import Keeper
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
@@ -64,8 +63,8 @@ def welcome(place: Home, pid: int, uid: int) -> bool:
 
 
 def cgroup_scope(place: Home, name: str) -> str:
-    """A name for the node's control groups that no other home on the machine has."""
-    return f"{zlib.crc32(str(place.path).encode()):08x}-{name}"
+    """What the node's control groups are called by."""
+    return groups.scope(place.node(name))
 
 
 def _serve(place: Home, name: str) -> int:
@@ -98,8 +97,6 @@ def _serve(place: Home, name: str) -> int:
         keeper.close()
         serving.close()
         node.close()
-        if requests.shut_down:
-            cgroup_parents.release(node.isolations.cgroup_parents)
     return 0
 
 
@@ -114,7 +111,7 @@ def _raise_limits() -> None:
 def _isolations(place: Home, name: str) -> Isolations:
     found = probe.probe(place.run / "isolations.json")
     lacking = [f"{isolation}: {why}" for isolation, why in found.items() if why != "enforced"]
-    parents = cgroup_parents.prepare(cgroup_scope(place, name))
+    parents = groups.prepare(place.node(name).create())
     return Isolations(states=found, strict_refusal="; ".join(lacking), cgroup_parents=parents)
 
 

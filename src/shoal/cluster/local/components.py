@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shoal.cluster.local import groups, nodes, processes
 from shoal.cluster.local import home as homes
-from shoal.cluster.local import nodes, processes
 from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.objects.errors import Conflict, Unavailable
@@ -236,6 +236,8 @@ def _declare(home: Home, declared: Sequence[NodeDecl] | None, deadline: float) -
     for name, node in before.items():
         if after.get(name) != node:
             terminate(home, component_of(name), max(0.1, deadline - time.monotonic()))
+        if name not in after:
+            groups.release(home.node(name))
 
 
 def _has_tasks(home: Home, node: str) -> bool:

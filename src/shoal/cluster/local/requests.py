@@ -28,8 +28,6 @@ class Requests:
         self._execs = execs
         self._meter = meter
         self._pid = pid
-        self.shut_down = False
-        """True once every task was ended for good."""
 
     def handle(self, client: Client, call: Call) -> None:
         """Do what is asked; the answer follows once it is durable."""
@@ -96,6 +94,5 @@ class Requests:
                 POLL_SECONDS, functools.partial(self._shut_down, grace_seconds, answer)
             )
             return
-        self.shut_down = True
         self._node.turn.after(answer)
         self._node.turn.after(self._node.loop.stop)

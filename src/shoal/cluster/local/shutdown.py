@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal import faults
-from shoal.cluster.local import components, home, nodes, protocol, taskfiles
+from shoal.cluster.local import components, groups, home, nodes, protocol, taskfiles
 from shoal.cluster.local.components import SERVER, component_of
 from shoal.cluster.local.home import Home, Lock
 from shoal.objects.errors import ShoalError, Unavailable
@@ -61,6 +61,7 @@ def shut_down(home: Home, *, grace_seconds: float = 10.0) -> Stopped:
             try:
                 if _end_node(home, name, grace_seconds):
                     ended.append(name)
+                groups.release(home.node(name))
             except ShoalError as error:
                 problems.append(f"node {name}: {error.message}")
     if problems:
