@@ -9,7 +9,7 @@
     nodes.json                    the logical nodes
     run/                          locks; `down` while the home is to stay down
     log/                          what server and agents say
-    nodes/NODE/                   an agent's: agent.sock, ledger.db, tasks/, work/, trash/
+    nodes/NODE/                   an agent's: agent.sock, ledger.db, tasks/, work/, trash/, cgroups.json
     logs/ output/ sandboxes/      by namespace and job uid
 
 Only the owner can enter. Standard library only, for the command line pays for it on every verb.
