@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,14 +164,14 @@ def account(client: Client, story: Story) -> None:
             f"{story.first_loss:.2f} at first; {held_out:.2f} nats per character on held-out files",
         ),
         ("took", f"{time.monotonic() - story.began:.0f} s"),
-        ("logs", str(logs)),
-        ("model", str(output / "checkpoint.pt")),
+        ("logs", os.path.relpath(logs)),
+        ("model", os.path.relpath(output / "checkpoint.pt")),
     ]
     for title, value in rows:
         print(f"  {bold(title):<{22 if COLOUR else 14}} {value}")
     print(f"\n  {bold('what it writes after')} def")
-    for line in result["sample"].splitlines()[:12]:
-        print(f"    {green(line)}")
+    for line in textwrap.dedent(result["sample"]).splitlines()[:12]:
+        print(f"    {green(line[:90])}".rstrip())
 
 
 def last_step(story: Story) -> int:
