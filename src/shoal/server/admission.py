@@ -213,7 +213,7 @@ def _too_much(asked: Resources, nodes: list[Capacity]) -> str:
     if asked.cpu > cpu:
         return f"asks for {asked.cpu.text()} cpu, and the largest node has {cpu.text()}"
     if asked.memory is not None and asked.memory > memory:
-        has = f"{memory / 2**30:.1f}Gi" if memory >= 2**30 else memory.text()
+        has = f"{round(memory / 2**30, 1):g}Gi" if memory >= 2**30 else memory.text()
         return f"asks for {asked.memory.text()} memory, and the largest node has {has}"
     if asked.gpu > gpus:
         return f"asks for {asked.gpu} GPUs, and the largest node has {gpus or 'none'}"
