@@ -121,6 +121,8 @@ def test_tasks_of_a_silent_node_stay_as_they_were_seen(world: World):
     assert world.cache.pump()
     assert (world.cache.complete, world.cache.silent_nodes) == (False, {"b"})
     assert world.cache.knows("a") and not world.cache.knows("b")
+    task_of_b = next(task for task in world.cache.of_job("uid-j") if task.spec.index == 1)
+    assert world.changes == [(task_of_b.spec.name, "Running")], "its job is looked at again"
     world.clock.advance(11)
     world.cache.pump()
     assert world.of_job() == {0: "Ended", 1: "Running"}
@@ -142,7 +144,7 @@ def test_absence_counts_where_the_node_answered(world: World):
     world.cache.pump()
     assert world.of_job() == {1: "Running"}
     assert world.of_job("k") == {}
-    assert world.changes == [("j-0", "gone"), ("k-0", "gone")]
+    assert world.changes == [("j-0", "gone"), ("k-0", "gone"), ("j-1", "Running")]
 
 
 def test_it_lists_again_now_and_then(world: World):

@@ -148,9 +148,12 @@ class TaskCache:
                 if key not in there and task.spec.placement.node not in silent
             ]
         changed = self._apply([task for task in listing.tasks if self._passes(task)], gone)
-        news = changed or silent != self._silent or not self._synced
-        self._silent = silent
+        turned, self._silent = silent ^ self._silent, silent
+        news = changed or bool(turned) or not self._synced
         self._synced = True
+        for task in self.all() if turned else ():
+            if task.spec.placement.node in turned:
+                self._tell(task, task)  # the same, but what may be concluded about it is not
         for callback in self._list_callbacks:
             callback()
         return news
