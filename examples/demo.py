@@ -30,6 +30,8 @@ SHOAL = Path(sys.executable).with_name("shoal")
 NAME = "language-model"
 WORKERS = 3
 STEP = re.compile(r"step (\d+)/(\d+) loss ([0-9.]+)")
+NOISE = re.compile(r"Warning|^ |^Traceback|^\[rank\d+\]:(?!.*Error)")
+"""Of a traceback only its last line is shown: the whole of it is in the log."""
 COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -97,8 +99,8 @@ def tell(story: Story, index: int, incarnation: int, line: str) -> None:
     if match is None:
         if story.lines and last_step(story) == story.total:
             return  # the sample is part of the account
-        if line.strip() and "Warning" not in line and not line.startswith(("  ", "Traceback")):
-            print(dim(f"  [worker {index}] {line[:110]}"), flush=True)
+        if line.strip() and not NOISE.search(line):
+            print(dim(f"  [worker {index}] {line[:84]}"), flush=True)
         return
     step, total, loss = int(match[1]), int(match[2]), float(match[3])
     story.total = total
@@ -170,7 +172,7 @@ def account(client: Client, story: Story) -> None:
     for title, value in rows:
         print(f"  {bold(title):<{22 if COLOUR else 14}} {value}")
     print(f"\n  {bold('what it writes after')} def")
-    for line in textwrap.dedent(result["sample"]).splitlines()[:12]:
+    for line in textwrap.dedent(result["sample"]).strip("\n").splitlines()[:12]:
         print(f"    {green(line[:90])}".rstrip())
 
 

@@ -44,7 +44,7 @@ def main() -> None:
     train(options, parallel, model, optimizer, training, output, (rank, world, first))
     loss = evaluate(model, held_out, rank, world)
     if rank == 0:
-        sample = corpus.decode(model.eval().write(corpus.encode("\ndef "), 400, 0.6, options.seed))
+        sample = corpus.decode(model.eval().write(corpus.encode("\ndef "), 360, 0.5, options.seed))
         (output / "result.json").write_text(
             json.dumps({"step": options.steps, "held_out_loss": loss, "sample": sample})
         )
@@ -63,7 +63,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="per worker")
-    parser.add_argument("--checkpoint-every", type=int, default=20, help="steps")
+    parser.add_argument("--checkpoint-every", type=int, default=30, help="steps")
     parser.add_argument("--log-every", type=int, default=10, help="steps")
     return parser.parse_args()
 
