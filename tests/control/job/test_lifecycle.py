@@ -403,6 +403,18 @@ def test_the_echo_of_a_lost_node_burns_no_user_budget():
     assert sorted(world.tasks()) == ["worker-0-2", "worker-1-2"]
 
 
+def test_lost_nodes_end_the_infrastructures_budget_too():
+    world = World(gang(2, restart=Restart(infrastructure_limit=0)), run_for(None))
+    world.allocate(slots("0"), slots("1", "n1"))
+    world.settle()
+    world.cluster.silence("n1")
+    world.lost = frozenset({"n1"})
+    world.advance(5)
+    status = world.job.status
+    assert (status.phase, status.reason) == ("Failed", "InfrastructureLimit")
+    assert "n1" in status.message
+
+
 @pytest.mark.parametrize("cut_after", [1, 2, 3, 4])
 @pytest.mark.parametrize("scope", ["Gang", "Task"])
 def test_every_prefix_of_the_actions_is_safe(cut_after: int, scope: Any):

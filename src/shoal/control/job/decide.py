@@ -24,7 +24,7 @@ from shoal.control.job.actions import (
     Stop,
 )
 from shoal.control.job.book import Book
-from shoal.control.job.ends import Verdict, count_ends, slot_of
+from shoal.control.job.ends import Verdict, count_ends, lost_too_often, slot_of
 from shoal.control.job.members import keep_members, lose_members, wanted_slots
 from shoal.control.job.phase import describe_phase
 from shoal.control.job.seen import FINALIZER, Seen, Slot, scope_of
@@ -64,8 +64,10 @@ def decide(seen: Seen, now: float) -> Decision:
 
 def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], Start | None, list[float | None]]:
     notes = lose_members(seen, book)
-    verdict, ends = count_ends(seen, book, now)
-    notes += ends
+    verdict = lost_too_often(seen, book, notes)
+    if verdict is None:
+        verdict, ends = count_ends(seen, book, now)
+        notes += ends
     verdict = verdict or decided(seen, book, now)
     if verdict is not None:
         _close(book, verdict, now)

@@ -14,7 +14,7 @@ from shoal.control.job.members import wanted_slots
 from shoal.control.job.seen import Seen, Slot, scope_of
 from shoal.objects.job import Phase, RestartRule, Role
 
-__all__ = ["Verdict", "count_ends", "slot_of"]
+__all__ = ["Verdict", "count_ends", "lost_too_often", "slot_of"]
 
 _INFRASTRUCTURE = ("SupervisorLost", "NodeLost", "StartFailed")
 
@@ -69,6 +69,15 @@ def count_ends(seen: Seen, book: Book, now: float) -> tuple[Verdict | None, list
         if verdict is not None:
             return verdict, notes
     return None, notes
+
+
+def lost_too_often(seen: Seen, book: Book, notes: list[Note]) -> Verdict | None:
+    """A Verdict when the losses of nodes that `notes` tell of were more than are forgiven."""
+    limit = seen.job.spec.restart.infrastructure_limit
+    if not notes or book.infrastructure_failures <= limit:
+        return None
+    message = f"the infrastructure failed more than {limit} times, last: {notes[-1].message}"
+    return Verdict("Failed", "InfrastructureLimit", message)
 
 
 def _again(seen: Seen, book: Book, task: Task) -> None:
