@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from shoal.objects.job import JobSpec, Role
 from shoal.objects.ranges import IndexSet
-from tests.scenarios.storm.moments import Allocated, Edited, Moment, Wrote
+from tests.scenarios.storm.moments import Allocated, Deleted, Edited, Moment, Wrote
 from tests.scenarios.storm.progress import Slot
 from tests.scenarios.storm.trace import End
 
@@ -29,6 +29,8 @@ def departures(spec: JobSpec, moments: Iterable[Moment]) -> list[str]:
             job = replace(job, spec=moment.spec)
         elif isinstance(moment, Allocated):
             earlier, job = job.slots, replace(job, slots=moment.slots)
+        elif isinstance(moment, Deleted):
+            job = replace(job, deleted=True)
         else:
             # it may have been decided just before the scheduler's last write
             versions = [_written(job, moment), _written(replace(job, slots=earlier), moment)]
@@ -45,7 +47,8 @@ def departures(spec: JobSpec, moments: Iterable[Moment]) -> list[str]:
 @dataclass(frozen=True)
 class _Job:
     spec: JobSpec
-    slots: frozenset[Slot] = frozenset()
+    slots: dict[Slot, str] = field(default_factory=dict[Slot, str])
+    deleted: bool = False
     phase: str = ""
     """Of its end; empty before."""
     reason: str = ""
@@ -56,7 +59,13 @@ class _Job:
     outcomes: dict[Slot, str] = field(default_factory=dict[Slot, str])
     exit_codes: dict[Slot, int] = field(default_factory=dict[Slot, int])
     index_failures: dict[Slot, int] = field(default_factory=dict[Slot, int])
-    members: frozenset[Slot] = frozenset()
+    nodes: dict[Slot, str] = field(default_factory=dict[Slot, str])
+    """Of the members."""
+
+    @property
+    def ending(self) -> bool:
+        """Nothing starts again."""
+        return self.spec.cancelled or self.deleted
 
     def lacks(self, moment: Wrote) -> list[str]:
         """In what the write departs from this."""
@@ -68,7 +77,7 @@ class _Job:
             "incarnations": (said.incarnations, self.incarnations),
             "outcomes": (said.outcomes, self.outcomes),
             "exit codes": (said.exit_codes, self.exit_codes),
-            "members": (said.members, self.members),
+            "members": (said.nodes, self.nodes),
         }
         found = [
             f"{name}: {one} is written, {two} is right"
@@ -91,22 +100,50 @@ def _written(job: _Job, moment: Wrote) -> _Job:
         return job
     if moment.refusal is not None:
         return replace(job, infrastructure_failures=job.infrastructure_failures + 1)
+    job = _bereft(job, moment.lost)
+    if job.phase:
+        return job
     for end in moment.ended:
         job = _counted(job, end)
         if job.phase:
             return job
     job = _decided(job)
-    if job.phase or job.spec.cancelled:
+    if job.phase or job.ending:
         return job
-    job = _kept(job)
-    joined = frozenset(slot for slot, _ in moment.joined)
-    if joined:
-        wanted = _wanted(job)
-        right = joined <= wanted and (not _gang(job) or joined | job.members == wanted)
-        right = right and all(job.incarnations.get(slot, 1) == number for slot, number in moment.joined)
-        job = replace(job, members=job.members | joined if right else job.members)
-        job = replace(job, attempt=max(1, job.attempt))
+    return _joined(_kept(job), moment)
+
+
+def _bereft(job: _Job, lost: frozenset[str]) -> _Job:
+    """Members on a lost node: one failure of the infrastructure for all of them."""
+    gone = [slot for slot, node in job.nodes.items() if node in lost]
+    if not gone:
+        return job
+    if not job.ending:
+        job = replace(job, infrastructure_failures=job.infrastructure_failures + 1)
+        if job.infrastructure_failures > job.spec.restart.infrastructure_limit:
+            return replace(job, phase="Failed", reason="InfrastructureLimit")
+        if _gang(job):
+            return _whole_again(job)
+    for slot in gone:
+        job = _one_again(job, slot)
     return job
+
+
+def _joined(job: _Job, moment: Wrote) -> _Job:
+    if not moment.joined:
+        return job
+    wanted = _wanted(job)
+    slots = {slot for slot, _ in moment.joined}
+    right = all(job.incarnations.get(slot, 1) == number for slot, number in moment.joined)
+    right = (
+        right
+        and slots <= wanted.keys()
+        and (not _gang(job) or slots | job.nodes.keys() == wanted.keys())
+    )
+    if not right:
+        return job
+    nodes = {**job.nodes, **{slot: wanted[slot] for slot in slots}}
+    return replace(job, nodes=nodes, attempt=max(1, job.attempt))
 
 
 def _counted(job: _Job, end: End) -> _Job:
@@ -163,41 +200,46 @@ def _decided(job: _Job) -> _Job:
 
 
 def _kept(job: _Job) -> _Job:
-    """Members whose slot is gone start again; a gang whose slots differ from its members does whole."""
+    """Members whose slot is gone or elsewhere start again; a gang whose slots differ from its members
+    does whole."""
     wanted = _wanted(job)
-    gone = job.members - wanted
-    if not job.members or not (gone or (_gang(job) and wanted - job.members)):
+    gone = [slot for slot, node in job.nodes.items() if wanted.get(slot) != node]
+    if not job.nodes or not (gone or (_gang(job) and wanted.keys() - job.nodes.keys())):
         return job
     if _gang(job):
         return _whole_again(job)
     for slot in gone:
         job = _one_again(job, slot)
-    return job if job.members or wanted else replace(job, attempt=job.attempt + 1)
+    return job if job.nodes or wanted else replace(job, attempt=job.attempt + 1)
 
 
 def _again(job: _Job, slot: Slot) -> _Job:
-    return _whole_again(job) if _gang(job) and not job.spec.cancelled else _one_again(job, slot)
+    return _whole_again(job) if _gang(job) and not job.ending else _one_again(job, slot)
 
 
 def _one_again(job: _Job, slot: Slot) -> _Job:
     number = job.incarnations.get(slot, 1) + 1
-    return replace(job, incarnations={**job.incarnations, slot: number}, members=job.members - {slot})
+    return replace(job, incarnations={**job.incarnations, slot: number}, nodes=_without(job, slot))
 
 
 def _whole_again(job: _Job) -> _Job:
-    for slot in {*job.members, *job.outcomes}:
+    for slot in {*job.nodes, *job.outcomes}:
         job = _one_again(job, slot)
-    return replace(job, outcomes={}, members=frozenset(), attempt=job.attempt + 1)
+    return replace(job, outcomes={}, nodes={}, attempt=job.attempt + 1)
 
 
 def _settled(job: _Job, slot: Slot, outcome: str) -> _Job:
-    return replace(job, outcomes={**job.outcomes, slot: outcome}, members=job.members - {slot})
+    return replace(job, outcomes={**job.outcomes, slot: outcome}, nodes=_without(job, slot))
 
 
-def _wanted(job: _Job) -> frozenset[Slot]:
-    if job.spec.suspend or job.spec.cancelled:
-        return frozenset()
-    return job.slots - job.outcomes.keys()
+def _without(job: _Job, slot: Slot) -> dict[Slot, str]:
+    return {other: node for other, node in job.nodes.items() if other != slot}
+
+
+def _wanted(job: _Job) -> dict[Slot, str]:
+    if job.spec.suspend or job.ending:
+        return {}
+    return {slot: node for slot, node in job.slots.items() if slot not in job.outcomes}
 
 
 def _always(job: _Job, slot: Slot) -> bool:

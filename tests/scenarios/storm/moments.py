@@ -13,7 +13,7 @@ from shoal.objects.job import Allocation, JobSpec, Refusal
 from tests.scenarios.storm.progress import Progress, Slot, is_gang, slots_of
 from tests.scenarios.storm.trace import End, JobTrace, Version
 
-__all__ = ["Allocated", "Edited", "Moment", "Wrote", "moments_of"]
+__all__ = ["Allocated", "Deleted", "Edited", "Moment", "Wrote", "moments_of"]
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,21 @@ class Allocated:
 
     before: Progress
     allocation: Allocation
-    slots: frozenset[Slot]
+    slots: dict[Slot, str]
     taken: frozenset[Slot]
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A person asked for the job to be gone."""
+
+    before: Progress
 
 
 @dataclass(frozen=True)
 class Wrote:
     """The job controller wrote the status: it counted these ends in this order, gave these incarnations
-    to their nodes, or noted that a node refused."""
+    to their nodes, or noted that a node refused. `lost`: nodes that were declared so then."""
 
     before: Progress
     after: Progress
@@ -46,9 +53,10 @@ class Wrote:
     ended: tuple[End, ...] = ()
     joined: frozenset[tuple[Slot, int]] = frozenset()
     refusal: Refusal | None = None
+    lost: frozenset[str] = frozenset()
 
 
-Moment = Edited | Allocated | Wrote
+Moment = Edited | Allocated | Deleted | Wrote
 
 
 def moments_of(trace: JobTrace) -> list[Moment]:
@@ -62,8 +70,10 @@ def moments_of(trace: JobTrace) -> list[Moment]:
             found.append(Edited(was, after.spec))
         elif after.status.allocation.id != before.status.allocation.id:
             slots = slots_of(after)
-            taken = slots_of(before) - slots - was.outcomes.keys()
-            found.append(Allocated(was, after.status.allocation, slots, taken))
+            taken = slots_of(before).keys() - slots.keys() - was.outcomes.keys()
+            found.append(Allocated(was, after.status.allocation, slots, frozenset(taken)))
+        elif after.metadata.deleted and not before.metadata.deleted:
+            found.append(Deleted(was))
         elif after.status.writers.get("job") != before.status.writers.get("job"):
             refusal = after.status.refusal
             joined = {(slot, now.incarnation(slot)) for slot in now.members}
@@ -77,6 +87,7 @@ def moments_of(trace: JobTrace) -> list[Moment]:
                     tuple(_counted(was, now, new, ends)),
                     frozenset(joined),
                     refusal if refusal != before.status.refusal else None,
+                    frozenset(new.lost),
                 )
             )
     return found

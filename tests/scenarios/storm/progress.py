@@ -28,8 +28,8 @@ class Progress:
     incarnations: dict[Slot, int]
     outcomes: dict[Slot, str]
     exit_codes: dict[Slot, int]
-    members: frozenset[Slot]
-    """Slots whose current incarnation was given to a node."""
+    nodes: dict[Slot, str]
+    """Slots whose current incarnation was given to a node, with that node."""
 
     @classmethod
     def of(cls, job: Job) -> Progress:
@@ -51,8 +51,13 @@ class Progress:
             incarnations={slot: int(v) for slot, v in read("incarnations").items() if int(v) > 1},
             outcomes=outcomes,
             exit_codes={slot: int(value) for slot, value in read("exit_codes").items()},
-            members=frozenset(read("nodes")) - outcomes.keys(),
+            nodes={slot: node for slot, node in read("nodes").items() if slot not in outcomes},
         )
+
+    @property
+    def members(self) -> frozenset[Slot]:
+        """Those slots."""
+        return frozenset(self.nodes)
 
     def incarnation(self, slot: Slot) -> int:
         """Of the start that counts."""
@@ -69,13 +74,13 @@ class Progress:
         return found if same else [*found, "members"]
 
 
-def slots_of(job: Job) -> frozenset[Slot]:
-    """What the job's allocation lists."""
-    return frozenset(
-        (slots.role, index)
+def slots_of(job: Job) -> dict[Slot, str]:
+    """What the job's allocation lists: slots, each with its node."""
+    return {
+        (slots.role, index): slots.node
         for slots in job.status.allocation.slots
         for index in IndexSet.parse(slots.indices)
-    )
+    }
 
 
 def settled_members(job: Job) -> bool:
@@ -83,7 +88,7 @@ def settled_members(job: Job) -> bool:
     progress = Progress.of(job)
     if job.spec.suspend or job.spec.cancelled:
         return True
-    wanted = slots_of(job) - progress.outcomes.keys()
+    wanted = slots_of(job).keys() - progress.outcomes.keys()
     return not progress.members or wanted <= progress.members
 
 

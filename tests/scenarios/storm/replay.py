@@ -27,7 +27,7 @@ from shoal.objects.task import TaskKey, TaskSpec
 from shoal.store.base import SYSTEM, Record
 from shoal.store.memory import MemoryStore
 from shoal.testing.plane import Plane, capacity
-from tests.scenarios.storm.moments import Allocated, Edited, moments_of
+from tests.scenarios.storm.moments import Allocated, Edited, Wrote, moments_of
 from tests.scenarios.storm.progress import Progress, Slot, final, is_gang
 from tests.scenarios.storm.trace import End, JobTrace
 
@@ -271,6 +271,7 @@ def _steps_of(trace: JobTrace) -> Iterator[Step]:
     for moment in moments_of(trace):
         if isinstance(moment, Edited | Allocated):
             yield moment
+        if not isinstance(moment, Wrote):
             continue
         for end in moment.ended:
             yield Ended(moment.before, end)

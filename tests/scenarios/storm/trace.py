@@ -24,10 +24,11 @@ _SINCE = "SELECT revision, at, kind, document FROM store_events WHERE revision >
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A job as it was written at a moment (wall time)."""
+    """A job as it was written at a moment (wall time), and the nodes that were declared lost then."""
 
     at: float
     job: Job
+    lost: tuple[str, ...] = ()
 
 
 class End(msgspec.Struct, frozen=True):
