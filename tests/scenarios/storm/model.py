@@ -14,40 +14,54 @@ from tests.scenarios.storm.moments import Allocated, Deleted, Edited, Moment, Wr
 from tests.scenarios.storm.progress import Slot
 from tests.scenarios.storm.trace import End
 
-__all__ = ["departures"]
+__all__ = ["departures", "in_order"]
 
+_ENDS = ("Succeeded", "Failed", "Cancelled")
 _INFRASTRUCTURE = ("SupervisorLost", "NodeLost", "StartFailed")
 _TASK_RUNTIMES = ("plain", "elastic", "tensorflow")
 
 
 def departures(spec: JobSpec, moments: Iterable[Moment]) -> list[str]:
     """The first write that says something else than the rules do."""
+    return _follow(spec, moments)[1]
+
+
+def in_order(spec: JobSpec, moments: Iterable[Moment]) -> list[Moment]:
+    """The moments in the order in which they were decided: a status write may have been decided just
+    before the scheduler's last write, and have been written just after it."""
+    return _follow(spec, moments)[0]
+
+
+def _follow(spec: JobSpec, moments: Iterable[Moment]) -> tuple[list[Moment], list[str]]:
     job = _Job(spec)
-    earlier = job.slots
-    for number, moment in enumerate(moments):
+    found: list[Moment] = []
+    for moment in moments:
+        found.append(moment)
         if isinstance(moment, Edited):
             job = replace(job, spec=moment.spec)
         elif isinstance(moment, Allocated):
-            earlier, job = job.slots, replace(job, slots=moment.slots)
+            job = replace(job, slots=moment.slots, earlier=job.slots)
         elif isinstance(moment, Deleted):
             job = replace(job, deleted=True)
-        else:
-            # it may have been decided just before the scheduler's last write
-            versions = [_written(job, moment), _written(replace(job, slots=earlier), moment)]
-            if moment.after == moment.before and not job.phase:
-                continue  # what was edited shows in a later write
-            right = [each for each in versions if not each.lacks(moment)]
-            if not right:
-                return [f"write {number}, {moment}: {versions[0].lacks(moment)}"]
-            job = replace(right[0], slots=job.slots)
-            earlier = job.slots
-    return []
+        elif job.phase or moment.after != moment.before or moment.phase in _ENDS:
+            after, previous = _written(job, moment), found[-2] if len(found) > 1 else None
+            if isinstance(previous, Allocated) and after.lacks(moment):
+                early = _written(replace(job, slots=job.earlier), moment)
+                if not early.lacks(moment):
+                    after = replace(early, slots=job.slots)
+                    found[-2:] = [moment, replace(previous, before=moment.after)]
+            if lacks := after.lacks(moment):
+                return found, [f"{moment}: {lacks}"]
+            job = after
+    return found, []
 
 
 @dataclass(frozen=True)
 class _Job:
     spec: JobSpec
     slots: dict[Slot, str] = field(default_factory=dict[Slot, str])
+    earlier: dict[Slot, str] = field(default_factory=dict[Slot, str])
+    """The slots before the scheduler's last write."""
     deleted: bool = False
     phase: str = ""
     """Of its end; empty before."""

@@ -27,6 +27,7 @@ from shoal.objects.task import TaskKey, TaskSpec
 from shoal.store.base import SYSTEM, Record
 from shoal.store.memory import MemoryStore
 from shoal.testing.plane import Plane, capacity
+from tests.scenarios.storm.model import in_order
 from tests.scenarios.storm.moments import Allocated, Edited, Wrote, moments_of
 from tests.scenarios.storm.progress import Progress, Slot, final, is_gang
 from tests.scenarios.storm.trace import End, JobTrace
@@ -122,6 +123,7 @@ class _Replay(Plane):
             match step:
                 case Ended(_, end):
                     assert end.outcome is not None
+                    self.clock.advance(0.001)  # ends that are counted together are by their stamps
                     self.cluster.end(self._key(end), end.outcome)
                 case Edited(_, spec):
                     job = msgspec.structs.replace(self.job(self.name), spec=spec)
@@ -268,7 +270,7 @@ def _has_joined(now: Progress, slot: Slot, incarnation: int) -> bool:
 
 
 def _steps_of(trace: JobTrace) -> Iterator[Step]:
-    for moment in moments_of(trace):
+    for moment in in_order(trace.versions[0].job.spec, moments_of(trace)):
         if isinstance(moment, Edited | Allocated):
             yield moment
         if not isinstance(moment, Wrote):
