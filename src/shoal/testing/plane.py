@@ -73,42 +73,13 @@ class Plane:
         self.notes: list[tuple[str, str, str]] = []
         self.attempts: list[Task] = []
         self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
+        self._seed, self._schedules = seed, schedules
+        self.runner = self._boot()
 
-        def cached(kind: str) -> ObjectCache[Any]:
-            return ObjectCache(self.store, KINDS[kind], actor=SYSTEM, clock=self.clock)
-
-        jobs, queues, node_objects = cached("Job"), cached("Queue"), cached("Node")
-        tasks, guard = TaskCache(self.cluster, clock=self.clock), AlwaysLeader()
-        states = NodeStates(self.cluster, tasks, clock=self.clock)
-        notebook = _Notebook(self)
-        controllers: tuple[Controller, ...] = (
-            JobController(
-                jobs=jobs,
-                nodes=node_objects,
-                tasks=tasks,
-                cluster=self.cluster,
-                guard=guard,
-                rendezvous=_tell_nothing,
-                notebook=notebook,
-            ),
-            SchedulingController(
-                jobs=jobs,
-                queues=queues,
-                nodes=node_objects,
-                tasks=tasks,
-                guard=guard,
-                clock=self.clock,
-                journal=notebook,
-            ),
-            NodeController(nodes=node_objects, states=states, guard=guard),
-            QueueController(queues=queues, jobs=jobs, nodes=node_objects, tasks=tasks, guard=guard),
-        )
-        self.runner = Runner(
-            [(each, 1) for each in controllers if schedules or each.name != SchedulingController.name],
-            clock=self.clock,
-            guard=guard,
-            seed=seed,
-        )
+    def restart(self) -> None:
+        """A new server in place of one that was killed: nothing but store and cluster is left of it."""
+        self.runner.stop(0.0)
+        self.runner = self._boot()
 
     def make_store(self) -> MemoryStore:
         """The store of this plane; called once, when there is a clock."""
@@ -178,6 +149,41 @@ class Plane:
             for task in self.cluster.list().tasks
             if task.spec.job == job and task.phase != "Ended"
         }
+
+    def _boot(self) -> Runner:
+        def cached(kind: str) -> ObjectCache[Any]:
+            return ObjectCache(self.store, KINDS[kind], actor=SYSTEM, clock=self.clock)
+
+        jobs, queues, node_objects = cached("Job"), cached("Queue"), cached("Node")
+        tasks, guard = TaskCache(self.cluster, clock=self.clock), AlwaysLeader()
+        states = NodeStates(self.cluster, tasks, clock=self.clock)
+        notebook = _Notebook(self)
+        controllers: tuple[Controller, ...] = (
+            JobController(
+                jobs=jobs,
+                nodes=node_objects,
+                tasks=tasks,
+                cluster=self.cluster,
+                guard=guard,
+                rendezvous=_tell_nothing,
+                notebook=notebook,
+            ),
+            SchedulingController(
+                jobs=jobs,
+                queues=queues,
+                nodes=node_objects,
+                tasks=tasks,
+                guard=guard,
+                clock=self.clock,
+                journal=notebook,
+            ),
+            NodeController(nodes=node_objects, states=states, guard=guard),
+            QueueController(queues=queues, jobs=jobs, nodes=node_objects, tasks=tasks, guard=guard),
+        )
+        wanted = [
+            each for each in controllers if self._schedules or each.name != SchedulingController.name
+        ]
+        return Runner([(each, 1) for each in wanted], clock=self.clock, guard=guard, seed=self._seed)
 
 
 class _Notebook:
