@@ -446,3 +446,26 @@ def test_mpiruns_exit_decides_an_mpi_job(names: tuple[str, ...]):
     world.allocate(*(slots("0" if n == "launcher" else "0-1", role=n) for n in names))
     world.advance(3)
     assert world.job.status.phase == "Succeeded"
+
+
+def test_tensorflows_tasks_restart_alone_but_change_size_together():
+    world = World(gang(3, runtime="tensorflow", restart=QUICK), by_incarnation(i1n1=1))
+    world.allocate(slots("0-1"))
+    world.advance(3)
+    assert sorted(world.tasks()) == ["worker-0-1", "worker-1-2"]
+    assert world.job.status.attempt == 1
+    world.allocate(slots("0-2"), reason="Grown")
+    world.advance(3)
+    assert sorted(world.tasks()) == ["worker-0-2", "worker-1-3", "worker-2-1"]
+    assert (world.job.status.attempt, world.job.status.failures) == (2, 1)
+
+
+def test_giving_up_slots_is_told():
+    world = World(gang(2), run_for(None))
+    world.allocate(slots("0-1"))
+    world.settle()
+    world.allocate(reason="NodeDrained")
+    world.advance(1)
+    assert ("NodeDrained", "2 tasks give up their places") in [
+        (n.reason, n.message) for n in world.notes
+    ]

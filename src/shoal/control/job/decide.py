@@ -74,7 +74,7 @@ def _carry_on(seen: Seen, book: Book, now: float) -> tuple[list[Note], Start | N
         notes.append(Note(verdict.phase, verdict.message or _closing(book), verdict.phase == "Failed"))
         return notes, None, []
     wanted = wanted_slots(seen, book)
-    keep_members(seen, book, wanted)
+    notes += keep_members(seen, book, wanted)
     before = book.members()
     start, wait = missing_starts(seen, book, wanted, now)
     if start is not None and book.members() != before:  # else a start that was cut short is carried on

@@ -2,14 +2,15 @@
 
 Members whose slot was taken away, moved, or lost with its node become stale: they are stopped and,
 should a slot come back, start again under the next incarnation. A gang of fixed size cannot change:
-any difference between its members and its slots makes the whole attempt stale.
+any difference between its members and its slots makes the whole attempt stale. Where tasks restart one
+by one but are told once of all the others (TensorFlow's clusters), a new size or place does the same.
 """
 
 from __future__ import annotations
 
 from shoal.control.job.actions import Note
 from shoal.control.job.book import Book
-from shoal.control.job.seen import Seen, Slot, scope_of
+from shoal.control.job.seen import Seen, Slot, fixed_membership, scope_of
 from shoal.objects.task import Placement
 
 __all__ = ["keep_members", "lose_members", "wanted_slots"]
@@ -26,7 +27,7 @@ def lose_members(seen: Seen, book: Book) -> list[Note]:
             book.next_incarnation(slot)
         return []
     book.infrastructure_failures += 1
-    if scope_of(seen.job) == "Gang":
+    if scope_of(seen.job) == "Gang" or fixed_membership(seen.job):
         book.next_attempt()
     else:
         for slot in lost:
@@ -44,26 +45,37 @@ def wanted_slots(seen: Seen, book: Book) -> dict[Slot, Placement]:
     return {slot: place for slot, place in seen.placed.items() if slot not in book.outcomes}
 
 
-def keep_members(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> None:
+def keep_members(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Note]:
     """Make stale what no longer belongs; burns no budget.
 
     The members of a cancelled or deleted job stay members until they have ended: nothing follows them.
     """
     if seen.job.spec.cancelled or seen.deleted:
-        return
-    members = book.members()
+        return []
+    members, gang = book.members(), scope_of(seen.job) == "Gang"
     gone = [slot for slot, node in members.items() if _moved(wanted.get(slot), node)]
     gone += [slot for slot in _other_devices(seen, book, wanted) if slot not in gone]
     joined = [slot for slot in wanted if slot not in members]
-    if not members or not (gone or (joined and scope_of(seen.job) == "Gang")):
-        return
-    if scope_of(seen.job) == "Gang":
+    if not gang:  # an index that has run before is starting again, and the others know it
+        joined = [slot for slot in joined if book.current(slot) == 1 and fixed_membership(seen.job)]
+    if not members or not (gone or joined):
+        return []
+    notes = [_note(seen, len(gone))] if gone else []
+    if gang or fixed_membership(seen.job):
         book.next_attempt()
-        return
+        return notes
     for slot in gone:
         book.next_incarnation(slot)
     if not book.members() and not wanted:
         book.attempt += 1
+    return notes
+
+
+def _note(seen: Seen, gone: int) -> Note:
+    reason = "Suspended" if seen.job.spec.suspend else seen.job.status.allocation.reason or "Stopping"
+    return Note(
+        reason, "1 task gives up its place" if gone == 1 else f"{gone} tasks give up their places"
+    )
 
 
 def _moved(place: Placement | None, node: str) -> bool:

@@ -7,10 +7,11 @@ from functools import cached_property
 
 from shoal.cluster.base import Task
 from shoal.objects.job import Job
+from shoal.objects.job_rules import FIXED_RUNTIMES
 from shoal.objects.ranges import IndexSet
 from shoal.objects.task import Placement
 
-__all__ = ["FINALIZER", "Seen", "Slot", "role_indices", "scope_of"]
+__all__ = ["FINALIZER", "Seen", "Slot", "fixed_membership", "role_indices", "scope_of"]
 
 FINALIZER = "shoal.dev/tasks"
 """On a Job while tasks of it may exist."""
@@ -79,3 +80,9 @@ def scope_of(job: Job) -> str:
         return job.spec.restart.scope
     single = job.spec.array is not None or job.spec.runtime in _TASK_SCOPE_RUNTIMES
     return "Task" if single else "Gang"
+
+
+def fixed_membership(job: Job) -> bool:
+    """Each task is told once, at its start, who all the others are and where."""
+    elastic = any(role.min_replicas is not None for role in job.spec.roles)
+    return job.spec.runtime in FIXED_RUNTIMES and job.spec.array is None and not elastic

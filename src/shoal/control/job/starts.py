@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shoal.control.job.actions import Start
 from shoal.control.job.book import Book
-from shoal.control.job.seen import Seen, Slot, scope_of
+from shoal.control.job.seen import Seen, Slot, fixed_membership, scope_of
 from shoal.objects.job import Role
 from shoal.objects.task import Placement, TaskSpec, task_name
 
@@ -25,7 +25,8 @@ def missing_starts(
     """
     if _refused(seen) or not wanted:
         return None, None
-    find = _gang if scope_of(seen.job) == "Gang" else _single
+    fresh = fixed_membership(seen.job) and not _started(seen, book)
+    find = _gang if fresh or scope_of(seen.job) == "Gang" else _single
     ready = find(seen, book, wanted)
     wait = book.restart_after - now
     delayed = [s for s in ready if wait > 0 and book.current(s) > 1 and s not in book.nodes]
