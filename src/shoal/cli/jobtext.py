@@ -94,7 +94,7 @@ def _role(role: Role) -> str:
 
 def _restarts(job: Job) -> str:
     spec, status = job.spec.restart, job.status
-    text = f"{status.failures} of {spec.limit}, policy {spec.policy}"
+    text = f"{status.failures} failures, {spec.limit} forgiven, policy {spec.policy}"
     if status.infrastructure_failures:
         text += f"; {status.infrastructure_failures} through the infrastructure"
     return text

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Self
 
+from shoal.cli.output import say
 from shoal.client.address import connect_unix, home_address
+from shoal.objects.errors import ShoalError
 
-__all__ = ["Starting"]
+__all__ = ["Reviving", "Starting"]
 
 _ANSWERS_WITHIN_SECONDS = 2.0
+_LOOKS_EACH_SECONDS = 1.0
+_MISSES = 2
+"""Server and agents restart one another within this many looks; after that nobody is left to."""
 
 
 class Starting:
@@ -47,6 +53,34 @@ class Starting:
             self._started = bool(ensure_up(Home(self._home)))
         except Exception as error:  # noqa: BLE001  carried to the thread that waits
             self._error = error
+
+
+class Reviving:
+    """While `run` looks on, a home whose components have all died is brought back: they restart one
+    another, but nobody restarts the last of them. A home that a person took down stays down."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="revive", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        misses = 0
+        while not self._over.wait(_LOOKS_EACH_SECONDS):
+            misses = 0 if _answers(self._home) else misses + 1
+            if misses >= _MISSES and not (self._home / "run" / "down").exists():
+                try:
+                    Starting(self._home).finish()
+                except (ShoalError, OSError) as error:
+                    say(f"Shoal has died and cannot be started again: {error}")
+                    return
 
 
 def _answers(home: Path) -> bool:

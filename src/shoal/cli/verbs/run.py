@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,14 @@ def command(
     return _run(settings, request, detach=detach, prefixed=prefix)
 
 
+def _revived(settings: Settings) -> AbstractContextManager[object]:
+    if settings.remote:
+        return nullcontext()
+    from shoal.cli.offline.start import Reviving
+
+    return Reviving(settings.home)
+
+
 def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool) -> int:
     starting = None
     if not settings.remote:
@@ -126,9 +135,10 @@ def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool) 
         say(f"started Shoal (state in {settings.home}); stop it with: {settings.spelt('down')}")
     with connect(settings) as client:
         if not detach:
-            return attach.follow(
-                client, settings, lambda: _create(client, settings, request, True), prefixed=prefixed
-            )
+            with _revived(settings):
+                return attach.follow(
+                    client, settings, lambda: _create(client, settings, request, True), prefixed=prefixed
+                )
         job = _create(client, settings, request, False)
         if settings.output in ("json", "yaml"):
             write_document(settings, job)
