@@ -35,6 +35,7 @@ class TaskCache:
         self._lock = threading.Lock()
         self._tasks: dict[TaskKey, Task] = {}
         self._of_job: dict[str, dict[TaskKey, Task]] = {}
+        self._uids: dict[tuple[str, str], set[str]] = {}
         self._forgotten: dict[TaskKey, str] = {}
         self._silent: frozenset[str] = frozenset()
         self._callbacks: list[Callable[[Task | None, Task | None], None]] = []
@@ -68,6 +69,12 @@ class TaskCache:
         """The tasks of a job that are not yet acknowledged, as last seen."""
         with self._lock:
             return tuple(self._of_job.get(job_uid, {}).values())
+
+    def uids(self, namespace: str, name: str) -> frozenset[str]:
+        """The uids of all jobs of that name that have tasks: more than one when a job was deleted, and
+        made anew, while a node did not answer."""
+        with self._lock:
+            return frozenset(self._uids.get((namespace, name), ()))
 
     def get(self, key: TaskKey) -> Task | None:
         """One task, as last seen."""
@@ -174,6 +181,7 @@ class TaskCache:
                 changes.append((self._tasks.get(key), task))
                 self._tasks[key] = task
                 self._of_job.setdefault(task.spec.job_uid, {})[key] = task
+                self._uids.setdefault((key.namespace, task.spec.job), set()).add(task.spec.job_uid)
             for key in gone:
                 if key in self._tasks:
                     changes.append((self._tasks[key], None))
@@ -188,6 +196,10 @@ class TaskCache:
         del of_job[key]
         if not of_job:
             del self._of_job[task.spec.job_uid]
+            uids = self._uids[key.namespace, task.spec.job]
+            uids.discard(task.spec.job_uid)
+            if not uids:
+                del self._uids[key.namespace, task.spec.job]
 
     def _tell(self, old: Task | None, new: Task | None) -> None:
         for callback in self._callbacks:

@@ -45,6 +45,7 @@ from shoal.objects.task import Endpoint, TaskSpec, Told
 __all__ = ["JobController", "Notebook", "Rendezvous"]
 
 WRITER = "job"
+_ORPHANS_GRACE_SECONDS = 10.0
 _AT_ONCE = 32
 """So many indices of an array are started by one request."""
 _MANY = 4096
@@ -115,6 +116,7 @@ class JobController:
     def reconcile(self, key: Key, now: float) -> float | None:
         """Drive one job; see `shoal.control.runner.Controller.reconcile`."""
         job = self._jobs.get(key)
+        self._end_orphans(key, job)
         if job is None:
             return None
         decision = decide(self._see(job), now)
@@ -165,8 +167,7 @@ class JobController:
                 job = self._start(job, action, now)
                 faults.point("server.job.group.started")
             case Forget(outputs):
-                meta = job.metadata
-                self._cluster.forget_job(meta.namespace, meta.uid, outputs=outputs)
+                self._forget(job, outputs)
                 faults.point("server.job.folders.forgotten")
             case RemoveFinalizer():
                 finalizers = tuple(f for f in job.metadata.finalizers if f != FINALIZER)
@@ -176,6 +177,35 @@ class JobController:
                 self._jobs.delete(job)
                 faults.point("server.job.deleted")
         return job
+
+    def _end_orphans(self, key: Key, job: Job | None) -> None:
+        """End tasks whose job is no more: it was deleted while their node did not answer."""
+        own = job.metadata.uid if job is not None else ""
+        orphans = self._tasks.uids(*key) - {own}
+        if not orphans:
+            return
+        there = self._jobs.refresh(key)  # the cache may be behind another server's write
+        for uid in orphans - ({there.metadata.uid} if there is not None else set()):
+            tasks = [t for t in self._tasks.of_job(uid) if self._tasks.knows(t.spec.placement.node)]
+            for task in tasks:
+                self._guard.check()
+                if task.phase == "Ended":
+                    self._tasks.acknowledge(task.spec.key)
+                elif task.stop_reason is None:
+                    self._cluster.stop(
+                        task.spec.key, grace_seconds=_ORPHANS_GRACE_SECONDS, reason="Deleted"
+                    )
+                faults.point("server.job.orphan.ended")
+            if tasks and not self._tasks.of_job(uid):
+                self._cluster.forget_job(key[0], uid, outputs=False)
+
+    def _forget(self, job: Job, outputs: bool) -> None:
+        try:
+            self._cluster.forget_job(job.metadata.namespace, job.metadata.uid, outputs=outputs)
+        except Unavailable:
+            lost = {node.metadata.name for node in self._nodes.all() if node.spec.lost}
+            if self._tasks.silent_nodes - lost:
+                raise  # those that are lost have nothing that anybody waits for
 
     def _start(self, job: Job, start: Start, now: float) -> Job:
         names = {spec.name for spec in start.group}
@@ -266,7 +296,9 @@ class JobController:
             ready = [_ready(node) for node in (old, new)]
             if ready[0] == ready[1]:
                 return []
-        return [job.key for job in self._jobs.all() if not _settled(job)]
+        names = {node.metadata.name for node in (old, new) if node is not None}
+        there = {_key_of(task) for task in self._tasks.all() if task.spec.placement.node in names}
+        return [*there.union(job.key for job in self._jobs.all() if not _settled(job))]
 
 
 def _key_of(task: Task) -> Key:
