@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from shoal.cluster.base import Outcome
 from shoal.cluster.simulated import Script, run_for
 from shoal.control.job.actions import AddFinalizer
 from shoal.control.job.decide import decide
@@ -413,6 +414,32 @@ def test_lost_nodes_end_the_infrastructures_budget_too():
     status = world.job.status
     assert (status.phase, status.reason) == ("Failed", "InfrastructureLimit")
     assert "n1" in status.message
+
+
+def test_a_gang_that_comes_to_its_end_ends_though_more_was_asked_for():
+    """The scheduler gives it no more, so nobody may wait for more."""
+    world = World(gang(2), by_incarnation(i0n1=0))
+    world.allocate(slots("0-1"))
+    world.advance(2)
+    assert world.job.status.roles[0].outcomes == "0=Succeeded"
+    world.edit(roles=(msgspec.structs.replace(world.job.spec.roles[0], replicas=4),))
+    (left,) = (task for task in world.cluster.list().tasks if task.phase == "Running")
+    world.cluster.end(left.spec.key, Outcome(reason="Exited", exit_code=0))
+    world.advance(2)
+    assert (world.job.status.phase, world.job.status.attempt) == ("Succeeded", 1)
+
+
+def test_an_elastic_job_that_is_suspended_at_its_end_has_not_succeeded():
+    elastic = Role(replicas=2, min_replicas=1, command=("x",))
+    spec = msgspec.structs.replace(gang(2, runtime="elastic"), roles=(elastic,))
+    world = World(spec, by_incarnation(i0n1=0))
+    world.allocate(slots("0-1"))
+    world.advance(2)
+    assert world.job.status.roles[0].outcomes == "0=Succeeded"
+    world.edit(suspend=True)
+    world.allocate()
+    world.advance(2)
+    assert world.job.status.phase == "Suspended"
 
 
 @pytest.mark.parametrize("cut_after", [1, 2, 3, 4])

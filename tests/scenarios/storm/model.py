@@ -128,19 +128,19 @@ def _written(job: _Job, moment: Wrote) -> _Job:
 
 
 def _bereft(job: _Job, lost: frozenset[str]) -> _Job:
-    """Members on a lost node: one failure of the infrastructure for all of them."""
+    """Members on a lost node start again: one failure of the infrastructure for all of them."""
     gone = [slot for slot, node in job.nodes.items() if node in lost]
     if not gone:
         return job
-    if not job.ending:
-        job = replace(job, infrastructure_failures=job.infrastructure_failures + 1)
-        if job.infrastructure_failures > job.spec.restart.infrastructure_limit:
-            return replace(job, phase="Failed", reason="InfrastructureLimit")
-        if _gang(job):
-            return _whole_again(job)
-    for slot in gone:
-        job = _one_again(job, slot)
-    return job
+    count = job.infrastructure_failures + (not job.ending)
+    if _gang(job) and not job.ending:
+        job = _whole_again(job)
+    else:
+        for slot in gone:
+            job = _one_again(job, slot)
+    job = replace(job, infrastructure_failures=count)
+    too_often = count > job.spec.restart.infrastructure_limit and not job.ending
+    return replace(job, phase="Failed", reason="InfrastructureLimit") if too_often else job
 
 
 def _joined(job: _Job, moment: Wrote) -> _Job:
@@ -193,6 +193,8 @@ def _counted(job: _Job, end: End) -> _Job:
     if job.spec.array:
         return job
     reason = "TaskFailed" if fatal or burnt == 1 else "RestartLimit"
+    if outcome.reason in ("CommandNotFound", "OutOfMemory"):
+        reason = outcome.reason
     return replace(job, phase="Failed", reason=reason)
 
 
@@ -205,12 +207,19 @@ def _decided(job: _Job) -> _Job:
     elif success.policy == "First":
         done = any(job.outcomes.get((role.name, 0)) == "Succeeded" for role in roles)
     else:
-        done = settled >= {(role.name, index) for role in roles for index in _indices(job, role)}
+        done = all(_all_settled(job, role) for role in roles)
     if not done:
         return job
     if success.policy == "All" and any(job.outcomes[slot] == "Failed" for slot in settled):
         return replace(job, phase="Failed", reason="IndicesFailed")
     return replace(job, phase="Succeeded", reason="Completed")
+
+
+def _all_settled(job: _Job, role: Role) -> bool:
+    if all((role.name, index) in job.outcomes for index in _indices(job, role)):
+        return True
+    held = [slot for slot in job.slots if slot[0] == role.name]
+    return _gang(job) and bool(held) and all(slot in job.outcomes for slot in held)
 
 
 def _kept(job: _Job) -> _Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.control.job.book import Book, indices_of
 from shoal.control.job.ends import Verdict, slot_of
-from shoal.control.job.seen import Seen, role_indices
+from shoal.control.job.seen import Seen, role_indices, scope_of
 from shoal.objects.job import Role, Success
 
 __all__ = ["decided", "seconds_until_limit"]
@@ -70,11 +70,15 @@ def _array_failed(seen: Seen, book: Book, failed: list[tuple[str, int]]) -> Verd
 
 
 def _all_settled(seen: Seen, book: Book, role: Role) -> bool:
+    """Every index has its outcome. Of an elastic role, and of a gang, those that were given out will do:
+    one that comes to its end gets no more, whatever was asked for meanwhile."""
     settled = {index for name, index in book.outcomes if name == role.name}
-    if role.min_replicas is None:
-        return settled.issuperset(role_indices(seen.job, role.name))
+    if settled.issuperset(role_indices(seen.job, role.name)):
+        return True
+    if role.min_replicas is None and scope_of(seen.job) == "Task":
+        return False
     held = {index for name, index in seen.placed if name == role.name}
-    return bool(settled) and settled.issuperset(held)
+    return bool(held) and settled.issuperset(held)
 
 
 def _by_limits(seen: Seen, book: Book, now: float) -> Verdict | None:
