@@ -12,7 +12,7 @@ import pytest
 import shoal
 from shoal.cli import failures
 from shoal.cli.catalogue import VERBS
-from shoal.cli.launch import environment
+from shoal.client import environment
 from shoal.objects import errors
 
 _PAGE = Path(shoal.__file__).parents[2] / "docs" / "cli.md"

@@ -58,7 +58,7 @@ def test_it_runs_where_and_with_what_the_caller_has(
 )
 def test_a_name_is_made_up(command: list[str], stem: str) -> None:
     name = job_of(command).metadata.name
-    assert re.fullmatch(rf"{stem}-[0-9a-f]{{6}}", name)
+    assert re.fullmatch(rf"{stem}-[a-z0-9]{{5}}", name)
     assert name != job_of(command).metadata.name
 
 

@@ -1,34 +1,13 @@
-"""Which of the caller's variables a task of `shoal run` gets.
-
-A task must find the same programs and libraries as the shell it was started from, and must not be
-handed the shell's secrets: a Job is stored, and whoever may read the Job may read its environment. So
-this is a list of what is passed, not of what is held back; `--env NAME` passes one more on.
-"""
+"""The environment of a task of `shoal run`: what is passed on by itself, then what `--env` says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from shoal.cli.failures import Usage
+from shoal.client.environment import passed_on
 
 __all__ = ["task_environment"]
-
-_NAMES = frozenset((
-    # who and where
-    "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ",
-    # which programs and libraries
-    "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD",
-    "DYLD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
-    # where things are cached, and which certificates count
-    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME", "TORCH_HOME",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
-    "NO_COLOR", "FORCE_COLOR",
-))  # fmt: skip
-_FAMILIES = (
-    "LC_", "PYTHON", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "NCCL_", "GLOO_", "UCX_",
-    "TORCH_", "PYTORCH_", "XLA_",
-)  # fmt: skip
-_SECRET_WORDS = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE")
 
 
 def task_environment(
@@ -41,8 +20,7 @@ def task_environment(
     Raises:
         Usage: a variable is to be passed on that the caller does not have.
     """
-    passed = {name: value for name, value in sorted(caller.items()) if _passes(name)}
-    passed.setdefault("PYTHONUNBUFFERED", "1")  # or a line would wait in the task for a full buffer
+    passed = passed_on(caller)
     for name, value in said:
         if value is None and name not in caller:
             raise Usage(
@@ -50,9 +28,3 @@ def task_environment(
             )
         passed[name] = caller[name] if value is None else value
     return passed
-
-
-def _passes(name: str) -> bool:
-    if any(word in name.upper() for word in _SECRET_WORDS):
-        return False
-    return name in _NAMES or name.startswith(_FAMILIES)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, cast
 
 from shoal.cli.failures import Usage
 from shoal.cli.launch.shares import cpu_share
+from shoal.client.names import job_name
 from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restart, Role, Runtime
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["Request", "at_once", "build_job", "job_name"]
+__all__ = ["Request", "at_once", "build_job"]
 
-_INTERPRETERS = re.compile(
-    r"(python|pypy|node|ruby|perl)[0-9.]*|bash|sh|zsh|env|nice|nohup|time|torchrun|uv|run|mpirun|mpiexec"
-)
 _CROWD = 32
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Without vowels, so that no name spells a word."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +111,6 @@ def at_once(request: Request, node_millis: Sequence[int]) -> int:
     return min(len(IndexSet.parse(indices)), bound or max(1, sum(node_millis) * _CROWD // 1000))
 
 
-def job_name(command: Sequence[str]) -> str:
-    """A name that says what runs and is not taken: `train-x7k2q` for `python train.py`."""
-    suffix = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))
-    return f"{_stem(command)}-{suffix}"
-
-
 def _is_unicode(text: str) -> bool:
     """False for what the shell gave as bytes that could not be decoded."""
     try:
@@ -131,25 +118,6 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _stem(command: Sequence[str]) -> str:
-    clean = re.sub(r"[^a-z0-9]+", "-", _program(command).lower()).strip("-")[:40].strip("-")
-    return clean or "job"
-
-
-def _program(command: Sequence[str]) -> str:
-    """The script, module or program that the words run; the interpreter where they hold a program."""
-    words = iter(command)
-    for word in words:
-        name = Path(word).name
-        if word == "-c":
-            break
-        if word == "-m":
-            return next(words, "").rpartition(".")[2]
-        if not word.startswith("-") and "=" not in word and not _INTERPRETERS.fullmatch(name):
-            return name.partition(".")[0]
-    return Path(command[0]).name
 
 
 def _runtime(request: Request) -> Runtime:
