@@ -31,7 +31,7 @@ bench: install
 	$(BIN)/python -m bench
 
 soak: install
-	$(BIN)/python -m pytest -m soak --timeout 0 tests
+	$(BIN)/python -m pytest -m soak --timeout 0 -s tests
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
