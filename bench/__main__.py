@@ -11,7 +11,7 @@ from bench.row import Row, table
 
 _SUITES = {
     "commands": commands.rows,
-    "array": arrays.rows,
+    "arrays": arrays.rows,
     "pending": pending.rows,
     "memory": memory.rows,
 }
@@ -24,10 +24,12 @@ def main() -> None:
         sys.exit(f"no suite {', '.join(unknown)}: there are {', '.join(_SUITES)}")
     print(f"{time.strftime('%Y-%m-%d')}, {platform.platform()}, Python {platform.python_version()}\n")
     rows: list[Row] = []
-    for name in wanted:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        rows += _SUITES[name]()
-    print(table(rows))
+    try:
+        for name in wanted:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            rows += _SUITES[name]()
+    finally:
+        print(table(rows))  # what was measured is shown even if a later suite fails
 
 
 if __name__ == "__main__":

@@ -22,8 +22,13 @@ def rows() -> list[Row]:
         deadline = time.monotonic() + 60
         while len(supervisors) < 100 and time.monotonic() < deadline:
             time.sleep(0.2)
-            supervisors = _of_home("supervisor.py", home["SHOAL_HOME"])
-        agent = _of_home("shoal.cluster.local.agent", home["SHOAL_HOME"])[0]
+            agent = _of_home("shoal.cluster.local.agent", home["SHOAL_HOME"])[0]
+            # the agent's children alone: a supervisor's own child, the namespace's init, looks alike
+            supervisors = [
+                process
+                for process in _of_home("supervisor.py", home["SHOAL_HOME"])
+                if process.ppid() == agent.pid
+            ]
         time.sleep(2)  # the last of them has started its command
         held = [memory_mb(process.pid) for process in supervisors]
         agent_held = memory_mb(agent.pid)
