@@ -96,7 +96,13 @@ def moments_of(trace: JobTrace) -> list[Moment]:
 def _counted(was: Progress, now: Progress, new: Version, ends: dict[tuple[Slot, int], End]) -> list[End]:
     """The ends that this status write counted, in the order in which it did."""
     candidates: list[End] = []
+    bereft = {slot for slot, node in was.nodes.items() if node in new.lost}
+    ending = new.job.spec.cancelled or bool(new.job.metadata.deleted)
+    if bereft and is_gang(new.job) and not ending:
+        return []  # the loss comes first, and makes the whole attempt stale
     for (slot, incarnation), end in ends.items():
+        if slot in bereft:
+            continue
         current = was.incarnation(slot) == incarnation and slot not in was.outcomes
         moved = now.incarnation(slot) > incarnation or slot in now.outcomes
         if not (current and moved) or end.outcome is None or end.ended > new.at:

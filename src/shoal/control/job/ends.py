@@ -54,6 +54,8 @@ def count_ends(seen: Seen, book: Book, now: float) -> tuple[Verdict | None, list
         if task.spec.incarnation != book.current(slot_of(task)):
             continue  # an earlier end of this pass made the attempt stale
         outcome = task.outcome or Outcome(reason="SupervisorLost", exit_code=-1)
+        if waits and slot_of(task) in wanted and _by_itself(outcome):
+            continue
         book.exit_codes[slot_of(task)] = outcome.exit_code
         verdict = None
         if outcome.stop_reason is not None:
@@ -64,7 +66,7 @@ def count_ends(seen: Seen, book: Book, now: float) -> tuple[Verdict | None, list
             _succeeded(seen, book, task, now)
         elif slot_of(task) not in wanted:
             _again(seen, book, task)  # it was being taken away, and fell with its peers
-        elif not waits:
+        else:
             verdict = _failed(seen, book, task, outcome, notes, now)
         if verdict is not None:
             return verdict, notes
@@ -78,6 +80,12 @@ def lost_too_often(seen: Seen, book: Book, notes: list[Note]) -> Verdict | None:
         return None
     message = f"the infrastructure failed more than {limit} times, last: {notes[-1].message}"
     return Verdict("Failed", "InfrastructureLimit", message)
+
+
+def _by_itself(outcome: Outcome) -> bool:
+    """A failure that is the user's, as far as anybody can see."""
+    failed = outcome.exit_code != 0 and outcome.reason not in _INFRASTRUCTURE
+    return failed and outcome.stop_reason is None
 
 
 def _again(seen: Seen, book: Book, task: Task) -> None:
