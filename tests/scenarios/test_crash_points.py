@@ -18,6 +18,7 @@ import pytest
 import shoal
 from shoal.objects.errors import Exists, NotFound
 from shoal.objects.kinds import NODE
+from shoal.objects.task import Placement, TaskSpec, Told, task_name
 from shoal.testing.chaos import Chaos
 from shoal.testing.local import LocalHome, nodes
 from tests.scenarios.storm import leaks
@@ -41,7 +42,6 @@ ELSEWHERE = {
     "shutdown.marked": "shoal down; test_crash_options.py",
     "shutdown.server.ended": "shoal down; test_crash_options.py",
     "store.events.trimmed": "after ten thousand writes; tests/store/sql/test_failures.py",
-    "server.job.orphan.ended": "tests/control/job/test_orphans.py",
 }
 """Points that the scenario does not come by, and where they are tested."""
 
@@ -66,6 +66,21 @@ HERE = [
     for who in owners
 ]
 
+NOBODYS_UID = "5a5a5a5a-0000"
+ORPHAN = TaskSpec(
+    namespace="default",
+    name=task_name("nobodys", NOBODYS_UID, "worker", 0, 1),
+    job="nobodys",
+    job_uid=NOBODYS_UID,
+    role="worker",
+    index=0,
+    attempt=1,
+    incarnation=1,
+    placement=Placement(node="two"),
+    command=("sleep", "600"),
+)
+"""A task that is left of a job that is no more."""
+
 
 class Stage:
     """A home that stays up from test to test, and who asks things of it."""
@@ -89,6 +104,8 @@ class Stage:
         elif point == "server.node.created":
             with suppress(NotFound):  # it has been done, only the answer was lost
                 self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))
+        elif point == "server.job.orphan.ended":
+            self.local.cluster.start((ORPHAN,), lambda specs, _: {spec.name: Told() for spec in specs})
         elif point == "server.token.written":
             with suppress(Exists):
                 self.people.insist(lambda: self.people.client.issue_token("mine"))
