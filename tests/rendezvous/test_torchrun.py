@@ -27,6 +27,7 @@ model(torch.full((2, 4), float(rank))).sum().backward()
 gradient = model.module.weight.grad.sum()
 print(f"of {dist.get_world_size()} sum {total.item():.0f} gradient {gradient.item():.3f}", flush=True)
 dist.barrier()  # or a process whose peer has gone may abort in torch on its way out
+del model, gradient  # as may one whose reducer outlives its group
 dist.destroy_process_group()
 """
 
