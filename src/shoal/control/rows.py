@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from shoal.cluster.base import Task
 from shoal.control.holdings import holds_of
 from shoal.control.job.seen import scope_of
+from shoal.objects.elastic import coordinator_of, own_roles
 from shoal.objects.job import PRIORITIES, Job, Role
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
@@ -102,6 +103,7 @@ def form_of(job: Job) -> Form:
         role = RoleForm(name=spec.roles[0].name, shape=_shape(spec.roles[0]), indices=indices, minimum=0)
         return Form(roles=(role,), minimum=1, array=True, parallelism=spec.array.parallelism)
     least = 0 if spec.gang.min is not None else None
+    own, coordinator = own_roles(spec), coordinator_of(spec)
     roles = tuple(
         RoleForm(
             name=role.name,
@@ -113,10 +115,13 @@ def form_of(job: Job) -> Form:
                 next(m for m in (role.min_replicas, least, role.replicas) if m is not None),
             ),
         )
-        for role in spec.roles
+        for role in own
     )
-    most = sum(role.replicas for role in spec.roles)
-    return Form(roles=roles, minimum=min(most, spec.gang.min or 0), whole=scope_of(job) == "Gang")
+    minimum = min(sum(role.replicas for role in own), spec.gang.min or 0)
+    if coordinator is not None:  # first of all: without it nobody can join, and nothing replaces it
+        first = RoleForm(name=coordinator.name, shape=_shape(coordinator), indices="0", minimum=1)
+        roles, minimum = (first, *roles), minimum and minimum + 1
+    return Form(roles=roles, minimum=minimum, whole=scope_of(job) == "Gang")
 
 
 def ending_of(job: Job) -> str:

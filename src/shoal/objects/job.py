@@ -1,8 +1,8 @@
 """The one workload: a Job, its roles, and what is known of its run.
 
 A Job declares roles; each replica of a role is a *task*, known by its role and index. People write
-`JobSpec`. Two writers own the status: the scheduler writes `allocation` and `scheduling`, the job
-controller everything else.
+`JobSpec`. Three writers own the status: the scheduler writes `allocation` and `scheduling`, the job's
+own reports `elastic`, the job controller everything else.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "PRIORITIES",
     "Allocation",
     "ArraySpec",
+    "ElasticStatus",
     "Gang",
     "Job",
     "JobSpec",
@@ -26,6 +27,7 @@ __all__ = [
     "Limits",
     "Phase",
     "Port",
+    "Recovery",
     "Refusal",
     "Resources",
     "Restart",
@@ -36,6 +38,7 @@ __all__ = [
     "Slots",
     "Success",
     "Toleration",
+    "WorldSize",
     "priority_number",
 ]
 
@@ -114,7 +117,8 @@ class Restart(Part, frozen=True, kw_only=True):
     limit: Count = 3
     """The user's failures that are forgiven: per job (a failed gang is one), per index for arrays."""
     infrastructure_limit: Count = 100
-    """The same for node loss, lost supervisors, evictions and refused placements."""
+    """The same for node loss, lost supervisors, evictions, refused placements, and the deaths of an
+    elastic job's coordinator."""
     scope: Literal["Gang", "Task"] | None = None
     """What starts again together. Absent: Task for arrays and the runtimes elastic, plain and tensorflow
     (whose tasks live through the loss of one); Gang for the fixed-size collectives."""
@@ -274,6 +278,8 @@ class RoleStatus(Part, frozen=True, kw_only=True):
     nodes: str = ""
     """Index to the node that its current incarnation was given to: written before that start, so that
     a node that stops answering is known to hold it."""
+    restart_after: Stamp = 0.0
+    """The coordinator's own backoff: the others' does not hold it back, nor its own them."""
 
 
 class Refusal(Part, frozen=True, kw_only=True):
@@ -287,8 +293,58 @@ class Refusal(Part, frozen=True, kw_only=True):
     at: Stamp = 0.0
 
 
+class WorldSize(Part, frozen=True, kw_only=True):
+    """From `at` on there were so many members."""
+
+    at: Stamp
+    size: int
+
+
+class Recovery(Part, frozen=True, kw_only=True):
+    """One change of the members that training had to wait for."""
+
+    at: Stamp
+    epoch: int = 0
+    """Of the view that ended it."""
+    how: str = ""
+    """What the survivors did: `nothing`, `state`, `buckets` or `rerun`; `switch` for a planned change."""
+    seconds: float = 0.0
+    """From the loss to the first survivor's next step."""
+    lost_steps: int = 0
+    world: int = 0
+    """Members afterwards."""
+
+
+class ElasticStatus(Part, frozen=True, kw_only=True):
+    """What an elastic job says of itself, through its coordinator. Everything of it is in history."""
+
+    attempt: int = 0
+    """Of the coordinator that reported last."""
+    state: str = ""
+    """Such as `running`, `paused`, `failed`."""
+    message: str = ""
+    world: int = 0
+    """Members of the view."""
+    step: int = 0
+    """The last committed step."""
+    goodput: float | None = None
+    """Share of the time that went into steps that counted, 0 to 1."""
+    step_seconds: float | None = None
+    recoveries: int = 0
+    """How many there were."""
+    recovery_seconds: float = 0.0
+    """All of them together."""
+    lost_steps: int = 0
+    last_recoveries: tuple[Recovery, ...] = ()
+    """The newest few, oldest first."""
+    sizes: tuple[WorldSize, ...] = ()
+    """The newest changes of the number of members, oldest first."""
+    reported: Stamp = 0.0
+
+
 class JobStatus(Part, frozen=True, kw_only=True):
-    """What is observed. Every field but `allocation` and `scheduling` is the job controller's."""
+    """What is observed. Every field but `allocation`, `scheduling` and `elastic` is the job
+    controller's."""
 
     phase: Phase = "Pending"
     reason: str = ""
@@ -314,6 +370,8 @@ class JobStatus(Part, frozen=True, kw_only=True):
     observed_generation: int = 0
     allocation: Allocation = Allocation()
     scheduling: Scheduling = Scheduling()
+    elastic: ElasticStatus | None = None
+    """Absent until an elastic job has reported."""
     writers: dict[str, int] = {}
     """Each writer's own counter, tested by `patch_status`. Kept by the store."""
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from shoal.objects import role_rules
+from shoal.objects.elastic import is_coordinator, is_platforms_own, own_roles
 from shoal.objects.job import PRIORITIES, JobSpec, Role
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
@@ -81,7 +82,7 @@ def _gang(spec: JobSpec) -> Iterable[Finding]:
     if spec.array is not None:
         yield Finding(path, "the indices of an array start apart: gang is for other jobs")
         return
-    total = sum(role.replicas for role in spec.roles)
+    total = sum(role.replicas for role in own_roles(spec))
     if spec.gang.min > total:
         message = f"is more than the {total} tasks of all roles"
         yield Finding(path, f"{spec.gang.min} {message}", _counts(spec.roles))
@@ -129,7 +130,7 @@ def _array(spec: JobSpec) -> Iterable[Finding]:
 
 
 def _outcome(spec: JobSpec) -> Iterable[Finding]:
-    names = [role.name for role in spec.roles]
+    names = [role.name for role in own_roles(spec)]
     if spec.success.role and spec.success.role not in names:
         hint = did_you_mean(spec.success.role, names)
         involved = tuple((*_ROLES, at, "name") for at in range(len(names)))
@@ -159,11 +160,25 @@ def _runtime(spec: JobSpec) -> Iterable[Finding]:
         single = ("chief", "master")
     elif spec.runtime in ("torchrun", "xgboost", "paddle"):
         single = ("master",)
+    elif spec.runtime == "elastic":
+        yield from _elastic(spec)
     for name in single:
         at, role = by_name.get(name, (0, None))
         if role is not None and role.replicas != 1:
             message = f"under {spec.runtime} there is one {name}"
             yield Finding((*_ROLES, at, "replicas"), message, (("spec", "runtime"),))
+
+
+def _elastic(spec: JobSpec) -> Iterable[Finding]:
+    for at, role in enumerate(spec.roles):
+        if is_coordinator(spec, role.name) and not is_platforms_own(spec, role):
+            message = (
+                "the platform adds the role coordinator to elastic jobs: give this one another name"
+            )
+            yield Finding((*_ROLES, at, "name"), message, (("spec", "runtime"),))
+    if spec.restart.scope == "Gang":
+        message = "the tasks of an elastic job are restarted one by one: leave scope out"
+        yield Finding(("spec", "restart", "scope"), message, (("spec", "runtime"),))
 
 
 def _mpi(spec: JobSpec, by_name: dict[str, tuple[int, Role]]) -> Iterable[Finding]:

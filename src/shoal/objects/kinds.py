@@ -12,12 +12,24 @@ from types import MappingProxyType
 from shoal.objects.columns import JOB_COLUMNS, NODE_COLUMNS, QUEUE_COLUMNS, Column
 from shoal.objects.errors import NotFound
 from shoal.objects.job import Job
+from shoal.objects.membership import Membership
 from shoal.objects.meta import Object
 from shoal.objects.nearest import nearest
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
 
-__all__ = ["JOB", "KINDS", "NODE", "QUEUE", "Column", "Kind", "kind_named", "kind_of"]
+__all__ = [
+    "JOB",
+    "KINDS",
+    "MEMBERSHIP",
+    "NODE",
+    "QUEUE",
+    "Column",
+    "Kind",
+    "kind_called",
+    "kind_named",
+    "kind_of",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +57,11 @@ JOB = Kind(
     namespaced=True,
     struct=Job,
     columns=JOB_COLUMNS,
-    status_writers={"scheduler": ("allocation", "scheduling"), "job": ("*",)},
+    status_writers={
+        "scheduler": ("allocation", "scheduling"),
+        "elastic": ("elastic",),
+        "job": ("*",),
+    },
 )
 QUEUE = Kind(
     name="Queue",
@@ -66,8 +82,24 @@ NODE = Kind(
     status_writers={"node": ("*",)},
 )
 
+MEMBERSHIP = Kind(
+    name="Membership",
+    plural="memberships",
+    aliases=(),
+    namespaced=True,
+    struct=Membership,
+    columns=(),
+    status_writers={},
+)
+"""The platform's own: kept like any object, but nobody's to write, so no registry or address has it."""
+
 KINDS = MappingProxyType({kind.name: kind for kind in (JOB, QUEUE, NODE)})
-"""Every kind, by its name."""
+"""Every kind that people know, by its name."""
+
+
+def kind_called(name: str) -> Kind | None:
+    """The kind of this name on the wire, the platform's own included; None when there is none."""
+    return MEMBERSHIP if name == MEMBERSHIP.name else KINDS.get(name)
 
 
 def kind_named(word: str) -> Kind:
@@ -92,7 +124,7 @@ def kind_of(obj: Object | type[Object]) -> Kind:
         NotFound: the class is no registered kind.
     """
     struct = obj if isinstance(obj, type) else type(obj)
-    for kind in KINDS.values():
+    for kind in (*KINDS.values(), MEMBERSHIP):
         if kind.struct is struct:
             return kind
     raise NotFound(f"{struct.__name__} is no registered kind")

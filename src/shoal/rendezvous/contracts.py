@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.objects.elastic import is_coordinator
 from shoal.objects.job import Job
 from shoal.objects.task import Endpoint, TaskSpec, Told
 from shoal.rendezvous import jax, mpi, paddle, plain, tensorflow, torchrun, xgboost
@@ -39,10 +40,15 @@ def tell(
             spec.name: plain.tell(Group(job, attempt, (own[spec.role, spec.index],)), spec)
             for spec in specs
         }
-    group = Group(job, attempt, endpoints)
+    own = [each for each in endpoints if not is_coordinator(job.spec, each.role)]
+    platforms = [each for each in endpoints if is_coordinator(job.spec, each.role)]
+    group = Group(job, attempt, own)
     contract = _CONTRACTS.get(job.spec.runtime)
     told: dict[str, Told] = {}
     for spec in specs:
+        if is_coordinator(job.spec, spec.role):  # no rank of the others is its, nor is it anybody's peer
+            told[spec.name] = plain.tell(Group(job, attempt, platforms), spec)
+            continue
         common = plain.tell(group, spec)
         if contract is None:
             told[spec.name] = common

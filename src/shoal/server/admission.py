@@ -7,6 +7,7 @@ a thread, reads the store as the system.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, cast
 
@@ -14,6 +15,7 @@ import msgspec
 
 from shoal.objects import codec
 from shoal.objects.admit import admit, admit_job, check_update
+from shoal.objects.elastic import coordinator_of, with_coordinator
 from shoal.objects.errors import Conflict, Forbidden, Invalid, NotFound, Problem
 from shoal.objects.job import Job, Resources
 from shoal.objects.kinds import Kind
@@ -115,7 +117,7 @@ class Admission:
                 f"{kind.name.lower()} {key[1]} has been changed since it was read",
                 hint="read it again, and make the change again",
             )
-        new = _changed(old, obj)
+        new = _changed(old, _with_coordinator(obj, old))
         check_update(old, new)
         if isinstance(old, Job) and isinstance(new, Job) and _moves(old, new):
             admit_job(new, self._queue(new.spec.queue))
@@ -125,9 +127,10 @@ class Admission:
         return Put(Record(kind, codec.encode(new)), "changed" if fields else "unchanged", fields)
 
     def _ready(self, obj: Object, actor: Actor) -> Object:
-        """As it is to be stored: its queue takes it, a node could hold it, its submitter is known."""
+        """As it is to be stored: complete, its queue takes it, a node could hold it, its submitter is
+        known."""
         metadata = msgspec.structs.replace(obj.metadata, submitter=actor.name)
-        made = msgspec.structs.replace(obj, metadata=metadata)
+        made = msgspec.structs.replace(_with_coordinator(obj), metadata=metadata)
         if isinstance(made, Job):
             admit_job(made, self._queue(made.spec.queue))
             self._check_sizes(made)
@@ -164,6 +167,16 @@ def _document(body: bytes) -> Any:
         raise Invalid(f"the body is not JSON: {error}") from error
     except RecursionError as error:
         raise Invalid("the body is nested too deeply") from error
+
+
+def _with_coordinator(obj: Object, old: Object | None = None) -> Object:
+    """An elastic job with the platform's own role; the one that `old` has, where there is one. Python
+    is this server's, where the job's command does not say."""
+    if not isinstance(obj, Job):
+        return obj
+    there = coordinator_of(old.spec) if isinstance(old, Job) else None
+    python = there.command[0] if there is not None else sys.executable
+    return msgspec.structs.replace(obj, spec=with_coordinator(obj.spec, python))
 
 
 def _changed(old: Object, obj: Object) -> Object:

@@ -12,7 +12,7 @@ import msgspec
 from shoal.clock import Clock
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound
-from shoal.objects.kinds import KINDS, Kind
+from shoal.objects.kinds import Kind, kind_called
 from shoal.objects.meta import Object
 from shoal.objects.selectors import Selector
 from shoal.store import rules
@@ -205,7 +205,7 @@ def _kind(obj: Object | type[Object]) -> Kind:
         name = obj.kind
     else:
         name = next(f.default for f in msgspec.structs.fields(obj) if f.name == "kind")
-    kind = KINDS.get(name)
+    kind = kind_called(name)
     if kind is None:
         raise NotFound(f"there is no kind called {name!r}")
     return kind

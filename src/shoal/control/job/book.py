@@ -48,6 +48,7 @@ class Book:
         self.exit_codes: dict[Slot, int] = {}
         self.index_failures: dict[Slot, int] = {}
         self.nodes: dict[Slot, str] = {}
+        self.role_restart_after: dict[str, float] = {}
         for role in status.roles:
             self._open(role)
 
@@ -56,8 +57,12 @@ class Book:
         set back since. A limit then counts from now, and a backoff that cannot be is over."""
         self.started = min(self.started, now)
         self.finished = min(self.finished, now)
-        if self.restart_after - now > max(LONGEST_BACKOFF_SECONDS, self.job.spec.restart.backoff):
+        longest = max(LONGEST_BACKOFF_SECONDS, float(self.job.spec.restart.backoff))
+        if self.restart_after - now > longest:
             self.restart_after = now
+        for role, at in self.role_restart_after.items():
+            if at - now > longest:
+                self.role_restart_after[role] = now
 
     def current(self, slot: Slot) -> int:
         """The number of the start that counts; the first is 1."""
@@ -124,7 +129,7 @@ class Book:
             observed_generation=self.job.metadata.generation,
         )
         before, after = codec.builtins(self.job.status), codec.builtins(new)
-        for foreign in ("allocation", "scheduling", "writers"):
+        for foreign in ("allocation", "scheduling", "elastic", "writers"):
             before.pop(foreign, None)
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         changed.update({name: None for name in before if name not in after})
@@ -139,6 +144,8 @@ class Book:
         self.exit_codes.update((slot, int(value)) for slot, value in read(role.exit_codes))
         self.index_failures.update((slot, int(value)) for slot, value in read(role.failures))
         self.nodes.update(read(role.nodes))
+        if role.restart_after:
+            self.role_restart_after[role.name] = role.restart_after
 
     def _close_all(self) -> tuple[RoleStatus, ...]:
         roles = tuple(self._close(role.name) for role in self.job.spec.roles)
@@ -160,6 +167,7 @@ class Book:
             exit_codes=write(self.exit_codes),
             failures=write(self.index_failures),
             nodes=write(self.nodes),
+            restart_after=self.role_restart_after.get(role, 0.0),
         )
 
 

@@ -30,6 +30,7 @@ from shoal.control.job.phase import describe_phase
 from shoal.control.job.seen import FINALIZER, Seen, Slot, scope_of
 from shoal.control.job.starts import missing_starts
 from shoal.control.job.verdict import decided, seconds_until_limit
+from shoal.objects.elastic import is_coordinator
 from shoal.objects.task import Placement
 
 __all__ = ["decide"]
@@ -119,11 +120,16 @@ def _leave(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Action
         if task.phase == "Ended":
             if not current or book.finished:
                 actions.append(Acknowledge(task))
-        elif not (current and slot in wanted) and not (keep_rest and not seen.deleted):
+        elif not (current and slot in wanted) and not _may_stay(seen, task, keep_rest):
             reason = _why(seen, book, task)
             if task.stop_reason is None:
                 actions.append(Stop(task.spec.key, float(seen.job.spec.grace_period), reason))
     return actions
+
+
+def _may_stay(seen: Seen, task: Task, keep_rest: bool) -> bool:
+    """The rest of a decided job is left to end by itself; a coordinator never would."""
+    return keep_rest and not seen.deleted and not is_coordinator(seen.job.spec, task.spec.role)
 
 
 def _why(seen: Seen, book: Book, task: Task) -> StopReason:

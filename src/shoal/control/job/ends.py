@@ -12,11 +12,16 @@ from shoal.control.job.actions import Note
 from shoal.control.job.book import LONGEST_BACKOFF_SECONDS, Book
 from shoal.control.job.members import wanted_slots
 from shoal.control.job.seen import Seen, Slot, scope_of
+from shoal.objects.elastic import is_coordinator
 from shoal.objects.job import Phase, RestartRule, Role
 
 __all__ = ["Verdict", "count_ends", "lost_too_often", "slot_of"]
 
 _INFRASTRUCTURE = ("SupervisorLost", "NodeLost", "StartFailed")
+_LIVED_SECONDS = 10.0
+"""A coordinator that ends sooner cannot do its work: the next one is not started at once."""
+_COORDINATOR_BACKOFF_SECONDS = 5.0
+"""At most: the job cannot change its members meanwhile."""
 
 
 class Verdict:
@@ -60,6 +65,8 @@ def count_ends(seen: Seen, book: Book, now: float) -> tuple[Verdict | None, list
         verdict = None
         if outcome.stop_reason is not None:
             _again(seen, book, task)
+        elif is_coordinator(seen.job.spec, task.spec.role):
+            verdict = _coordinator(seen, book, task, outcome, notes, now)
         elif outcome.reason in _INFRASTRUCTURE:
             verdict = _infrastructure(seen, book, task, outcome, notes, now)
         elif outcome.exit_code == 0:
@@ -110,22 +117,47 @@ def _succeeded(seen: Seen, book: Book, task: Task, now: float) -> None:
 def _infrastructure(
     seen: Seen, book: Book, task: Task, outcome: Outcome, notes: list[Note], now: float
 ) -> Verdict | None:
-    restart = seen.job.spec.restart
-    book.infrastructure_failures += 1
-    notes.append(Note(outcome.reason, f"{_who(task)}: {_what(outcome)}", warning=True))
-    if book.infrastructure_failures > restart.infrastructure_limit:
+    verdict = _burn_infrastructure(seen, book, task, outcome, notes, outcome.reason)
+    if verdict is None:
+        _again(seen, book, task)
+        if book.infrastructure_failures > 1:
+            book.restart_after = now + min(30.0, _backoff(seen, book.infrastructure_failures - 1))
+    return verdict
+
+
+def _coordinator(
+    seen: Seen, book: Book, task: Task, outcome: Outcome, notes: list[Note], now: float
+) -> Verdict | None:
+    """The platform's own process: its deaths are never the user's, and it starts again by itself until
+    the job is decided. The others' backoff does not hold it back, nor its own them."""
+    if outcome.reason == "CommandNotFound":
         book.settle(slot_of(task), "Failed")
-        return Verdict(
-            "Failed",
-            "InfrastructureLimit",
-            f"the infrastructure failed more than {restart.infrastructure_limit} times, last "
-            f"{_who(task)}: {_what(outcome)}",
-            task,
-        )
-    _again(seen, book, task)
-    if book.infrastructure_failures > 1:
-        book.restart_after = now + min(30.0, _backoff(seen, book.infrastructure_failures - 1))
-    return None
+        return Verdict("Failed", "CommandNotFound", f"{_who(task)}: {_what(outcome)}", task)
+    if outcome.exit_code == 0:  # its members said that all is done; one that is wrong will need another
+        book.role_restart_after[task.spec.role] = now + _backoff(seen, 1)
+        book.next_incarnation(slot_of(task))
+        return None
+    reason = outcome.reason if outcome.reason in _INFRASTRUCTURE else "CoordinatorLost"
+    verdict = _burn_infrastructure(seen, book, task, outcome, notes, reason)
+    if verdict is None:
+        book.next_incarnation(slot_of(task))
+        if task.started and task.ended - task.started < _LIVED_SECONDS:
+            delay = min(_COORDINATOR_BACKOFF_SECONDS, _backoff(seen, book.infrastructure_failures))
+            book.role_restart_after[task.spec.role] = now + delay
+    return verdict
+
+
+def _burn_infrastructure(
+    seen: Seen, book: Book, task: Task, outcome: Outcome, notes: list[Note], reason: str
+) -> Verdict | None:
+    limit = seen.job.spec.restart.infrastructure_limit
+    book.infrastructure_failures += 1
+    notes.append(Note(reason, f"{_who(task)}: {_what(outcome)}", warning=True))
+    if book.infrastructure_failures <= limit:
+        return None
+    book.settle(slot_of(task), "Failed")
+    message = f"the infrastructure failed more than {limit} times, last {_who(task)}: {_what(outcome)}"
+    return Verdict("Failed", "InfrastructureLimit", message, task)
 
 
 def _failed(

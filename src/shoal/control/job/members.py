@@ -66,7 +66,7 @@ def keep_members(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[
         return notes
     for slot in gone:
         book.next_incarnation(slot)
-    if not book.members() and not wanted:
+    if not book.members() and not wanted and seen.job.spec.runtime != "elastic":
         book.attempt += 1
     return notes
 

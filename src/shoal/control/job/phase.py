@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.control.job.book import Book
 from shoal.control.job.seen import Seen, Slot
+from shoal.objects.elastic import is_coordinator
 from shoal.objects.job import Phase
 from shoal.objects.task import Placement
 
@@ -39,7 +40,8 @@ def _phase(
     before = seen.job.status.phase
     if live or silent:
         all_run = bool(wanted) and running >= wanted.keys()
-        goes_on = all_run or (before == "Running" and bool(running)) or (bool(running) and _apart(seen))
+        at_work = any(not is_coordinator(spec, role) for role, _ in running)
+        goes_on = all_run or (before == "Running" and at_work) or (at_work and _apart(seen))
         phase: Phase = "Running" if goes_on else "Starting"
         return phase, "WaitingForNode" if silent else "", said if silent else ""
     return ("Starting", "", "") if wanted else ("Pending", "", "")

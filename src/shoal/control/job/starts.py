@@ -10,6 +10,7 @@ from __future__ import annotations
 from shoal.control.job.actions import Start
 from shoal.control.job.book import Book
 from shoal.control.job.seen import Seen, Slot, fixed_membership, scope_of
+from shoal.objects.elastic import is_coordinator
 from shoal.objects.job import Role
 from shoal.objects.task import Placement, TaskSpec, task_name
 
@@ -28,18 +29,37 @@ def missing_starts(
     fresh = fixed_membership(seen.job) and not _started(seen, book)
     find = _gang if fresh or scope_of(seen.job) == "Gang" else _single
     ready = find(seen, book, wanted)
-    wait = book.restart_after - now
-    delayed = [s for s in ready if wait > 0 and book.current(s) > 1 and s not in book.nodes]
+    delayed = {
+        slot: wait
+        for slot in ready
+        if book.current(slot) > 1
+        and slot not in book.nodes
+        and (wait := _restart_after(seen, book, slot) - now) > 0
+    }
     ready = [slot for slot in ready if slot not in delayed]
-    again = wait if delayed else None
+    again = min(delayed.values()) if delayed else None
     if not ready or (delayed and scope_of(seen.job) == "Gang"):
         return None, again
-    book.attempt = max(book.attempt, 1)
+    book.attempt = _attempt(seen, book)
     for slot in ready:
         book.nodes[slot] = wanted[slot].node
     specs = tuple(_spec(seen, book, slot, wanted[slot]) for slot in ready)
     together = seen.job.spec.array is None
     return Start(specs, seen.job.status.allocation.id, together), again
+
+
+def _restart_after(seen: Seen, book: Book, slot: Slot) -> float:
+    """The coordinator has a backoff of its own: without it the others can do nothing."""
+    if is_coordinator(seen.job.spec, slot[0]):
+        return book.role_restart_after.get(slot[0], 0.0)
+    return book.restart_after
+
+
+def _attempt(seen: Seen, book: Book) -> int:
+    """The number of this start's attempt. Elastic jobs count on when nothing of them was left: what is on
+    its way out belongs to the attempt before, and may speak for it until something new starts."""
+    begun = bool(book.attempt) and seen.job.spec.runtime == "elastic" and not book.members()
+    return book.attempt + 1 if begun else max(book.attempt, 1)
 
 
 def _gang(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Slot]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shoal.control.job.book import Book, indices_of
 from shoal.control.job.ends import Verdict, slot_of
 from shoal.control.job.seen import Seen, role_indices, scope_of
+from shoal.objects.elastic import is_coordinator, own_roles
 from shoal.objects.job import Role, Success
 
 __all__ = ["decided", "seconds_until_limit"]
@@ -12,7 +13,7 @@ __all__ = ["decided", "seconds_until_limit"]
 
 def decided(seen: Seen, book: Book, now: float) -> Verdict | None:
     """The job's outcome, if it has one now. Success comes before cancellation and limits."""
-    verdict = _by_success_rule(seen, book)
+    verdict = _by_success_rule(seen, book) or _by_its_own_word(seen, book)
     if verdict is not None:
         return verdict
     if seen.job.spec.cancelled:
@@ -35,7 +36,7 @@ def seconds_until_limit(seen: Seen, book: Book, now: float) -> float | None:
 
 def _by_success_rule(seen: Seen, book: Book) -> Verdict | None:
     success = _rule(seen)
-    roles = [r for r in seen.job.spec.roles if success.role in ("", r.name)]
+    roles = [r for r in own_roles(seen.job.spec) if success.role in ("", r.name)]
     if success.policy == "Any":
         won = any(book.outcomes.get(slot) == "Succeeded" for slot in book.outcomes if _in(slot, roles))
     elif success.policy == "First":
@@ -50,6 +51,15 @@ def _by_success_rule(seen: Seen, book: Book) -> Verdict | None:
     ended = [task for task in seen.tasks if _in(slot_of(task), roles) and task.phase == "Ended"]
     decider = max(ended, key=lambda task: (task.ended, task.spec.name), default=None)
     return Verdict("Succeeded", "Completed", "", decider)
+
+
+def _by_its_own_word(seen: Seen, book: Book) -> Verdict | None:
+    """An elastic job's coordinator says when it cannot go on, such as for samples on which every worker
+    crashes: starting workers again would only eat the budget."""
+    said = seen.job.status.elastic
+    if said is None or said.state != "failed" or said.attempt != book.attempt:
+        return None
+    return Verdict("Failed", "TrainingFailed", said.message)
 
 
 def _rule(seen: Seen) -> Success:
@@ -96,7 +106,12 @@ def _by_limits(seen: Seen, book: Book, now: float) -> Verdict | None:
 
 
 def _idle_since(seen: Seen) -> float:
-    running = [task for task in seen.tasks if task.phase == "Running"]
+    spec = seen.job.spec
+    running = [
+        task
+        for task in seen.tasks
+        if task.phase == "Running" and not is_coordinator(spec, task.spec.role)
+    ]
     if not running or any(not task.idle_since for task in running):
         return 0.0
     return max(task.idle_since for task in running)
