@@ -1,0 +1,171 @@
+"""The worker's side of its sidecar: starts it, tells it what changes, starts it again should it die.
+
+The sidecar is spawned, never forked: threads of torch may hold any lock. A forked child of the worker (a
+data loader) inherits this object without owning the sidecar: there, all but `touch` and `training` do
+nothing, and those two are the loop's to call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from shoal.elastic.detect.child import Child
+from shoal.elastic.detect.progress import Progress, new_memory
+from shoal.elastic.wire import Message
+
+__all__ = ["Guardian"]
+
+_PAUSES_SECONDS = (0.0, 0.0, 0.1, 0.5, 2.0, 5.0)
+"""Before a sidecar is started again, by how many have died young in a row."""
+_YOUNG_SECONDS = 10.0
+_CLOSE_SECONDS = 2.0
+
+
+class Guardian:
+    """Keeps one sidecar running beside this process until `close`. Thread-safe.
+
+    `find` says where the coordinator is (`host:port`; None: not known yet); it is called on a thread of
+    the guardian, may take its time, and may raise OSError or ValueError. `address_file` is a JSON file
+    with a member `address` that the sidecar reads itself: with it, a coordinator that has moved is found
+    though this process is stopped or gone.
+
+    Raises:
+        OSError: the sidecar cannot be started.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        key: str,
+        find: Callable[[], str | None],
+        max_stall_seconds: float = 60.0,
+        address_file: str | None = None,
+        beat_seconds: float = 0.1,
+    ) -> None:
+        self._begin: Message = {
+            "type": "begin",
+            "name": name,
+            "key": key,
+            "max_stall": max_stall_seconds,
+            "beat_seconds": beat_seconds,
+            "address_file": address_file,
+        }
+        self._find = find
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._incarnation = 0
+        self._address: str | None = None
+        self._closing = False
+        self._memory = new_memory()
+        self._progress: Progress | None = Progress(self._memory)
+        self.touch: Callable[[], None] = self._progress.mark
+        """Mark progress: this worker does what it is to do. Costs a fraction of a microsecond."""
+        self.training: Callable[[bool], None] = self._progress.train
+        """Expect progress from now on (True), or do not: while this worker starts, ends, or waits for
+        others, whose fault that is. As cheap as `touch`."""
+        self._child = Child(self._memory)
+        self._greet()
+        self._wake, self._waker = socket.socketpair()
+        self._thread = threading.Thread(target=self._attend, name="shoal-guardian", daemon=True)
+        self._thread.start()
+
+    @property
+    def sidecar_pid(self) -> int:
+        """The process id of the sidecar that runs now."""
+        return self._child.pid
+
+    def joined(self, incarnation: int) -> None:
+        """This process is known to the coordinator under this number from now on."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            self._incarnation = incarnation
+            self._child.send({"type": "joined", "incarnation": incarnation})
+
+    def close(self) -> None:
+        """End the sidecar without a word to the coordinator. Idempotent."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            self._child.send({"type": "close"})
+        self._waker.send(b"x")
+        self._thread.join()
+        self._child.end(_CLOSE_SECONDS)
+        self._wake.close()
+        self._waker.close()
+        os.close(self._memory)
+        self.touch, self.training = _nothing, _nothing_either
+        self._progress = None  # unmapped once nobody is in the middle of a mark
+
+    def _greet(self) -> None:
+        """Tell a new sidecar all that its predecessor knew."""
+        with self._lock:
+            if self._closing:
+                return
+            self._child.send(self._begin)
+            if self._address is not None:
+                self._child.send({"type": "at", "address": self._address})
+            if self._incarnation:
+                self._child.send({"type": "joined", "incarnation": self._incarnation})
+
+    def _attend(self) -> None:
+        deaths = 0
+        started = time.monotonic()
+        while True:
+            messages = self._child.receive(self._wake)
+            for message in messages or ():
+                self._serve(message)
+            if messages is not None:
+                continue
+            if self._closing:
+                return
+            self._child.end(0.0)
+            deaths = deaths + 1 if time.monotonic() - started < _YOUNG_SECONDS else 0
+            if not self._start_again(deaths):
+                return
+            started = time.monotonic()
+            self._greet()
+
+    def _start_again(self, deaths: int) -> bool:
+        """Try until it works; False when this guardian is closed first."""
+        while True:
+            pause = _PAUSES_SECONDS[min(deaths, len(_PAUSES_SECONDS) - 1)]
+            if select.select([self._wake], [], [], pause)[0]:
+                return False
+            try:
+                child = Child(self._memory)
+            except OSError:  # no process to be had at the moment
+                deaths += 1
+                continue
+            with self._lock:
+                self._child = child
+            return True
+
+    def _serve(self, message: Message) -> None:
+        assert self._progress is not None
+        if message["type"] == "answer":
+            self._progress.answer()
+            return
+        with contextlib.suppress(OSError, ValueError):  # not known at the moment: it asks again
+            self._address = self._find()
+        if self._address is not None:
+            with self._lock:
+                self._child.send({"type": "at", "address": self._address})
+
+
+def _nothing() -> None:
+    pass
+
+
+def _nothing_either(_on: bool) -> None:
+    pass

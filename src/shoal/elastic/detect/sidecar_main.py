@@ -1,0 +1,213 @@
+"""The sidecar of one worker: sees that it is gone, stopped or stalled, and speaks for its machine.
+
+One thread, one loop, no torch, nothing that blocks but the look-up of a host name. It is a child of the
+worker in a session of its own; it ends when the coordinator has heard that the worker is gone, when the
+worker says so, or when nobody could be told for a minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from shoal.elastic.detect.findings import Findings, Look
+from shoal.elastic.detect.progress import Progress
+from shoal.elastic.detect.uplink import Uplink
+from shoal.elastic.detect.watched import Watched
+from shoal.elastic.wire import Message
+
+__all__ = ["LOOK_SECONDS", "main"]
+
+LOOK_SECONDS = 0.05
+"""How often the worker's state is looked at. Its end is an event and needs no look."""
+_TELL_SECONDS = 60.0
+"""How long a coordinator that cannot be reached is sought after the worker's end."""
+_HEAR_SECONDS = 1.0
+"""How long the coordinator may take to read the last message."""
+_ASK_SECONDS = 0.2
+"""How often the worker is asked where the coordinator is."""
+
+
+def main(arguments: list[str]) -> int:
+    """Watch the worker until it is gone and that has been told. Returns the exit code."""
+    worker, channel, memory = map(int, arguments)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # its end is the worker's end
+    Sidecar(Watched(worker), socket.socket(fileno=channel), Progress(memory)).run()
+    return 0
+
+
+class Sidecar:
+    """The loop and what it holds."""
+
+    def __init__(self, worker: Watched, channel: socket.socket, progress: Progress) -> None:
+        self._worker = worker
+        self._channel: socket.socket | None = channel
+        self._progress = progress
+        self._heard = b""
+        self._uplink = Uplink(self._find, self._opened)
+        self._findings = Findings(60.0, LOOK_SECONDS)
+        self._settings: dict[str, Any] = {}
+        self._incarnation = 0
+        self._address: str | None = None
+        self._asked_at = 0.0
+        self._sequence = 0
+        self._beat_seconds = 0.1
+        self._closed = False
+        self._told_at: float | None = None
+        channel.setblocking(False)
+
+    def run(self) -> None:
+        """Until there is nothing left to tell."""
+        begun = time.monotonic()
+        look_at = beat_at = begun
+        gone_at: float | None = None
+        while not self._closed:
+            due = [look_at, beat_at if self._uplink.connected else None, self._uplink_at()]
+            ready = self._wait(min(moment for moment in due if moment is not None))
+            now = time.monotonic()
+            if self._channel is not None and ready.get(self._channel.fileno()):
+                self._listen()
+            if now >= look_at or (self._worker.descriptor in ready and gone_at is None):
+                self._look(now)
+                look_at = now + LOOK_SECONDS
+            if self._incarnation:
+                descriptor = self._uplink.descriptor
+                self._uplink.turn(now, 0 if descriptor is None else ready.get(descriptor, 0))
+            if gone_at is None and self._findings.gone:
+                gone_at = now
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # whoever reads the worker's output is done
+            if gone_at is not None and self._is_over(now, gone_at):
+                return
+            if now >= beat_at and self._uplink.connected:
+                self._beat(now - beat_at)
+                beat_at = max(beat_at + self._beat_seconds, now)
+            elif not self._uplink.connected:
+                beat_at = now
+
+    def _uplink_at(self) -> float | None:
+        return self._uplink.next_at if self._incarnation else None
+
+    def _wait(self, until: float) -> dict[int, int]:
+        poll = select.poll()
+        if self._channel is not None:
+            poll.register(self._channel.fileno(), select.POLLIN)
+        if self._worker.descriptor is not None and not self._findings.gone:
+            poll.register(self._worker.descriptor, select.POLLIN)
+        if self._uplink.descriptor is not None:
+            poll.register(self._uplink.descriptor, self._uplink.interest)
+        return dict(poll.poll(max(0.0, (until - time.monotonic()) * 1000)))
+
+    def _look(self, now: float) -> None:
+        gone = self._worker.gone
+        stopped = not gone and self._worker.stopped
+        outcome = self._findings.look(Look(gone, stopped, self._progress.shown()), now)
+        for evidence in outcome.evidence:
+            self._uplink.send(evidence)
+        if outcome.ask:
+            self._say({"type": "answer"})
+        if outcome.end:
+            self._worker.kill()
+            sys.stderr.write(
+                f"shoal: {self._settings['name']} made no progress for {self._settings['max_stall']:g} s"
+                " (max_stall) and was ended.\n"
+            )
+
+    def _is_over(self, now: float, gone_at: float) -> bool:
+        if not self._incarnation or now - gone_at > _TELL_SECONDS:
+            return True
+        if self._told_at is None:
+            if self._uplink.connected and self._uplink.drained:
+                self._uplink.finish()
+                self._told_at = now
+            return False
+        if self._uplink.connected:
+            return now - self._told_at > _HEAR_SECONDS
+        if self._uplink.broken:  # it may have died before it read that
+            self._told_at = None
+            return False
+        return True
+
+    def _beat(self, late_seconds: float) -> None:
+        self._sequence += 1
+        late = round(max(0.0, late_seconds), 4)
+        self._uplink.send({"type": "beat", "seq": self._sequence, "late_seconds": late})
+
+    def _opened(self) -> None:
+        self._uplink.send(
+            {
+                "type": "hello",
+                "role": "sidecar",
+                "key": self._settings["key"],
+                "name": self._settings["name"],
+                "incarnation": self._incarnation,
+            }
+        )
+        for evidence in self._findings.standing():
+            self._uplink.send(evidence)
+
+    def _find(self) -> str | None:
+        """Where the coordinator is: as its file says, or else as the worker has said last."""
+        now = time.monotonic()
+        if now - self._asked_at >= _ASK_SECONDS:
+            self._asked_at = now
+            self._say({"type": "where"})
+        path: str | None = self._settings["address_file"]
+        if path is not None:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                return str(json.loads(_contents(path))["address"])
+        return self._address
+
+    def _say(self, message: Message) -> None:
+        if self._channel is None:
+            return
+        with contextlib.suppress(OSError):  # it is ending, or does not listen: it is asked again
+            self._channel.send(json.dumps(message).encode() + b"\n")
+
+    def _listen(self) -> None:
+        """Take in what the worker says; its silence for ever is no news, its end is seen elsewhere."""
+        assert self._channel is not None
+        try:
+            data = self._channel.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._channel.close()
+            self._channel = None
+            return
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def _take(self, message: Message) -> None:
+        match message["type"]:
+            case "begin":
+                self._settings = message
+                self._beat_seconds = message["beat_seconds"]
+                self._findings = Findings(message["max_stall"], LOOK_SECONDS)
+            case "joined":
+                self._incarnation = message["incarnation"]
+                self._uplink.restart()
+            case "at":
+                if message["address"] != self._address and not self._uplink.connected:
+                    self._uplink.restart()
+                self._address = message["address"]
+            case _:
+                self._closed = True
+
+
+def _contents(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)
