@@ -23,9 +23,9 @@ def tokens(tmp_path: Path) -> JobTokens:
 
 
 def test_a_jobs_token_says_which_job(tokens: JobTokens) -> None:
-    token = tokens.mint(job())
+    token = tokens.mint(job(), attempt=3)
     assert is_job_token(token)
-    assert tokens.job_of(token) == ("default", "train", "u-1")
+    assert tokens.job_of(token) == ("default", "train", "u-1", 3)
 
 
 def test_the_key_outlives_the_process_and_is_private(tmp_path: Path) -> None:

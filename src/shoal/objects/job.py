@@ -307,7 +307,7 @@ class Recovery(Part, frozen=True, kw_only=True):
     epoch: int = 0
     """Of the view that ended it."""
     how: str = ""
-    """What the survivors did: `nothing`, `state`, `buckets` or `rerun`; `switch` for a planned change."""
+    """What the survivors did: `nothing`, `state`, `buckets`, `rerun`."""
     seconds: float = 0.0
     """From the loss to the first survivor's next step."""
     lost_steps: int = 0

@@ -11,6 +11,7 @@ line's `offline` verbs alone.
 - `serving`, `protocol`, `doors`, `envelope`, `problems`: connections, their bounds, and errors
 - `peer`, `auth`, `tokens`, `authorise`: who calls, and what they may do
 - `admission`: what every write passes on its way to the store
+- `elastic`, `elastic_report`: what elastic jobs keep with the platform and tell it
 - `listing`, `following`, `exec_stream`, `explaining`, `using`, `tasks`: the larger answers
 - `threads`, `signals`: blocking calls off the event loop, and waking it
 """

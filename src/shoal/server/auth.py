@@ -78,8 +78,28 @@ class Authenticator:
             )
         return Actor(self._name(peer.uid), ("admin",))
 
+    async def task(self, authorization: str) -> tuple[Job, int]:
+        """The job that a task speaks for as it is now, and the attempt that the task was started in.
+
+        Raises:
+            Unauthenticated: it shows no token of a job that lives and has not finished.
+        """
+        token = _bearer(authorization)
+        if not is_job_token(token):
+            raise Unauthenticated(
+                "only a job's own tasks are answered here, which show the token of their job",
+                hint="the token is in the file that SHOAL_TOKEN_FILE names",
+            )
+        return await self._claimed(token)
+
     async def _job(self, token: str) -> Actor:
-        namespace, name, uid = self._jobs.job_of(token)
+        job, _ = await self._claimed(token)
+        meta = job.metadata
+        name = f"job:{meta.namespace}/{meta.name}"
+        return Actor(name, ("job",), (meta.namespace, meta.name, meta.uid))
+
+    async def _claimed(self, token: str) -> tuple[Job, int]:
+        namespace, name, uid, attempt = self._jobs.job_of(token)
         try:
             job = await self._find_job(namespace, name)
         except NotFound:
@@ -88,7 +108,7 @@ class Authenticator:
             raise Unauthenticated(f"job {name}, which this token was for, is gone")
         if job.status.phase in _FINISHED:
             raise Unauthenticated(f"job {name}, which this token was for, has finished")
-        return Actor(f"job:{namespace}/{name}", ("job",), (namespace, name, uid))
+        return job, attempt
 
     def _name(self, uid: int) -> str:
         known = self._names.get(uid)

@@ -44,7 +44,7 @@ class Rendezvous:
         self, job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
     ) -> Mapping[str, Told]:
         """See `shoal.control.job.controller.Rendezvous`."""
-        token = self._tokens.mint(job)
+        token = self._tokens.mint(job, attempt)
         own = {"SHOAL_API": self._api, "SHOAL_TOKEN_FILE": f"{RENDEZVOUS_FOLDER}/{TOKEN_FILE}"}
         told = rendezvous.tell(job, attempt, specs, endpoints)
         return {

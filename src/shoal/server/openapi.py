@@ -83,6 +83,9 @@ _BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "exec": (FRAMES, {"type": "string", "format": "binary"}),
     "acquireLease": (_JSON, {"type": "object", "required": ["holder", "durationSeconds"]}),
     "releaseLease": (_JSON, {"type": "object"}),
+    "putElastic": (_JSON, {"type": "object", "required": ["version", "record"]}),
+    "reportElastic": (_JSON, {"type": "object", "required": ["world", "step"]}),
+    "resizeElastic": (_JSON, {"type": "object", "required": ["replicas"]}),
 }
 
 

@@ -15,6 +15,7 @@ import os
 import secrets
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +23,7 @@ from shoal import faults
 from shoal.objects.errors import Exists, Invalid, NotFound, Unauthenticated
 from shoal.objects.job import Job
 
-__all__ = ["JobTokens", "Tokens", "is_job_token"]
+__all__ = ["JobClaim", "JobTokens", "Tokens", "is_job_token"]
 
 _JOB_PREFIX = "shoal-job-"
 _PERSON_PREFIX = "shoal-"
@@ -32,6 +33,15 @@ _KEY_BYTES = 32
 def is_job_token(token: str) -> bool:
     """Whether this is a job's token, valid or not, rather than a person's."""
     return token.startswith(_JOB_PREFIX)
+
+
+class JobClaim(NamedTuple):
+    """What a job's token says: which job, and in which attempt the task was started that has it."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int = 0
 
 
 class JobTokens:
@@ -60,13 +70,14 @@ class JobTokens:
             )
         return cls(key)
 
-    def mint(self, job: Job) -> str:
-        """The token that lets tasks of this job, and of no other, speak for themselves."""
-        claim = msgspec.json.encode([job.metadata.namespace, job.metadata.name, job.metadata.uid])
+    def mint(self, job: Job, attempt: int = 0) -> str:
+        """The token that lets tasks of this job's attempt, and of no other job, speak for themselves."""
+        meta = job.metadata
+        claim = msgspec.json.encode([meta.namespace, meta.name, meta.uid, attempt])
         return f"{_JOB_PREFIX}{_text(claim)}.{_text(self._seal(claim))}"
 
-    def job_of(self, token: str) -> tuple[str, str, str]:
-        """Namespace, name and uid of the job that a token is for.
+    def job_of(self, token: str) -> JobClaim:
+        """What a token claims.
 
         Raises:
             Unauthenticated: it was not made here.
@@ -75,7 +86,7 @@ class JobTokens:
         try:
             said = _bytes(claim)
             if hmac.compare_digest(self._seal(said), _bytes(seal)):
-                return msgspec.json.decode(said, type=tuple[str, str, str])
+                return msgspec.json.decode(said, type=JobClaim)
         except (binascii.Error, ValueError):
             pass  # neither text nor seal are ours: said below
         raise Unauthenticated("the token is not one that this server gave to a job")

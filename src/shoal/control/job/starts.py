@@ -56,8 +56,8 @@ def _restart_after(seen: Seen, book: Book, slot: Slot) -> float:
 
 
 def _attempt(seen: Seen, book: Book) -> int:
-    """The number of this start's attempt. Elastic jobs count on when nothing of them was left: what is on
-    its way out belongs to the attempt before, and may speak for it until something new starts."""
+    """The number of this start's attempt. Elastic jobs count on when nothing of them was left: what is
+    on its way out belongs to the attempt before, and speaks for it until something new starts."""
     begun = bool(book.attempt) and seen.job.spec.runtime == "elastic" and not book.members()
     return book.attempt + 1 if begun else max(book.attempt, 1)
 

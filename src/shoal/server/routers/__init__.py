@@ -2,5 +2,6 @@
 
 - `objects`: create, get, list, apply, update, delete, status; `watching`: watches as event streams
 - `running`: logs, exec, tasks of a job; `telling`: events, attempts, explain, usage
+- `elastic`: what an elastic job's own tasks ask: record, size, reports
 - `platform`: leases, tokens, schemas, version and health
 """

@@ -1,0 +1,215 @@
+"""What an elastic job's own tasks may ask of the platform: their record, their size, and reports.
+
+The record is kept beside the Job as an object of its own (`shoal.objects.membership`), so that it costs
+no watcher of jobs anything and survives whatever the store survives. Writes compare and set: the version
+that a caller gives back is the one that it read. A task of an earlier attempt is refused everything.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shoal.client.edits import scaled
+from shoal.clock import Clock
+from shoal.history.base import History
+from shoal.history.recorder import Recorder, about
+from shoal.objects import codec
+from shoal.objects.elastic import elastic_role
+from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
+from shoal.objects.job import Job
+from shoal.objects.kinds import JOB
+from shoal.objects.membership import LARGEST_RECORD, Membership, MembershipSpec
+from shoal.objects.meta import Metadata, OwnerReference
+from shoal.objects.ranges import IndexSet
+from shoal.server.elastic_report import News, Report, news_of
+from shoal.store.base import SYSTEM, Store
+
+__all__ = ["WRITER", "ElasticCaller", "ElasticJobs", "Wanted"]
+
+WRITER = "elastic"
+_MOST_ATTEMPTS = 10
+
+
+class ElasticCaller(msgspec.Struct, frozen=True):
+    """A task that calls: its job as it is now, and the attempt that it was started in."""
+
+    job: Job
+    attempt: int
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The answer to a poll."""
+
+    version: str
+    """Of the record; empty while there is none."""
+    record: str | None
+    target: int | None
+    """Members to expect: tasks that have their slots or still run; None: there are none yet. The
+    platform itself ends those that lose their slots, with notice."""
+    minimum: int
+    maximum: int
+
+
+class ElasticJobs:
+    """See the module's docstring. Thread-safe; every call may wait for the store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def read(self, caller: ElasticCaller) -> Wanted:
+        """The record and what is wanted.
+
+        Raises:
+            Conflict: the caller is of an earlier attempt.
+            NotFound: its job is not elastic.
+        """
+        there = self._checked(caller)
+        role = elastic_role(caller.job.spec)
+        return Wanted(
+            version=there.metadata.resource_version if there is not None else "",
+            record=there.spec.record if there is not None else None,
+            target=_target(caller.job, role.name),
+            minimum=role.min_replicas or role.replicas,
+            maximum=role.replicas,
+        )
+
+    def write(self, caller: ElasticCaller, version: str, record: str) -> str:
+        """Set the record if it still has that version; durable when this returns. The new version.
+
+        Raises:
+            Conflict: it has another version, or the caller is of an earlier attempt.
+            Invalid: the record is too long.
+            NotFound: its job is not elastic.
+        """
+        size = len(record.encode())
+        if size > LARGEST_RECORD:
+            raise Invalid(f"a record has at most {LARGEST_RECORD} bytes; found {size}")
+        there = self._checked(caller)
+        if version != (there.metadata.resource_version if there is not None else ""):
+            raise Conflict("the record has been written since it was read", hint="read it again")
+        meta = caller.job.metadata
+        spec = MembershipSpec(job_uid=meta.uid, attempt=caller.attempt, record=record)
+        if there is not None:
+            made = self._store.update(msgspec.structs.replace(there, spec=spec), actor=SYSTEM)
+            return made.metadata.resource_version
+        owner = OwnerReference(kind=JOB.name, name=meta.name, uid=meta.uid)
+        metadata = Metadata(name=meta.name, namespace=meta.namespace, owners=(owner,))
+        try:
+            made = self._store.create(Membership(metadata=metadata, spec=spec), actor=SYSTEM)
+        except Exists as error:
+            raise Conflict("another has written the first record", hint="read it") from error
+        return made.metadata.resource_version
+
+    def report(self, caller: ElasticCaller, report: Report, history: History) -> None:
+        """Take in what the job says of itself: a summary in its status, all of it in history.
+
+        Raises:
+            Conflict: the caller is of an earlier attempt.
+            NotFound: its job is not elastic, or gone.
+        """
+        _check_attempt(caller)
+        job = caller.job
+        for _ in range(_MOST_ATTEMPTS):
+            news = news_of(job.status.elastic, report, caller.attempt, self._clock.now())
+            if news is None:
+                return
+            meta = job.metadata
+            try:
+                self._store.patch_status(
+                    JOB,
+                    meta.namespace,
+                    meta.name,
+                    actor=SYSTEM,
+                    writer=WRITER,
+                    uid=meta.uid,
+                    counter=job.status.writers.get(WRITER, 0),
+                    fields={"elastic": codec.builtins(news.status)},
+                )
+            except Conflict:
+                job = self._store.get(Job, meta.namespace, meta.name, actor=SYSTEM)
+                continue
+            self._record(job, news, history)
+            return
+        raise Conflict(f"the reports of job {job.metadata.name} come faster than they can be kept")
+
+    def resize(self, caller: ElasticCaller, replicas: int) -> None:
+        """Ask for another number of members, as `shoal scale --max` does.
+
+        Raises:
+            Conflict: the caller is of an earlier attempt, or others changed the job again and again.
+            Invalid: fewer than the job's minimum.
+            NotFound: its job is not elastic, or gone.
+        """
+        _check_attempt(caller)
+        job = caller.job
+        for _ in range(_MOST_ATTEMPTS):
+            role = elastic_role(job.spec)
+            least = role.min_replicas or 1
+            if replicas < least:
+                raise Invalid(f"the job runs with at least {least} tasks of role {role.name}")
+            try:
+                self._store.update(scaled(job, replicas, role=role.name), actor=SYSTEM)
+            except Conflict:
+                meta = job.metadata
+                job = self._store.get(Job, meta.namespace, meta.name, actor=SYSTEM)
+            else:
+                return
+        raise Conflict(f"job {job.metadata.name} is being changed by others", hint="try again")
+
+    def _checked(self, caller: ElasticCaller) -> Membership | None:
+        _check_attempt(caller)
+        meta = caller.job.metadata
+        try:
+            there = self._store.get(Membership, meta.namespace, meta.name, actor=SYSTEM)
+        except NotFound:
+            return None
+        if there.spec.attempt > caller.attempt:
+            raise _too_old(caller, there.spec.attempt)
+        return there
+
+    def _record(self, job: Job, news: News, history: History) -> None:
+        recorder, whose, status = Recorder(history, self._clock), about(job), news.status
+        at = status.reported
+        if news.resized:
+            recorder.metric(whose, "world_size", status.world, at=at)
+        if status.goodput is not None:
+            recorder.metric(whose, "goodput_ratio", status.goodput, at=at)
+        if status.step_seconds is not None:
+            recorder.metric(whose, "step_seconds", status.step_seconds, at=at)
+        for each in news.recoveries:
+            labels = {"how": each.how, "epoch": str(each.epoch)}
+            recorder.metric(whose, "recovery_seconds", each.seconds, at=each.at, labels=labels)
+            said = f"{each.how}, {each.world} members" if each.how else f"{each.world} members"
+            message = f"training went on after {each.seconds:.3f} s ({said}, epoch {each.epoch})"
+            recorder.event(whose, "Recovered", message)
+        if news.recoveries:
+            recorder.metric(whose, "lost_steps_total", status.lost_steps, at=at)
+        if news.state_changed:
+            reason = status.state[:1].upper() + status.state[1:]
+            bad = status.state in ("paused", "failed")
+            recorder.event(
+                whose,
+                f"Training{reason}",
+                status.message or f"the job says that it is {status.state}",
+                severity="Warning" if bad else "Normal",
+            )
+
+
+def _check_attempt(caller: ElasticCaller) -> None:
+    job = caller.job
+    if job.spec.runtime != "elastic":
+        raise NotFound(f"job {job.metadata.name} is not elastic: its runtime is {job.spec.runtime}")
+    if caller.attempt < job.status.attempt:
+        raise _too_old(caller, job.status.attempt)
+
+
+def _too_old(caller: ElasticCaller, now: int) -> Conflict:
+    return Conflict(f"the caller is of attempt {caller.attempt}, and the job is in attempt {now}")
+
+
+def _target(job: Job, role: str) -> int | None:
+    slots = [each for each in job.status.allocation.slots if each.role == role]
+    given = sum(len(IndexSet.parse(each.indices)) for each in slots)
+    running = next((each.running for each in job.status.roles if each.name == role), 0)
+    return max(given, running) or None
