@@ -69,6 +69,11 @@ class Ear:
         with self._condition:
             return [message["type"] for _, message in self.heard if message["type"] != "beat"]
 
+    def drop(self) -> None:
+        """Close every connection there is, and go on listening."""
+        for connection in list(self.connections):
+            connection.close()
+
     def close(self) -> None:
         """Vanish as a process that is killed does. Idempotent."""
         if self._closed:

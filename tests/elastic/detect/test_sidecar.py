@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.elastic.detect.harness import KEY, Ear, sidecars_of, wait_until, worker, write_address
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -106,3 +107,195 @@ def test_a_sidecar_that_dies_is_started_again(ear: Ear) -> None:
         assert "gone" not in ear.kinds()
         one.signal(signal.SIGKILL)
         ear.wait("gone")
+
+
+def test_a_worker_whose_interpreter_is_held_for_two_seconds_is_no_news(ear: Ear) -> None:
+    held = """
+    guardian.training(True)
+    sys.stdin.readline()
+    ctypes.PyDLL(None).sleep(2)
+    print("done", flush=True)
+    sys.stdin.readline()
+    """
+    with worker(ear, held) as one:
+        _, before = ear.wait("beat")
+        one.say()
+        assert one.line() == "done\n"
+        _, after = ear.wait("beat", where=lambda beat: beat["seq"] >= before["seq"] + 15)
+        assert ear.kinds() == ["hello"]
+        assert after["late_seconds"] < 1.0
+        assert one.process.poll() is None
+
+
+def test_a_hang_that_holds_the_interpreter_is_told_and_ended(ear: Ear) -> None:
+    """training-V1: ended by the hard timeout, from outside the process."""
+    hang = """
+    guardian.training(True)
+    print("hanging", flush=True)
+    ctypes.PyDLL(None).sleep(3600)
+    """
+    with worker(ear, hang, max_stall=1.0) as one:
+        one.line()
+        began = time.monotonic()
+        stalled, message = ear.wait("stalled")
+        gone, _ = ear.wait("gone")
+        print(f"stalled after {stalled - began:.2f} s, gone after {gone - began:.2f} s")
+        assert 1.0 <= message["seconds"] < 1.5
+        assert ear.kinds() == ["hello", "stalled", "gone"]
+        sentence = one.end()
+        assert one.process.returncode == -signal.SIGKILL
+        assert sentence == "shoal: worker-0 made no progress for 1 s (max_stall) and was ended.\n"
+
+
+def test_a_worker_that_waits_for_others_is_not_stalled(ear: Ear) -> None:
+    waits = """
+    guardian.training(True)
+    guardian.touch()
+    guardian.training(False)
+    print("waiting", flush=True)
+    ctypes.PyDLL(None).sleep(2)
+    print("done", flush=True)
+    """
+    with worker(ear, waits, max_stall=0.5) as one:
+        one.line()
+        assert one.line() == "done\n"
+        ear.wait("gone")
+        assert ear.kinds() == ["hello", "gone"]
+        assert one.end() == ""
+        assert one.process.returncode == 0
+
+
+def test_a_stalled_worker_that_still_answers_has_as_long_again(ear: Ear) -> None:
+    slow = """
+    guardian.training(True)
+    time.sleep(1.5)   # more than max_stall, less than twice
+    guardian.touch()
+    print("alive", flush=True)
+    guardian.training(False)
+    sys.stdin.readline()
+    """
+    with worker(ear, slow, max_stall=1.0) as one:
+        ear.wait("stalled")
+        assert one.line() == "alive\n"
+        assert ear.kinds() == ["hello", "stalled"]
+        assert one.process.poll() is None
+
+
+def test_evidence_waits_for_a_coordinator_that_was_not_there(ear: Ear) -> None:
+    """The worker ends while nobody listens; who then listens at the same port hears of it."""
+    with worker(ear, BUSY) as one:
+        port = ear.port
+        ear.close()
+        one.signal(signal.SIGKILL)
+        one.process.wait(10)
+        time.sleep(0.5)  # what is tested is that the sidecar tries for longer than a moment
+        assert sidecars_of(one.pid) == [one.sidecar]
+        began = time.monotonic()
+        again = Ear(port)
+        told, _ = again.wait("gone")
+        print(f"told {(told - began) * 1000:.0f} ms after it was back")
+        again.wait_closed()
+        wait_until(lambda: not sidecars_of(one.pid), "the sidecar lingers", seconds=5)
+        assert again.kinds() == ["hello", "gone"]
+        again.close()
+
+
+def test_another_incarnation_is_another_hello(ear: Ear) -> None:
+    rejoins = """
+    sys.stdin.readline()
+    guardian.joined(9)
+    sys.stdin.readline()
+    """
+    with worker(ear, rejoins) as one:
+        one.say()
+        _, hello = ear.wait("hello", 2)
+        assert hello["incarnation"] == 9
+        ear.wait_closed()
+        os.kill(one.sidecar, signal.SIGKILL)
+        _, hello = ear.wait("hello", 3)
+        assert hello["incarnation"] == 9
+
+
+def test_worker_and_sidecar_killed_together_close_both_connections(ear: Ear) -> None:
+    joined = f"""
+    import socket
+    own = socket.create_connection(("127.0.0.1", {ear.port}))
+    print("connected", flush=True)
+    sys.stdin.readline()
+    """
+    with worker(ear, joined) as one:
+        one.line()
+        os.kill(one.sidecar, signal.SIGSTOP)  # it must not have the time to tell
+        killed = one.signal(signal.SIGKILL)
+        os.kill(one.sidecar, signal.SIGKILL)
+        closed = ear.wait_closed(2)
+        print(f"both connections closed after {(closed - killed) * 1000:.1f} ms")
+        assert ear.kinds() == ["hello"]
+
+
+def test_signals_of_a_terminal_or_a_stop_do_not_reach_it(ear: Ear) -> None:
+    with worker(ear, BUSY) as one:
+        assert os.getsid(one.sidecar) == one.sidecar
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(one.sidecar, number)
+        _, beat = ear.wait("beat")
+        ear.wait("beat", where=lambda other: other["seq"] > beat["seq"] + 3)
+        assert ear.kinds() == ["hello"]
+
+
+def test_it_holds_nothing_that_the_worker_left_open(ear: Ear, tmp_path: Path) -> None:
+    """A socket without close-on-exec (gloo's are) would outlive the worker in its sidecar."""
+    inherits = """
+    descriptor = os.open(sys.executable, os.O_RDONLY)
+    os.set_inheritable(descriptor, True)
+    print("open", flush=True)
+    sys.stdin.readline()
+    """
+    with worker(ear, inherits) as one:
+        one.line()
+        os.kill(one.sidecar, signal.SIGKILL)
+        ear.wait("hello", 2)
+        (sidecar,) = sidecars_of(one.pid)
+        held = sorted(str(each.readlink()) for each in Path(f"/proc/{sidecar}/fd").iterdir())
+        print(held)
+        assert not [each for each in held if "python" in each]
+        assert sum(each.startswith("socket:") for each in held) == 2
+
+
+def test_who_is_refused_does_not_hammer(ear: Ear) -> None:
+    """Another key: the coordinator closes at once, and the sidecar comes back ever more slowly."""
+    with worker(ear, IDLE):
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            ear.drop()
+            time.sleep(0.001)
+        hellos = ear.kinds().count("hello")
+        print(f"{hellos} connections in 1.5 s")
+        assert 3 <= hellos <= 20
+
+
+def test_what_it_costs(ear: Ear) -> None:
+    """Under 15 MiB resident, under a percent of a core, and a start of tens of milliseconds."""
+    with worker(ear, BUSY) as one:
+        pid = one.sidecar
+        ear.wait("beat", where=lambda beat: beat["seq"] == 5)
+        ticks_before = _cpu_ticks(pid)
+        began = time.monotonic()
+        ear.wait("beat", where=lambda beat: beat["seq"] == 25)
+        share = (_cpu_ticks(pid) - ticks_before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+        status = Path(f"/proc/{pid}/status").read_text()
+        resident = int(next(each for each in status.splitlines() if each.startswith("VmRSS")).split()[1])
+        modules = {each.split("/")[-1] for each in Path(f"/proc/{pid}/maps").read_text().split()}
+        began = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        again, _ = ear.wait("hello", 2)
+        print(f"{resident} KiB, {share:.2%} of a core,", end=" ")
+        print(f"hello {(again - began) * 1000:.0f} ms after the kill")
+        assert resident < 15 * 1024
+        assert share < 0.02
+        assert not [each for each in modules if "torch" in each or "numpy" in each]
+
+
+def _cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

@@ -30,8 +30,8 @@ _CLOSE_SECONDS = 2.0
 class Guardian:
     """Keeps one sidecar running beside this process until `close`. Thread-safe.
 
-    `find` says where the coordinator is (`host:port`; None: not known yet); it is called on a thread of
-    the guardian, may take its time, and may raise OSError or ValueError. `address_file` is a JSON file
+    `find` says where the coordinator is (`host:port`; None: not known yet); it is called by `joined` and
+    on a thread of the guardian, and may raise OSError or ValueError. `address_file` is a JSON file
     with a member `address` that the sidecar reads itself: with it, a coordinator that has moved is found
     though this process is stopped or gone.
 
@@ -82,9 +82,13 @@ class Guardian:
         return self._child.pid
 
     def joined(self, incarnation: int) -> None:
-        """This process is known to the coordinator under this number from now on."""
+        """This process is known to the coordinator under this number from now on.
+
+        Calls `find` itself: what this thread does next may keep the guardian's own from running.
+        """
         if os.getpid() != self._owner:
             return
+        self._look_up()
         with self._lock:
             self._incarnation = incarnation
             self._child.send({"type": "joined", "incarnation": incarnation})
@@ -155,7 +159,10 @@ class Guardian:
         assert self._progress is not None
         if message["type"] == "answer":
             self._progress.answer()
-            return
+        else:
+            self._look_up()
+
+    def _look_up(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # not known at the moment: it asks again
             self._address = self._find()
         if self._address is not None:

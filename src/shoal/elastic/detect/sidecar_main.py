@@ -123,6 +123,8 @@ class Sidecar:
     def _is_over(self, now: float, gone_at: float) -> bool:
         if not self._incarnation or now - gone_at > _TELL_SECONDS:
             return True
+        if self._address is None and self._settings["address_file"] is None:
+            return True  # nobody is left who could say where the coordinator is
         if self._told_at is None:
             if self._uplink.connected and self._uplink.drained:
                 self._uplink.finish()
