@@ -25,4 +25,23 @@ only heavy dependency. `docs/design/elastic.md` is the protocol.
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.elastic.api import Job, init
+    from shoal.elastic.errors import ElasticError, Stopped
+
+__all__ = ["ElasticError", "Job", "Stopped", "init"]
+
+
+def __getattr__(name: str) -> Any:
+    """The coordinator and the sidecar are in this package too, and must not wait for torch."""
+    if name in ("Job", "init"):
+        from shoal.elastic import api
+
+        return getattr(api, name)
+    if name in ("ElasticError", "Stopped"):
+        from shoal.elastic import errors
+
+        return getattr(errors, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

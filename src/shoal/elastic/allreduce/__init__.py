@@ -1,0 +1,12 @@
+"""Gradients summed over groups that are swapped under them.
+
+- `sockets`      the connected sockets of a group, and waking whoever waits on them
+- `relay`        how the ends of a group learn each other's addresses: through the coordinator
+- `groups`       the collectives of one epoch; building them in the background
+- `layout`       which gradient lies where in which bucket
+- `control`      the small vector that rides with the last bucket: counts, readiness, notices
+- `reducer`      gradient hooks that fill buckets and send them while backward goes on
+- `rollforward`  after a loss: what everybody has, and what follows from it
+
+Must not know where samples come from, or who the coordinator is.
+"""

@@ -1,0 +1,83 @@
+"""The small vector that rides with the last bucket: everybody acts on its sum at the same step.
+
+So a change of members, a stop, and a check for divergence cost no message of their own. Elements are
+small whole numbers: sums over a few hundred ranks are exact in fp32.
+"""
+
+# torch's own types are partial
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["FIXED", "Said", "Sum", "pieces_of", "read", "write"]
+
+_PIECES = 6
+_HASH = 6
+FIXED = _HASH + 2 * _PIECES
+"""Elements before those that tell which parameters were used."""
+
+_EPOCHS = 1024
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one rank says.
+
+    `samples` of this step here; `ready` the epoch whose group is built here (0: none is wanted),
+    `leaving`: it wants to go; `digest`: 48 bits over its parameters, or None when nothing is checked in
+    this step.
+    """
+
+    samples: int
+    ready: int = 0
+    leaving: bool = False
+    stop: bool = False
+    digest: int | None = None
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What all said. `ready`: everybody has built the same next epoch, and it is the one asked for.
+    `same`: None when nobody checked, else whether all digests are equal. `used[i]`: some rank has a
+    gradient for parameter i."""
+
+    samples: int
+    ready: bool
+    leaving: int
+    stop: bool
+    same: bool | None
+    used: tuple[bool, ...]
+
+
+def pieces_of(digest: int) -> list[int]:
+    """A digest as six numbers below 256."""
+    return [(digest >> (8 * i)) & 0xFF for i in range(_PIECES)]
+
+
+def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
+    """Fill the vector: shape (FIXED + parameters,), fp32."""
+    epoch = said.ready % _EPOCHS + 1 if said.ready else 0
+    head = [said.samples, epoch, epoch * epoch, int(said.leaving), int(said.stop)]
+    head.append(int(said.digest is not None))
+    pieces = pieces_of(said.digest) if said.digest is not None else [0] * _PIECES
+    head += pieces + [piece * piece for piece in pieces]
+    control.copy_(torch.tensor([*head, *map(int, used)], dtype=torch.float32))
+
+
+def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:
+    """Understand the sum over `ranks`. `ready` is what this rank itself said."""
+    values: list[float] = control.tolist()
+    epoch = ready % _EPOCHS + 1 if ready else 0
+    all_ready = bool(epoch) and values[1] == ranks * epoch and values[2] == ranks * epoch * epoch
+    same: bool | None = None
+    if values[5] == ranks:
+        sums, squares = values[_HASH : _HASH + _PIECES], values[_HASH + _PIECES : FIXED]
+        same = all(ranks * b == a * a for a, b in zip(sums, squares, strict=True))
+    used = tuple(value > 0 for value in values[FIXED:])
+    return Sum(round(values[0]), all_ready, round(values[3]), values[4] > 0, same, used)

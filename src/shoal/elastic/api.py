@@ -1,0 +1,379 @@
+"""What a script sees: `init`, and the `Job` that it gives."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from shoal.elastic import embedded, environment, randomness
+from shoal.elastic.detect.guardian import Guardian
+from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
+from shoal.elastic.joining.donor import Donor
+from shoal.elastic.joining.join import join
+from shoal.elastic.ledger.deal import Step, next_step, parts_of, share_of
+from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
+from shoal.elastic.ledger.order import Order
+from shoal.elastic.membership import Membership
+from shoal.elastic.training import Training
+from shoal.elastic.view import Cursor, View
+
+__all__ = ["Job", "init"]
+
+_PROGRESS_SECONDS = 0.5
+_GOODBYE_SECONDS = 1.0
+_MOST_ERROR = 500
+
+
+def init(*, max_stall: float = 60.0, name: str | None = None) -> Job:
+    """Take part in the job that this process was started for; alone if it was started by hand.
+
+    `max_stall`: seconds without progress after which a running worker counts as hung.
+
+    Raises:
+        ElasticError: the surroundings contradict each other.
+    """
+    place = environment.find(os.environ) or embedded.under_torchrun(os.environ)
+    if place is None:
+        return Job(Training(None, None), None, None)
+    key: dict[str, str] = {"": ""}
+    donor = Donor(place.host, lambda: key[""])
+    membership = Membership(name or place.name, donor.address, place.contact, _say)
+    training = Training(membership, donor)
+    guardian = _guard(place, membership, key, max_stall)
+    return Job(training, membership, guardian)
+
+
+class Job:
+    """The job, as one of its workers sees it. All methods belong to the thread that trains."""
+
+    def __init__(
+        self, training: Training, membership: Membership | None, guardian: Guardian | None
+    ) -> None:
+        self._training = training
+        self._membership = membership
+        self._guardian = guardian
+        self._changes: list[Callable[[View], None]] = []
+        self._order: Order | None = None
+        self._current: Step | None = None
+        self._part: tuple[int, int] = (0, 0)
+        self._epoch = 0
+        self._told = 0.0
+        self._step_seconds = 0.0
+        self._stepped_at = 0.0
+        self._failed = False
+        self._closed = False
+        training.on_step.append(self._after_step)
+        if membership is not None:
+            self._watch_ends()
+
+    # what training looks like
+
+    @property
+    def rank(self) -> int:
+        """This worker's place among the members; the oldest is 0. It may change between batches."""
+        return self._training.rank if self._training.group is not None else 0
+
+    @property
+    def size(self) -> int:
+        """How many workers there are now."""
+        return self._training.size if self._training.group is not None else 1
+
+    @property
+    def view(self) -> View | None:
+        """Who takes part now; None before the first batch."""
+        return self._training.group.view if self._training.group is not None else None
+
+    @property
+    def step(self) -> int:
+        """How many steps this worker's parameters have taken."""
+        return self._training.applied
+
+    @property
+    def committed(self) -> int:
+        """The last step that every member is known to have applied."""
+        return self._training.committed
+
+    @property
+    def stepped(self) -> bool:
+        """Whether a step was applied in this pass of the loop: for what is to happen once a step."""
+        return self._training.stepped
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the batch in hand, from 0."""
+        return self._epoch
+
+    @property
+    def cursor(self) -> Cursor:
+        """Which samples have been used: all before it."""
+        return self._training.cursor
+
+    # what a script does
+
+    def wrap(self, *things: Any) -> Any:
+        """Follow models, optimizers, and whatever else has a state (schedulers, scalers, averages).
+
+        The same objects are given back, as a tuple if there are several. Models must have the same
+        parameters on every worker; their values are taken from the others.
+
+        Raises:
+            ElasticError: one cannot be followed.
+        """
+        for thing in things:
+            self._training.objects.add(thing)
+        return things[0] if len(things) == 1 else things
+
+    def shards(
+        self,
+        dataset: Any,
+        batch_size: int,
+        epochs: int = 1,
+        seed: int = 0,
+        *,
+        shuffle: bool = True,
+        micro_batch: int | None = None,
+        accumulate: int = 1,
+        collate: Collate | None = None,
+    ) -> Iterator[Any]:
+        """This worker's parts of the batches of `epochs` passes over the dataset.
+
+        `batch_size` is the batch of all workers together. `micro_batch` caps what one pass of the loop
+        body is handed (by default the most that it was ever handed); `accumulate`: the script itself
+        calls `optimizer.step()` in every so many passes only, and divides its loss by that.
+
+        Raises:
+            ElasticError: bad input, or the job cannot go on; each says why.
+        """
+        length = length_of(dataset)
+        for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
+            if value < 1:
+                raise ElasticError(f"{name} must be at least 1, not {value}")
+        self._order = order = Order(length, seed, shuffle)
+        fetch = Fetch(dataset, collate)
+        training = self._training
+        training.length = length
+        training.largest = micro_batch
+        training.reducer  # noqa: B018 - whatever is wrong with what was wrapped is said here
+        if training.group is None:
+            self._enter(seed)
+        return self._parts(fetch, order, batch_size, epochs, micro_batch, accumulate)
+
+    def allreduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Add up a tensor over all workers, in place; each must call it in the same pass of the loop.
+
+        Raises:
+            ElasticError: the workers have changed meanwhile, and not all of them will call it.
+        """
+        training = self._training
+        while training.group is not None and training.size > 1:
+            mine = tensor.clone()
+            try:
+                training.group.wait(training.group.sum(mine))
+            except GroupFailed:
+                training.recover()
+                continue
+            tensor.copy_(mine)
+            break
+        return tensor
+
+    def on_change(self, call: Callable[[View], None]) -> None:
+        """Have `call(view)` called, between two batches, whenever the members have changed."""
+        self._changes.append(call)
+
+    def resize(self, size: int) -> None:
+        """Ask for another number of workers."""
+        if size < 1:
+            raise ElasticError(f"a job has at least one worker, not {size}")
+        if self._membership is not None:
+            self._membership.send({"type": "resize", "size": size})
+
+    def close(self) -> None:
+        """Take no part any more. Done at the end of the process by itself."""
+        if self._closed:
+            return
+        self._closed = True
+        membership = self._membership
+        if membership is not None and not self._failed:
+            training = self._training
+            cursor = [training.cursor.epoch, training.cursor.position]
+            message = {"type": "done", "step": training.applied, "cursor": cursor}
+            membership.ask(message, ("goodbye",), _GOODBYE_SECONDS)
+        if self._guardian is not None:
+            self._guardian.training(False)
+        if membership is not None:
+            membership.close()
+        if self._training.donor is not None:
+            self._training.donor.close()
+        if self._guardian is not None:
+            self._guardian.close()
+
+    # inside
+
+    def _enter(self, seed: int) -> None:
+        if self._membership is None:
+            self._training.alone()
+            return
+        self._membership.start()
+        self._join(self._membership)
+        randomness.seed(seed * 65537 + self._membership.incarnation)
+
+    def _join(self, membership: Membership) -> None:
+        if self._guardian is not None:
+            self._guardian.training(False)
+        join(self._training, membership)
+        if self._guardian is not None:
+            self._guardian.training(True)
+        self._changed()
+
+    def _parts(
+        self,
+        fetch: Fetch,
+        order: Order,
+        batch_size: int,
+        epochs: int,
+        micro_batch: int | None,
+        accumulate: int,
+    ) -> Iterator[Any]:
+        training = self._training
+        parts: list[Any] = []
+        while True:
+            training.end_part()
+            before = training.group
+            try:
+                training.settle()
+            except Fenced:
+                assert self._membership is not None
+                self._join(self._membership)
+                continue
+            if training.group is not before:
+                self._changed()
+            if training.step is None:
+                step = next_step(training.cursor, order.length, batch_size, epochs)
+                if step is None:
+                    if training.finish():
+                        return
+                    continue
+                share = share_of(step, training.rank, training.size)
+                parts = list(parts_of(step, share, micro_batch or training.largest, accumulate))
+                training.deal(share[1] - share[0])
+                training.begin_step(step)
+            part = parts.pop(0)
+            self._epoch = training.step.epoch if training.step is not None else self._epoch
+            first, end = (part.first, part.end) if part.samples else self._repeated(training)
+            self._part = (first, end)
+            batch = fetch(order.indices(self._epoch, first, end))
+            samples = training.step.samples if training.step is not None else 1
+            training.begin_part(part, training.own_samples / samples)
+            self._progress()
+            yield batch
+
+    @staticmethod
+    def _repeated(training: Training) -> tuple[int, int]:
+        """Who has no sample of its own runs its body on another's; it counts nothing."""
+        assert training.step is not None
+        return training.step.first, training.step.first + 1
+
+    def _changed(self) -> None:
+        view = self.view
+        if view is not None:
+            for call in self._changes:
+                call(view)
+
+    def _after_step(self) -> None:
+        now = time.monotonic()
+        if self._stepped_at:
+            taken = now - self._stepped_at
+            self._step_seconds = (
+                taken if not self._step_seconds else (0.9 * self._step_seconds + 0.1 * taken)
+            )
+        self._stepped_at = now
+
+    def _progress(self) -> None:
+        if self._guardian is not None:
+            self._guardian.touch()
+        now = time.monotonic()
+        if self._membership is None or now - self._told < _PROGRESS_SECONDS:
+            return
+        self._told = now
+        training = self._training
+        self._membership.send({
+            "type": "progress",
+            "step": training.committed,
+            "cursor": [training.cursor.epoch, training.cursor.position],
+            "step_seconds": round(self._step_seconds, 6),
+            "samples": training.step.samples if training.step is not None else 0,
+            "world": training.size,
+        })  # fmt: skip
+
+    def _watch_ends(self) -> None:
+        """How this process may end: told to, of its own error, or because it is through."""
+        atexit.register(self.close)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._told_to_go)
+        previous = sys.excepthook
+
+        def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            self._say_failed(kind, error)
+            previous(kind, error, trace)
+
+        sys.excepthook = failed
+
+    def _told_to_go(self, number: int, frame: FrameType | None) -> None:
+        assert self._membership is not None
+        self._membership.leaving = True
+        if self._training.group is None:
+            raise SystemExit(0)
+
+    def _say_failed(self, kind: type[BaseException], error: BaseException) -> None:
+        self._failed = True
+        if self._membership is None:
+            return
+        message = {
+            "type": "failed",
+            "step": self._training.applied + 1,
+            "samples": [list(self._part)],
+            "epoch_of_data": self._epoch,
+            "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
+        }
+        self._membership.ask(message, ("heard",), _GOODBYE_SECONDS)
+
+
+def _guard(
+    place: environment.Place, membership: Membership, key: dict[str, str], max_stall: float
+) -> Guardian:
+    contact = None
+    deadline = time.monotonic() + 60.0
+    while contact is None and time.monotonic() < deadline:
+        contact = place.contact()
+        if contact is None:
+            time.sleep(0.05)
+    if contact is None:
+        raise ElasticError("the job's coordinator has not shown up for a minute: see its log")
+    key[""] = contact.key
+
+    def find() -> str | None:
+        found = place.contact()
+        return found.address if found is not None else None
+
+    guardian = Guardian(
+        name=membership.name, key=contact.key, find=find, max_stall_seconds=max_stall,
+        address_file=place.file,
+    )  # fmt: skip
+    guardian.training(False)
+    membership.on_joined = guardian.joined
+    return guardian
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"elastic: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,114 @@
+"""Where a script runs: on the platform, with a coordinator that somebody started, under torchrun, alone.
+
+| who started it | what tells |
+| --- | --- |
+| `shoal run --min ...` | `SHOAL_API`, `SHOAL_TOKEN_FILE`, and a role `coordinator` in `SHOAL_TASKS` |
+| anybody, with a coordinator | `SHOAL_ELASTIC`: folder of its `coordinator.json`; `SHOAL_ELASTIC_NAME` |
+| torchrun | `RANK`, `WORLD_SIZE` above 1, `MASTER_ADDR`, `MASTER_PORT` |
+| nobody | none of these |
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.elastic.errors import ElasticError
+from shoal.elastic.link import Contact
+
+__all__ = ["Place", "find"]
+
+_API_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """`kind`: who started this process. `name`: who it is among its peers; `host`: where they reach it.
+    `contact` looks the coordinator up; None while nobody knows it. `file`: where that is written, if it
+    is."""
+
+    kind: str
+    name: str
+    host: str
+    contact: Callable[[], Contact | None]
+    file: str | None = None
+
+
+def find(environment: Mapping[str, str]) -> Place | None:
+    """Where this process is; None when it is alone, or under torchrun (see `torchrun`).
+
+    Raises:
+        ElasticError: the variables contradict each other.
+    """
+    if folder := environment.get("SHOAL_ELASTIC"):
+        name = environment.get("SHOAL_ELASTIC_NAME") or f"{socket.gethostname()}-{os.getpid()}"
+        host = environment.get("SHOAL_HOST", "127.0.0.1")
+        file = Path(folder) / "coordinator.json"
+        return Place("folder", name, host, lambda: _from_file(file), str(file))
+    if _on_platform(environment):
+        name = f"{environment['SHOAL_ROLE']}-{environment['SHOAL_INDEX']}"
+        api, token = environment["SHOAL_API"], environment["SHOAL_TOKEN_FILE"]
+        host = environment.get("SHOAL_HOST", "127.0.0.1")
+        return Place("platform", name, host, lambda: _from_api(api, Path(token)))
+    return None
+
+
+def _on_platform(environment: Mapping[str, str]) -> bool:
+    if not {"SHOAL_API", "SHOAL_TOKEN_FILE", "SHOAL_ROLE", "SHOAL_INDEX"} <= environment.keys():
+        return False
+    return bool(_tasks(environment).get("coordinator"))
+
+
+def _tasks(environment: Mapping[str, str]) -> dict[str, Any]:
+    text = environment.get("SHOAL_TASKS", "")
+    if not text and (path := environment.get("SHOAL_TASKS_FILE")):
+        text = Path(path).read_text()
+    try:
+        return dict(json.loads(text or "{}"))
+    except ValueError as error:
+        raise ElasticError(f"SHOAL_TASKS is no JSON object: {error}") from error
+
+
+def _from_file(path: Path) -> Contact | None:
+    try:
+        told = json.loads(path.read_text())
+        return Contact(str(told["address"]), str(told["key"]))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _from_api(api: str, token: Path) -> Contact | None:
+    connection = _Unix(api.removeprefix("unix://"))
+    try:
+        headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
+        connection.request("GET", "/api/v1/elastic", headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            return None
+        record = json.loads(json.loads(body)["record"] or "{}")
+        return Contact(str(record["address"]), str(record["key"]))
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
+        return None
+    finally:
+        connection.close()
+
+
+class _Unix(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_API_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """See `HTTPConnection.connect`."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)

@@ -1,0 +1,125 @@
+"""The joiner's side: a snapshot, then step after step, in the order in which the donor applied them."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from shoal.elastic import wire
+from shoal.elastic.state import Packed, unpack
+from shoal.elastic.view import Cursor
+
+__all__ = ["Applied", "Follower", "Lost", "Snapshot", "Switch", "Update"]
+
+_CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The donor's whole state after `step`, as a tree; `digest` of its parameters."""
+
+    tree: Any
+    step: int
+    cursor: Cursor
+    digest: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an optimizer applied: the options of its groups, and a gradient (or None) a parameter."""
+
+    optimizer: int
+    groups: list[dict[str, Any]]
+    gradients: list[torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A step is over; `rest` is what `Donor.applied` was given."""
+
+    step: int
+    cursor: Cursor
+    rest: Any
+
+
+@dataclass(frozen=True)
+class Switch:
+    """The step after `step` is that epoch's."""
+
+    epoch: int
+    step: int
+
+
+class Lost:
+    """The donor has gone, or has cut us off."""
+
+
+Event = Snapshot | Update | Applied | Switch | Lost
+
+
+class Follower:
+    """A connection to a donor. A thread reads; the training thread takes events in order."""
+
+    def __init__(self, address: str, key: str) -> None:
+        """
+        Raises:
+            Closed: the donor does not answer.
+        """
+        self._connection = wire.connect(address, _CONNECT_SECONDS)
+        self._connection.send({"type": "hello", "role": "joiner", "key": key})
+        self._connection.socket.settimeout(None)
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="shoal-follower", daemon=True).start()
+
+    def next(self, timeout_seconds: float) -> Event | None:
+        """The next event; None when there is none in that time."""
+        try:
+            return self._events.get(timeout=timeout_seconds)
+        except queue.Empty:
+            return None
+
+    @property
+    def level(self) -> bool:
+        """Whether everything that has come has been taken."""
+        return self._events.empty()
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._connection.close()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                message = self._connection.receive()
+                block = torch.empty(int(message.get("bytes", 0)), dtype=torch.uint8)
+                if block.numel():
+                    self._connection.receive_into(memoryview(block.numpy()))  # pyright: ignore
+                self._events.put(_understand(message, block))
+        except (wire.Closed, OSError, ValueError, KeyError):
+            self._events.put(Lost())
+
+
+def _understand(message: wire.Message, block: torch.Tensor) -> Event:
+    count = int(message.get("meta", 0))
+    head, flat = bytes(block[:count].numpy()), block[count:]  # pyright: ignore
+    if count:
+        flat = flat.clone()  # the description before it would leave the tensors unaligned
+    match message["type"]:
+        case "snapshot":
+            tree = unpack(Packed(head, flat))
+            return Snapshot(tree, int(message["step"]), Cursor(*message["cursor"]), message["digest"])
+        case "update":
+            groups, meta = pickle.loads(head)
+            return Update(int(message["optimizer"]), groups, unpack(Packed(meta, flat)))
+        case "applied":
+            rest = unpack(Packed(head, flat))
+            return Applied(int(message["step"]), Cursor(*message["cursor"]), rest)
+        case "switch":
+            return Switch(int(message["epoch"]), int(message["step"]))
+        case other:
+            raise ValueError(other)

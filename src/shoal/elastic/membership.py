@@ -1,0 +1,281 @@
+"""Who this process is among the members of its job, and which view holds; as the coordinator says.
+
+The link's thread writes here what it hears, the training thread reads and waits. The moment a view after
+a loss is heard, the group in use is interrupted, so that whoever waits in a collective wakes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal.elastic.allreduce.groups import Group, Groups
+from shoal.elastic.errors import Fenced, Stopped
+from shoal.elastic.link import Contact, Link
+from shoal.elastic.view import View
+from shoal.elastic.wire import Message
+
+__all__ = ["Donor", "Membership"]
+
+_TAKE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Donor:
+    """Where a joiner takes its state from."""
+
+    name: str
+    address: str
+
+
+class Membership:
+    """One process's. `step` and `epoch` are kept current by the training thread, for the hello."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        find: Callable[[], Contact | None],
+        say: Callable[[str], None],
+    ) -> None:
+        """`address`: of its peer server, `host:port`; `say` tells a person something, in one line."""
+        self.name = name
+        self.address = address
+        self.incarnation = 0
+        self.epoch = 0
+        self.step = -1
+        self.minimum = 1
+        self.view: View | None = None
+        self.planned: View | None = None
+        self.donor: Donor | None = None
+        self.leaving = False
+        self.on_joined: Callable[[int], None] = lambda incarnation: None
+        self.on_view: Callable[[View], None] = lambda view: None
+        self._say = say
+        self._news = threading.Condition()
+        self._fenced = False
+        self._stopped: str | None = None
+        self._paused: tuple[int, int] | None = None
+        self._group: Group | None = None
+        self._answers: dict[str, Message] = {}
+        self._again: dict[str, Message] = {}
+        self.link = Link(find, self._hello, self._hear)
+        self.groups = Groups(address.rpartition(":")[0].strip("[]"), self._me, self.send)
+
+    @property
+    def key(self) -> str:
+        """The job's key, once it is known."""
+        return self.link.contact.key if self.link.contact is not None else ""
+
+    def start(self) -> None:
+        """Begin to look for the coordinator."""
+        self.link.start()
+
+    def send(self, message: Message) -> bool:
+        """To the coordinator, if it is there."""
+        return self.link.send(message)
+
+    def insist(self, message: Message) -> None:
+        """To the coordinator, again each time it is back, until `settle` with its type."""
+        with self._news:
+            self._again[str(message["type"])] = message
+        self.send(message)
+
+    def settle(self, *types: str) -> None:
+        """What was insisted on has been heard."""
+        with self._news:
+            for each in types:
+                self._again.pop(each, None)
+
+    def leave(self) -> None:
+        """Ask to go at a step boundary. From any thread; not from a signal handler."""
+        self.leaving = True
+        self.insist({"type": "leaving"})
+
+    # the training thread
+
+    def use(self, group: Group | None) -> None:
+        """This group is in use from now on; the one before is let go."""
+        with self._news:
+            old, self._group = self._group, group
+            overtaken = group is not None and self._newer(group.epoch)
+            if group is not None:
+                self.epoch = group.epoch
+        if old is not None and old is not group:
+            old.close()
+        if group is not None:
+            self.groups.drop(group.epoch)
+            if overtaken:
+                group.interrupt()
+
+    def newer(self, epoch: int) -> bool:
+        """Whether a view after a loss has overtaken this epoch; or this process has been put out.
+
+        Raises:
+            Stopped: the job has ended.
+        """
+        with self._news:
+            self._check_stopped()
+            return self._fenced or self._newer(epoch)
+
+    def next_group(self, after: int) -> Group:
+        """Wait for a view newer than `after` that is in force, and its group.
+
+        Raises:
+            Fenced: it will be without this process.
+            Stopped: the job has ended.
+        """
+        told = 0.0
+        while True:
+            with self._news:
+                self._news.wait_for(
+                    lambda: self._fenced or self._stopped is not None or self._newer(after), 0.5
+                )
+                self._check_stopped()
+                if self._fenced:
+                    raise Fenced
+                view = self.view
+                paused = self._paused
+            if view is None or view.epoch <= after:
+                if paused is not None and time.monotonic() - told > 30.0:
+                    told = time.monotonic()
+                    self._say(f"paused: {paused[0]} of at least {paused[1]} workers are there")
+                continue
+            self.groups.want(view)
+            group = self.groups.take(view.epoch, _TAKE_SECONDS)
+            if group is not None:
+                return group
+
+    def rejoin(self) -> None:
+        """Become a new incarnation: whatever this process had is discarded."""
+        self.use(None)
+        with self._news:
+            self._fenced = False
+            self.incarnation, self.epoch, self.step = 0, 0, -1
+            self.view = self.planned = self.donor = None
+            self._again.clear()
+        self.link.again()
+
+    def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Wait for news that make the condition true (it is asked under the lock).
+
+        Raises:
+            Fenced: this process has been put out.
+            Stopped: the job has ended.
+        """
+        with self._news:
+            held = self._news.wait_for(
+                lambda: self._fenced or self._stopped is not None or condition(), timeout_seconds
+            )
+            self._check_stopped()
+            if self._fenced:
+                raise Fenced
+            return held
+
+    def includes_me(self, view: View | None) -> bool:
+        """Whether this incarnation is a member of that view."""
+        return view is not None and view.rank_of(self.name, self.incarnation) is not None
+
+    def ask(self, message: Message, answers: tuple[str, ...], timeout_seconds: float) -> Message | None:
+        """Send, and wait for one of these answers; None when it does not come in that time."""
+        with self._news:
+            for each in answers:
+                self._answers.pop(each, None)
+        self.send(message)
+        with self._news:
+            self._news.wait_for(lambda: any(a in self._answers for a in answers), timeout_seconds)
+            return next((self._answers.pop(a) for a in answers if a in self._answers), None)
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self.link.close()
+        self.use(None)
+        self.groups.close()
+
+    # the link's thread
+
+    def _me(self) -> tuple[str, int]:
+        return self.name, self.incarnation
+
+    def _hello(self) -> Message:
+        return {
+            "type": "hello",
+            "role": "worker",
+            "name": self.name,
+            "incarnation": self.incarnation,
+            "address": self.address,
+            "epoch": self.epoch,
+            "step": self.step,
+        }
+
+    def _hear(self, message: Message) -> None:
+        match message["type"]:
+            case "welcome":
+                self._welcome(message)
+            case "view":
+                self._view(View.from_wire(message["view"]))
+            case "prepare":
+                view = View.from_wire(message["view"])
+                with self._news:
+                    self.planned = view
+                    self._news.notify_all()
+                self.groups.want(view)
+            case "blob":
+                self.groups.heard(message)
+            case _:
+                self._note(message)
+
+    def _note(self, message: Message) -> None:
+        with self._news:
+            match message["type"]:
+                case "donor":
+                    self.donor = Donor(str(message["name"]), str(message["address"]))
+                case "paused":
+                    self._paused = (int(message["have"]), int(message["need"]))
+                case "leave":
+                    self.leaving = True
+                    self._again["leaving"] = {"type": "leaving"}
+                case "fenced":
+                    self._fenced = True
+                    if self._group is not None:
+                        self._group.interrupt()
+                case "stop":
+                    self._stopped = str(message["reason"])
+                    if self._group is not None:
+                        self._group.interrupt()
+                case other:
+                    self._answers[other] = message
+            self._news.notify_all()
+
+    def _welcome(self, message: Message) -> None:
+        with self._news:
+            self.incarnation = int(message["incarnation"])
+            self.minimum = int(message.get("minimum", 1))
+            again = list(self._again.values())
+            self._news.notify_all()
+        self.on_joined(self.incarnation)
+        self.groups.repeat()
+        for each in again:
+            self.send(each)
+
+    def _view(self, view: View) -> None:
+        with self._news:
+            if self.view is not None and view.epoch < self.view.epoch:
+                return
+            self.view = view
+            self._paused = None
+            group = self._group
+            self._news.notify_all()
+        self.groups.want(view)
+        if group is not None and group.epoch < view.epoch and view.kind != "switch":
+            group.interrupt()
+        self.on_view(view)
+
+    def _newer(self, epoch: int) -> bool:
+        return self.view is not None and self.view.epoch > epoch and self.view.kind != "switch"
+
+    def _check_stopped(self) -> None:
+        if self._stopped is not None:
+            raise Stopped(self._stopped)

@@ -1,0 +1,170 @@
+"""What a script trains with, followed without changing its type: models, optimizers, what goes along.
+
+`optimizer.step()`, and `step`, `update` and `unscale_` of schedulers, scalers and averages, act only in
+the pass of the loop that ends a step, and do nothing in the others: the script stays a plain loop.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal.elastic.errors import ElasticError
+
+__all__ = ["Objects"]
+
+_FOLLOWING = ("step", "update", "unscale_", "update_parameters")
+
+
+class Objects:
+    """Models, optimizers and others, as `job.wrap` was given them, in that order on every rank."""
+
+    def __init__(
+        self,
+        may_apply: Callable[[], bool],
+        applying: Callable[[int], None],
+        applied: Callable[[int], None],
+    ) -> None:
+        """`may_apply` gates every step; `applying` and `applied` are called around an optimizer's, with
+        its number."""
+        self.models: list[nn.Module] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.others: list[Any] = []
+        self._may_apply = may_apply
+        self._applying = applying
+        self._applied = applied
+        self._steps: list[Callable[[], Any]] = []
+
+    def add(self, thing: Any) -> None:
+        """Follow one object.
+
+        Raises:
+            ElasticError: nobody could restore it, or it is followed already.
+        """
+        if any(thing is each for each in (*self.models, *self.optimizers, *self.others)):
+            raise ElasticError(f"job.wrap() was given the same {type(thing).__name__} twice")
+        if isinstance(thing, nn.Module) and not hasattr(thing, "update_parameters"):
+            self.models.append(thing)
+        elif isinstance(thing, torch.optim.Optimizer):
+            self._add_optimizer(thing)
+        elif hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
+            self.others.append(thing)
+            for name in _FOLLOWING:
+                if callable(getattr(thing, name, None)):
+                    self._gate(thing, name)
+        else:
+            raise ElasticError(
+                f"job.wrap() cannot follow a {type(thing).__name__}: it has no state_dict() and "
+                "load_state_dict()"
+            )
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Of all models, each once, as far as they want gradients; in a fixed order.
+
+        Raises:
+            ElasticError: an optimizer changes parameters that belong to no wrapped model.
+        """
+        found = {id(p): p for model in self.models for p in model.parameters() if p.requires_grad}
+        everything = {id(p) for model in self.models for p in model.parameters()}
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                if any(id(p) not in everything for p in group["params"]):
+                    raise ElasticError(
+                        f"an optimizer ({type(optimizer).__name__}) holds parameters of no wrapped "
+                        "model: pass their module to job.wrap() too"
+                    )
+        return list(found.values())
+
+    def statistics(self) -> list[torch.Tensor]:
+        """Running means and variances of batch normalisation: fp32 buffers."""
+        return [
+            buffer
+            for module in self._modules()
+            if isinstance(module, nn.modules.batchnorm._NormBase)  # pyright: ignore
+            for buffer in (module.running_mean, module.running_var)
+            if buffer is not None and buffer.dtype == torch.float32
+        ]
+
+    def buffers(self) -> list[torch.Tensor]:
+        """All buffers of all models."""
+        return [buffer for model in self.models for buffer in model.buffers()]
+
+    def apply(self, number: int) -> None:
+        """Take a step of this optimizer, whatever pass of the loop it is."""
+        self._steps[number]()
+
+    def capture(self) -> dict[str, Any]:
+        """Everything, as state dicts whose tensors are the live ones."""
+        return {
+            "models": [model.state_dict() for model in self.models],
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "others": self.capture_others(),
+        }
+
+    def capture_others(self) -> list[Any]:
+        """State dicts of schedulers, scalers and averages."""
+        return [other.state_dict() for other in self.others]
+
+    def install(self, tree: dict[str, Any]) -> None:
+        """Become what `capture` saw.
+
+        Raises:
+            ElasticError: it was taken of other objects.
+        """
+        mine = (len(self.models), len(self.optimizers), len(self.others))
+        theirs = (len(tree["models"]), len(tree["optimizers"]), len(tree["others"]))
+        if mine != theirs:
+            raise ElasticError(
+                f"the state is of {theirs} models, optimizers and others, this script wraps {mine}"
+            )
+        try:
+            for model, state in zip(self.models, tree["models"], strict=True):
+                model.load_state_dict(state)
+            for optimizer, state in zip(self.optimizers, tree["optimizers"], strict=True):
+                optimizer.load_state_dict(state)
+        except (RuntimeError, ValueError) as error:
+            raise ElasticError(f"the state does not fit this script's model: {error}") from error
+        self.install_others(tree["others"])
+
+    def install_others(self, states: Sequence[Any]) -> None:
+        """See `capture_others`."""
+        for other, state in zip(self.others, states, strict=True):
+            other.load_state_dict(state)
+
+    def _modules(self) -> Iterator[nn.Module]:
+        for model in self.models:
+            yield from model.modules()
+
+    def _add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        number = len(self.optimizers)
+        self.optimizers.append(optimizer)
+        original = optimizer.step
+        self._steps.append(original)
+
+        def step(this: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            this._opt_called = True  # pyright: ignore
+            if self._may_apply():
+                self._applying(number)
+                original()
+                self._applied(number)
+            return loss
+
+        # torch's schedulers watch whether `step` was called through an attribute of it
+        step._wrapped_by_lr_sched = True  # pyright: ignore
+        optimizer.step = types.MethodType(step, optimizer)
+
+    def _gate(self, thing: Any, name: str) -> None:
+        original = getattr(thing, name)
+
+        def gated(this: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs) if self._may_apply() else None
+
+        setattr(thing, name, types.MethodType(gated, thing))
