@@ -22,7 +22,7 @@ _HASH = 6
 FIXED = _HASH + 2 * _PIECES
 """Elements before those that tell which parameters were used."""
 
-_EPOCHS = 1024
+_EPOCHS = 255
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""Count how often each sample was learned: parameter i falls by one each time sample i is applied.
+
+The loss of a sample is its own parameter, so its gradient in a step of N samples is 1/N, and plain SGD
+with a rate of N takes one off. fp64: exact. Arguments: samples, batch, epochs, seconds a step.
+"""
+
+import hashlib
+import json
+import sys
+import time
+
+import torch
+
+from shoal import elastic
+
+samples, batch, epochs, pace = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+torch.set_num_threads(1)
+
+
+def tell(**fields):
+    print(json.dumps({"at": time.monotonic(), **fields}), flush=True)
+
+
+model = torch.nn.Module()
+model.weight = torch.nn.Parameter(torch.zeros(samples, dtype=torch.float64))
+optimizer = torch.optim.SGD(model.parameters(), lr=float(batch))
+job = elastic.init()
+model, optimizer = job.wrap(model, optimizer)
+job.on_change(lambda view: tell(epoch=view.epoch, members=[m.name for m in view.members]))
+for index in job.shards(range(samples), batch_size=batch, epochs=epochs, seed=1):
+    time.sleep(pace)
+    model.weight[index].mean().backward()
+    optimizer.step()
+    if job.stepped:
+        tell(step=job.step, size=job.size, committed=job.committed)
+data = model.weight.detach()
+tell(
+    done=True,
+    exact=bool((data == -float(epochs)).all()),
+    low=data.min().item(),
+    high=data.max().item(),
+    step=job.step,
+    digest=hashlib.sha256(data.numpy().tobytes()).hexdigest(),
+)
