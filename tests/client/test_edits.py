@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from shoal.client import edits
+from shoal.objects.elastic import with_coordinator
 from shoal.objects.errors import Conflict, Invalid, NotFound
 from shoal.objects.job import Job, JobSpec, JobStatus, Phase, Role
 from shoal.objects.meta import Metadata
@@ -80,3 +81,14 @@ def test_lost_and_found() -> None:
     node = Node(metadata=Metadata(name="n", namespace=""))
     assert edits.lost(node).spec.lost
     assert edits.lost(edits.lost(node), False) == node
+
+
+def test_the_platforms_own_role_is_not_scaled_and_not_in_the_way() -> None:
+    roles = (Role(replicas=4, min_replicas=2, command=("python", "x.py")),)
+    made = msgspec.structs.replace(
+        job(), spec=with_coordinator(JobSpec(roles=roles, runtime="elastic"), "python")
+    )
+    worker, coordinator = edits.scaled(made, 6).spec.roles
+    assert (worker.replicas, worker.min_replicas, coordinator.replicas) == (6, 2, 1)
+    with pytest.raises(Invalid, match="the platform's"):
+        edits.scaled(made, 2, role="coordinator")

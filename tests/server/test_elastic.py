@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from shoal.client import Client
 from shoal.cluster.local import home as homes
 from shoal.history.base import Entry
+from shoal.objects.errors import Invalid
 from shoal.objects.job import Job, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD
@@ -307,3 +310,26 @@ def _plain_get(sock: socket.socket, path: str) -> int:
     connection.sock = sock
     connection.request("GET", path)
     return connection.getresponse().status
+
+
+def test_admission_adds_the_coordinator(server: LiveServer, client: Client) -> None:
+    role = Role(command=("python3", "x.py"), replicas=4, min_replicas=1)
+    wanted = a_job(roles=(role,), runtime="elastic")
+    made = client.create(wanted)
+    assert [each.name for each in made.spec.roles] == ["worker", "coordinator"]
+    assert made.spec.roles[1].command[0] == "python3"
+    assert client.apply(wanted).result == "unchanged", "a file without it says the same"
+    larger = a_job(roles=(msgspec.structs.replace(role, replicas=6),), runtime="elastic")
+    assert client.apply(larger).result == "changed"
+    assert client.get(Job, "default", "train").spec.roles[1] == made.spec.roles[1]
+    with pytest.raises(Invalid, match="platform adds the role coordinator"):
+        client.create(
+            a_job("mine", roles=(role, Role(name="coordinator", command=("x",))), runtime="elastic")
+        )
+
+
+def test_where_the_command_is_not_python_the_servers_serves(client: Client) -> None:
+    made = client.create(
+        a_job(roles=(Role(command=("bash", "x.sh"), min_replicas=1),), runtime="elastic")
+    )
+    assert made.spec.roles[1].command[0] == sys.executable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from shoal.cli.elastictext import elastic_lines
 from shoal.cli.text import cores, duration, memory, stamp
 from shoal.objects.columns import age
 from shoal.objects.job import Job, Role
@@ -38,6 +39,7 @@ def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
         lines.append(("", command_text(role)))
         if role.working_directory:
             lines.append(("", f"in {role.working_directory}"))
+    lines += elastic_lines(job, now)
     lines.append(("restarts", _restarts(job)))
     limits = spec.limits
     if limits.wall_time is not None:

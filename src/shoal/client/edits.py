@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.objects.elastic import is_coordinator, own_roles
 from shoal.objects.errors import Conflict, Invalid, NotFound, Problem
 from shoal.objects.job import Job, Role
 from shoal.objects.nearest import nearest
@@ -80,13 +81,16 @@ def lost(node: Node, gone: bool = True) -> Node:
 
 
 def _role(job: Job, name: str) -> Role:
-    names = [role.name for role in job.spec.roles]
+    if is_coordinator(job.spec, name):
+        raise Invalid(f"there is one {name}, and it is the platform's: another role can be scaled")
+    roles = own_roles(job.spec)
+    names = [role.name for role in roles]
     if not name and len(names) > 1:
         raise Invalid(
             f"job {job.metadata.name} has the roles {', '.join(names)}: which one?",
             hint=f"name it: --role {names[0]}",
         )
-    for role in job.spec.roles:
+    for role in roles:
         if not name or role.name == name:
             return role
     near = nearest(name, names)

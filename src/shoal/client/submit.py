@@ -13,7 +13,15 @@ from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restar
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["job_of"]
+__all__ = ["default_restarts", "job_of"]
+
+_ELASTIC_RESTARTS = 3
+"""Losing a worker is nothing that an elastic job should end of."""
+
+
+def default_restarts(minimum: int | None) -> int:
+    """How many failures are forgiven when nobody said; `minimum` is that of an elastic role."""
+    return 0 if minimum is None else _ELASTIC_RESTARTS
 
 
 def job_of(
@@ -33,7 +41,7 @@ def job_of(
     gpu: int = 0,
     env: Mapping[str, str] | None = None,
     working_directory: str | os.PathLike[str] | None = None,
-    restarts: int = 0,
+    restarts: int | None = None,
     wall_time: str | float | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> Job:
@@ -41,9 +49,10 @@ def job_of(
     per index of `array`, such as `0-99`.
 
     The tasks run in `working_directory` (else this process's) and get this process's PATH, virtual
-    environment and their kin, then `env`. Several workers get torchrun's environment unless `runtime`
-    says otherwise. A name is made up where none is given: all defaults but `cpu` are those of
-    `shoal run`. Quantities are spelt as in YAML: `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`.
+    environment and their kin, then `env`. An elastic job has the runtime `elastic`, one of several
+    workers torchrun's environment, unless `runtime` says otherwise. A name is made up where none is
+    given: all defaults but `cpu` are those of `shoal run`. Quantities are spelt as in YAML:
+    `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`.
 
     Raises:
         Invalid: there is no command, or an array has workers.
@@ -65,12 +74,18 @@ def job_of(
     )
     spec = JobSpec(
         roles=(role,),
-        runtime=runtime or ("torchrun" if workers > 1 else "plain"),
+        runtime=runtime or _runtime(workers, min_workers),
         queue=queue,
         priority=priority,
         array=ArraySpec(indices=array, parallelism=parallelism) if array else None,
         limits=Limits(wall_time=None if wall_time is None else Seconds.parse(wall_time)),
-        restart=Restart(limit=restarts),
+        restart=Restart(limit=default_restarts(min_workers) if restarts is None else restarts),
     )
     metadata = Metadata(name=name or job_name(command), namespace=namespace, labels=dict(labels or {}))
     return Job(metadata=metadata, spec=spec)
+
+
+def _runtime(workers: int, minimum: int | None) -> Runtime:
+    if minimum is not None:
+        return "elastic"
+    return "torchrun" if workers > 1 else "plain"

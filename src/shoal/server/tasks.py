@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shoal.client.reports import TaskReport
 from shoal.cluster.base import Cluster, Task, Usage
+from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid, NotFound, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.task import TaskKey
@@ -23,7 +24,7 @@ def find_task(cluster: Cluster, job: Job, role: str, index: int) -> TaskKey:
         Invalid: the job has several roles and none is named.
         NotFound: that task does not run.
     """
-    names = [each.name for each in job.spec.roles]
+    names = [each.name for each in own_roles(job.spec)]
     if not role and len(names) > 1:
         raise Invalid(
             f"job {job.metadata.name} has the roles {', '.join(names)}: which one?",

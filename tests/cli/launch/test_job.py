@@ -33,10 +33,14 @@ def test_several_tasks_find_one_another() -> None:
 
 
 def test_an_elastic_range() -> None:
-    (role,) = _built(least=2, most=6).spec.roles
+    spec = _built(least=2, most=6).spec
+    (role,) = spec.roles
     assert (role.replicas, role.min_replicas) == (6, 2)
+    assert (spec.runtime, spec.restart.limit, spec.restart.scope) == ("elastic", 3, None)
     (role,) = _built(most=6).spec.roles
     assert (role.replicas, role.min_replicas) == (6, 1)
+    assert _built(least=2, most=6, runtime="torchrun").spec.runtime == "torchrun"
+    assert _built(least=1, most=1, restarts=0).spec.restart.limit == 0
 
 
 def test_an_array() -> None:

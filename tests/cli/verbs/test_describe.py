@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from shoal.client import Client
 from shoal.cluster.simulated import SimulatedCluster
-from shoal.objects.job import RoleStatus
+from shoal.objects.job import ElasticStatus, Recovery, Role, RoleStatus, WorldSize
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Node
 from shoal.objects.quantities import CpuMillis
@@ -95,3 +96,23 @@ def test_what_cannot_be_described(sh: Shell, server: LiveServer, words: list[str
     said = sh("describe", *words)
     assert said.code in (2, 3)
     assert said.out == ""
+
+
+def test_an_elastic_job(sh: Shell, server: LiveServer, client: Client) -> None:
+    role = Role(command=("python", "train.py"), replicas=4, min_replicas=1)
+    job = client.create(a_job("train", roles=(role,), runtime="elastic"))
+    recovery = Recovery(at=time.time() - 5, epoch=3, how="rerun", seconds=0.12, world=2)
+    said = ElasticStatus(
+        attempt=1, state="running", world=2, step=40, goodput=0.98, step_seconds=0.02, recoveries=1,
+        recovery_seconds=0.12, last_recoveries=(recovery,),
+        sizes=(WorldSize(at=time.time() - 9, size=3), WorldSize(at=time.time() - 5, size=2)),
+    )  # fmt: skip
+    status(server, job, writer="elastic", elastic=said)
+    shown = [" ".join(line.split()) for line in sh("describe", "job/train").lines]
+    for line in ("members: 2 of 1 to 4, running", "goodput: 98.0%", "Recoveries"):
+        assert line in shown
+    assert any("role coordinator: 1 x cpu 0.1" in line for line in shown), "nothing is hidden"
+    assert any(line.endswith("3 rerun 0.120s 2 0") for line in shown)
+    document = sh("describe", "job/train", "-o", "json").document
+    assert document["object"]["status"]["elastic"]["world"] == 2
+    assert [task["role"] for task in document["tasks"]].count("coordinator") == 1

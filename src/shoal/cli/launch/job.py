@@ -9,6 +9,7 @@ from typing import Literal, cast
 from shoal.cli.failures import Usage
 from shoal.cli.launch.shares import cpu_share
 from shoal.client.names import job_name
+from shoal.client.submit import default_restarts
 from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restart, Role, Runtime
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
@@ -37,7 +38,7 @@ class Request:
     name: str = ""
     runtime: str = ""
     isolation: Literal["default", "strict"] = "default"
-    restarts: int = 0
+    restarts: int | None = None
     wall_time: Seconds | None = None
     labels: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -94,7 +95,9 @@ def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> J
             priority=request.priority,
             array=array,
             limits=Limits(wall_time=request.wall_time),
-            restart=Restart(limit=request.restarts),
+            restart=Restart(
+                limit=default_restarts(minimum) if request.restarts is None else request.restarts
+            ),
             isolation=request.isolation,
         ),
     )
@@ -121,9 +124,10 @@ def _is_unicode(text: str) -> bool:
 
 
 def _runtime(request: Request) -> Runtime:
-    """What was asked for; else torchrun's contract for several workers, so that torch finds its
-    peers, and nothing for a single task or independent ones."""
+    """What was asked for; else the elastic runtime for a range, torchrun's contract for several workers,
+    so that torch finds its peers, and nothing for a single task or independent ones."""
     if request.runtime:
         return cast("Runtime", request.runtime)
-    several = (request.workers or request.most or 1) > 1
-    return "torchrun" if several else "plain"
+    if request.most is not None:
+        return "elastic"
+    return "torchrun" if (request.workers or 1) > 1 else "plain"

@@ -93,6 +93,10 @@ def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequen
     if labels:
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
     Table(["", ""], indent=2).write([[f"{name}:" if name else "", value] for name, value in lines])
+    if isinstance(obj, Job):
+        from shoal.cli.elastictext import RECOVERY_TITLES, recovery_rows
+
+        _section("Recoveries", RECOVERY_TITLES, recovery_rows(obj, now))
     _section("Conditions", ["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], [
         [c.type, c.status, age(c.changed, now), c.reason or "-", c.message or "-"]
         for c in obj.status.conditions

@@ -47,7 +47,7 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
     "--runtime",
     type=click.Choice(_RUNTIMES),
     default=None,
-    help="How tasks find one another; torchrun for several workers, otherwise plain.",
+    help="How tasks find one another; elastic with --max, torchrun for several workers, else plain.",
 )
 @click.option(
     "--env",
@@ -68,8 +68,8 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
     "--restart",
     "restarts",
     type=whole(0),
-    default=0,
-    help="How often to start again after a failure; 0 unless given.",
+    default=None,
+    help="How often to start again after a failure; 0 unless given, 3 with --max.",
 )
 @click.option("--wall-time", type=DURATION, help="End it as failed after this long, such as 2h.")
 @click.option("--detach", "-d", is_flag=True, help="Print the job's name and leave; the job goes on.")
