@@ -30,7 +30,6 @@ from shoal.elastic.view import Cursor, View
 __all__ = ["Job", "init"]
 
 _PROGRESS_SECONDS = 0.5
-_GOODBYE_SECONDS = 1.0
 _MOST_ERROR = 500
 
 
@@ -207,7 +206,7 @@ class Job:
             training = self._training
             cursor = [training.cursor.epoch, training.cursor.position]
             message = {"type": "done", "step": training.applied, "cursor": cursor}
-            membership.ask(message, ("goodbye",), _GOODBYE_SECONDS)
+            membership.send(message)
         if self._guardian is not None:
             self._guardian.training(False)
         if membership is not None:
@@ -345,7 +344,7 @@ class Job:
             "epoch_of_data": self._epoch,
             "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
         }
-        self._membership.ask(message, ("heard",), _GOODBYE_SECONDS)
+        self._membership.send(message)
 
 
 def _guard(

@@ -6,8 +6,8 @@
         job.kill("a")
         job.wait("b")
 
-Workers write their output to `NAME.log` in the folder, and what a script prints as a JSON object on a line
-of its own is read back by `lines`. Everything is ended with the block.
+Workers write their output to `NAME.log` in the folder, and what a script prints as a JSON object on a
+line of its own is read back by `lines`. Everything is ended with the block.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 __all__ = ["ElasticJob"]
 
@@ -48,7 +48,7 @@ class ElasticJob:
         self._options = list(options)
         self._environment = dict(environment or {})
 
-    def __enter__(self) -> ElasticJob:
+    def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.start_coordinator()
         return self

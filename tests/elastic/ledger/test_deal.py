@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def test_every_sample_is_dealt_once_an_epoch_whoever_is_there(length, batch, epo
         dealt = [share_of(step, rank, size) for rank in range(size)]
         assert dealt[0][0] == step.first
         assert dealt[-1][1] == step.end
-        assert all(a[1] == b[0] for a, b in zip(dealt, dealt[1:], strict=False))
+        assert all(a[1] == b[0] for a, b in pairwise(dealt))
         sizes = [end - first for first, end in dealt]
         assert max(sizes) - min(sizes) <= 1
         for first, end in dealt:

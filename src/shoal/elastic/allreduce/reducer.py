@@ -171,6 +171,10 @@ class Reducer:
 
     @torch.no_grad()
     def _made(self, index: int, parameter: torch.Tensor) -> None:
+        if self.backwards or self._fired[index]:
+            raise ElasticError(
+                "backward() ran twice in one pass of the loop: add the losses up and call it once"
+            )
         if not self._queued:
             self._queued = True
             engine: Any = torch.autograd.Variable._execution_engine  # pyright: ignore
@@ -180,10 +184,6 @@ class Reducer:
             return
         if gradient.is_sparse:
             raise ElasticError("sparse gradients cannot be summed in buckets: use sparse=False")
-        if self._fired[index]:
-            raise ElasticError(
-                "backward() ran twice in one pass of the loop: add the losses up and call it once"
-            )
         number, position = self.layout.place[index]
         view = self.layout.buckets[number].views[position]
         if self._used[index]:
@@ -238,7 +238,6 @@ class Reducer:
     def _backward_over(self) -> None:
         self._queued = False
         self.backwards += 1
-        self._armed = False
         self._ended()
 
     def _the_group(self) -> Group:
