@@ -95,8 +95,10 @@ def adopt(folder: Path, published: Manifest) -> bool:
 
 
 def next_sequence(folder: Path, others: Sequence[int] = ()) -> int:
-    """One more than any that a folder's checkpoints, or `others`, have."""
-    taken = [each.sequence for each in manifests.list_checkpoints(folder)]
+    """One more than any that a folder's checkpoints, also pending ones, or `others` have."""
+    entries = folder.iterdir() if folder.is_dir() else ()
+    names = [entry.name.removeprefix(manifests.PENDING) for entry in entries]
+    taken = [manifests.sequence_of(name) for name in names if manifests.visible(name)]
     return max([*taken, *others], default=0) + 1
 
 
@@ -158,6 +160,10 @@ def _prune(folder: Path, newest: Manifest, keep: int) -> None:
             entry.rename(gone)
             faults.point("checkpoint.older.hidden")
             shutil.rmtree(gone)
+    for entry in folder.glob(f"{manifests.PENDING}*"):
+        name = entry.name.removeprefix(manifests.PENDING)
+        if manifests.visible(name) and manifests.sequence_of(name) < newest.sequence:
+            shutil.rmtree(entry, ignore_errors=True)  # another writer may be at the same
     faults.point("checkpoint.older.removed")
 
 
