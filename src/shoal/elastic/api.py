@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -20,6 +21,7 @@ from shoal.elastic.detect.guardian import Guardian
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
+from shoal.elastic.keeping import Keeper
 from shoal.elastic.ledger.deal import Step, next_step, parts_of, share_of
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
@@ -33,32 +35,49 @@ _PROGRESS_SECONDS = 0.5
 _MOST_ERROR = 500
 
 
-def init(*, max_stall: float = 60.0, name: str | None = None) -> Job:
+def init(
+    *,
+    max_stall: float = 60.0,
+    name: str | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = 30.0,
+) -> Job:
     """Take part in the job that this process was started for; alone if it was started by hand.
 
-    `max_stall`: seconds without progress after which a running worker counts as hung.
+    `max_stall`: seconds without progress after which a running worker counts as hung. `checkpoint`: a
+    folder where the state is kept every `checkpoint_every` seconds, and taken up from; under `shoal run`
+    it is in `$SHOAL_OUTPUT` unless another is given.
 
     Raises:
         ElasticError: the surroundings contradict each other.
     """
     place = environment.find(os.environ) or embedded.under_torchrun(os.environ)
     if place is None:
-        return Job(Training(None, None), None, None)
+        alone = Training(None, None)
+        return Job(alone, None, None, _keeper(checkpoint, checkpoint_every, alone, None))
+    if checkpoint is None and place.kind == "platform" and (output := os.environ.get("SHOAL_OUTPUT")):
+        checkpoint = Path(output) / "checkpoints"
     key: dict[str, str] = {"": ""}
     donor = Donor(place.host, lambda: key[""])
     membership = Membership(name or place.name, donor.address, place.contact, _say)
     training = Training(membership, donor)
     guardian = _guard(place, membership, key, max_stall)
-    return Job(training, membership, guardian)
+    keeper = _keeper(checkpoint, checkpoint_every, training, membership)
+    return Job(training, membership, guardian, keeper)
 
 
 class Job:
     """The job, as one of its workers sees it. All methods belong to the thread that trains."""
 
     def __init__(
-        self, training: Training, membership: Membership | None, guardian: Guardian | None
+        self,
+        training: Training,
+        membership: Membership | None,
+        guardian: Guardian | None,
+        keeper: Keeper | None = None,
     ) -> None:
         self._training = training
+        self._keeper = keeper
         self._membership = membership
         self._guardian = guardian
         self._changes: list[Callable[[View], None]] = []
@@ -72,6 +91,9 @@ class Job:
         self._failed = False
         self._closed = False
         training.on_step.append(self._after_step)
+        if keeper is not None:
+            training.at_boundary.append(keeper.look)
+            training.before_first = keeper.load
         if membership is not None:
             self._watch_ends()
 
@@ -185,6 +207,27 @@ class Job:
             break
         return tensor
 
+    def save(self) -> None:
+        """Keep the state of the last step now, rather than when it is time; call it on every worker.
+
+        Raises:
+            ElasticError: `elastic.init` was given no folder for checkpoints.
+        """
+        if self._keeper is None:
+            raise ElasticError("there is no folder for checkpoints: elastic.init(checkpoint=...)")
+        if self.rank == 0:
+            self._keeper.stage()
+
+    def load(self) -> bool:
+        """Take up the newest checkpoint before the first batch; `shards` does this by itself.
+
+        Raises:
+            ElasticError: there is no folder, or what is in it cannot be used.
+        """
+        if self._keeper is None:
+            raise ElasticError("there is no folder for checkpoints: elastic.init(checkpoint=...)")
+        return self._keeper.load()
+
     def on_change(self, call: Callable[[View], None]) -> None:
         """Have `call(view)` called, between two batches, whenever the members have changed."""
         self._changes.append(call)
@@ -201,6 +244,8 @@ class Job:
         if self._closed:
             return
         self._closed = True
+        if self._keeper is not None:
+            self._keeper.close()
         membership = self._membership
         if membership is not None and not self._failed:
             training = self._training
@@ -221,6 +266,7 @@ class Job:
     def _enter(self, seed: int) -> None:
         if self._membership is None:
             self._training.alone()
+            self._training.before_first()
             return
         self._membership.start()
         self._join(self._membership)
@@ -345,6 +391,12 @@ class Job:
             "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
         }
         self._membership.send(message)
+
+
+def _keeper(
+    folder: str | Path | None, every: float, training: Training, membership: Membership | None
+) -> Keeper | None:
+    return Keeper(Path(folder), every, training, membership, _say) if folder is not None else None
 
 
 def _guard(

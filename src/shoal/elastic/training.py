@@ -74,6 +74,8 @@ class Training:
         self.step: Step | None = None
         self.lost_steps = 0
         self.on_step: list[Callable[[], None]] = []
+        self.at_boundary: list[Callable[[], None]] = []
+        self.before_first: Callable[[], object] = lambda: None
         self._bucket_bytes = bucket_bytes
         self._reducer: Reducer | None = None
         self._part: Part | None = None
@@ -121,6 +123,11 @@ class Training:
     def size(self) -> int:
         """Of the current view."""
         return self._the_group().size
+
+    @property
+    def epoch(self) -> int:
+        """Of the current view."""
+        return self._the_group().epoch
 
     @property
     def newcomer(self) -> bool:
@@ -202,6 +209,8 @@ class Training:
         """
         membership = self.membership
         if membership is None:
+            for each in self.at_boundary if self.step is None else ():
+                each()
             return
         if not self._must_join and membership.newer(self._the_group().epoch):
             self.recover()
@@ -216,6 +225,8 @@ class Training:
         if self._resync:
             self._equalise()
         self._serve()
+        for each in self.at_boundary:
+            each()
         if self._switch_to:
             self._switch()
         elif membership.leaving:

@@ -48,6 +48,8 @@ def _joined(training: Training, membership: Membership) -> bool:
     if membership.includes_me(membership.view):
         began = time.monotonic()
         group = membership.next_group(membership.epoch)
+        if group.view.kind == "first":
+            training.before_first()
         if training.enter(group, began, newcomer=True):
             training.settle()
             return True

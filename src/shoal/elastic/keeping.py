@@ -1,0 +1,128 @@
+"""When a job's state is kept, and how it is taken up again: checkpoints of committed steps, by rank 0.
+
+Staged at a step boundary by whoever is rank 0 then, committed once the step is known to be, written by a
+thread. A job that begins with a first view takes the newest there is; the others get it from their
+peers.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.elastic import randomness
+from shoal.elastic.checkpoint.errors import CheckpointError
+from shoal.elastic.checkpoint.loader import load
+from shoal.elastic.checkpoint.saver import Saver
+from shoal.elastic.errors import ElasticError
+from shoal.elastic.view import Cursor
+
+if TYPE_CHECKING:
+    from shoal.elastic.membership import Membership
+    from shoal.elastic.training import Training
+
+__all__ = ["Keeper"]
+
+_PUBLISH_SECONDS = 30.0
+
+
+class Keeper:
+    """Of one process. All calls but the publishing come from the training thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        every_seconds: float,
+        training: Training,
+        membership: Membership | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._every = every_seconds
+        self._training = training
+        self._membership = membership
+        self._say = say
+        self._saver: Saver | None = None
+        self._staged: int | None = None
+        self._due_at = time.monotonic() + every_seconds
+
+    def load(self) -> bool:
+        """Become the newest state there is; whether there was one.
+
+        Raises:
+            ElasticError: there are checkpoints, and none can be trusted or fits.
+        """
+        try:
+            found = load(self._folder)
+        except CheckpointError as error:
+            raise ElasticError(
+                f"no checkpoint in {self._folder} can be read ({error}): move them away to begin anew"
+            ) from error
+        if found is None or found.step <= self._training.applied:
+            return False
+        cursor = Cursor(*found.state["cursor"])
+        self._training.adopt(found.state, found.step, cursor)
+        randomness.restore(found.state["random"])
+        self._say(f"resumed from the checkpoint of step {found.step}")
+        return True
+
+    def look(self) -> None:
+        """At a step boundary: stage if it is time, commit what has become committed."""
+        training = self._training
+        if training.rank != 0:
+            if self._saver is not None:
+                self._saver.forget()
+            self._staged = None
+            return
+        if self._staged is not None and training.committed >= self._staged:
+            assert self._saver is not None
+            self._saver.commit(self._staged, training.epoch)
+            self._staged = None
+        now = time.monotonic()
+        if self._staged is None and now >= self._due_at:
+            self._due_at = now + self._every
+            self.stage()
+        self._complain()
+
+    def stage(self) -> None:
+        """Copy the state of the step that was just applied."""
+        training = self._training
+        if self._saver is None:
+            publish = self._publish if self._membership is not None else None
+            self._saver = Saver(self._folder, publish=publish)
+        state = training.whole() | {"random": randomness.capture()}
+        self._saver.stage(state, training.applied)
+        self._staged = training.applied
+
+    def close(self) -> None:
+        """The training is over: the last state is committed and written."""
+        training = self._training
+        if self._saver is not None and training.group is not None and training.rank == 0:
+            if self._staged is not None and training.committed >= self._staged:
+                self._saver.commit(self._staged, training.epoch)
+            self._complain()
+        if self._saver is not None:
+            self._saver.close()
+            self._complain()
+
+    def _publish(self, manifest: Mapping[str, Any]) -> bool:
+        """On the saver's thread: whether the coordinator takes it; it refuses one who is no member.
+
+        Raises:
+            TimeoutError: nobody knows.
+        """
+        assert self._membership is not None
+        message = {"type": "publish", "epoch": self._training.epoch, "manifest": dict(manifest)}
+        answer = self._membership.ask(message, ("published", "refused"), _PUBLISH_SECONDS)
+        if answer is None:
+            raise TimeoutError("the coordinator does not answer")
+        return answer["type"] == "published"
+
+    def _complain(self) -> None:
+        error = self._saver.take_error() if self._saver is not None else None
+        if error is not None:
+            self._say(f"checkpoint failed, training goes on: {error}")
