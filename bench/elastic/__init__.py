@@ -1,4 +1,4 @@
-"""Elastic training beside its peers: what a lost, a stopped and a new worker cost, and what nothing costs.
+"""Elastic training beside its peers: what a lost, a stopped and a new worker cost.
 
     python -m bench.elastic [MEASUREMENT ...] [--kills N] [--peers FOLDER] [--write]
 

@@ -31,4 +31,4 @@ def wait_for_turn(folder: Path, step: int, deadline_seconds: float = 300) -> Non
     while path.exists() and int(path.read_text()) < step:
         if time.monotonic() > deadline:
             raise TimeoutError(f"step {step} was not allowed within {deadline_seconds:.0f} s")
-        time.sleep(0.002)
+        time.sleep(0.02)

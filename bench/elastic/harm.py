@@ -11,14 +11,14 @@ from bench.elastic.jobs.job import Job, NotReached
 from bench.elastic.marks import Trace
 from bench.elastic.timeline import Harm, step_seconds
 
-__all__ = ["harm_anywhere", "harm_in_backward"]
+__all__ = ["harm_anywhere", "harm_in_backward", "harm_machine"]
 
 
 def harm_anywhere(job: Job, chance: random.Random, how: signal.Signals = signal.SIGKILL) -> Harm:
     """Signal a random worker at a random phase of a step; rank 0 is as likely as any."""
     victim = chance.choice(_at_work(job))
     time.sleep(chance.uniform(0, 2 * max(0.001, step_seconds(victim.applied[-20:]))))
-    return _signal(victim, job.world, how)
+    return _signal(job, [victim.pid], how)
 
 
 def harm_in_backward(job: Job, chance: random.Random, deadline_seconds: float = 30) -> Harm:
@@ -40,7 +40,14 @@ def harm_in_backward(job: Job, chance: random.Random, deadline_seconds: float = 
             spans.append(victim.marks[-1].at_ns - victim.events["backward"])
             seen = victim.events["backward"]
     time.sleep(chance.uniform(0.05, 0.9) * max(0.0, sorted(spans)[len(spans) // 2] / 1e9))
-    return _signal(victim, job.world, signal.SIGKILL)
+    return _signal(job, [victim.pid], signal.SIGKILL)
+
+
+def harm_machine(job: Job, chance: random.Random) -> Harm:
+    """Kill a random worker and whatever serves it alone (its sidecar, its launcher) at the same time."""
+    victim = chance.choice([trace for trace in _at_work(job) if job.may_lose_machine_of(trace.pid)])
+    time.sleep(chance.uniform(0, 2 * max(0.001, step_seconds(victim.applied[-20:]))))
+    return _signal(job, [victim.pid, *job.served_by(victim.pid)], signal.SIGKILL)
 
 
 def _at_work(job: Job) -> list[Trace]:
@@ -50,7 +57,8 @@ def _at_work(job: Job) -> list[Trace]:
     return workers
 
 
-def _signal(victim: Trace, world: int, how: signal.Signals) -> Harm:
+def _signal(job: Job, pids: list[int], how: signal.Signals) -> Harm:
     at_ns = time.monotonic_ns()
-    os.kill(victim.pid, how)
-    return Harm(victim.pid, at_ns, world)
+    for pid in pids:
+        os.kill(pid, how)
+    return Harm(pids[0], at_ns, job.world, replaced=job.heals)

@@ -22,7 +22,7 @@ _SUFFIX = ".steps"
 
 @dataclass(frozen=True)
 class Mark:
-    """A return from `optimizer.step()`. `applied` is false where it changed nothing (a part, a re-run)."""
+    """A return from `optimizer.step()`; not `applied` if that changed nothing (a part, a re-run)."""
 
     step: int
     at_ns: int
@@ -48,7 +48,7 @@ class Trace:
 
 
 class Recorder:
-    """Writes this process's file. `name` tells the worker's place; two processes may share it in turn."""
+    """Writes this process's file. Processes that take a place in turn share its `name`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         path = folder / f"{name}.{os.getpid()}{_SUFFIX}"

@@ -7,24 +7,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
-from torch.utils.data import Dataset
+from torch.utils.data import TensorDataset
 
 from bench.elastic.settings import Settings
 
 __all__ = ["Samples", "Trained", "loss_of", "model_of", "optimizer_of", "take"]
 
-Batch = tuple[Tensor, Tensor, Tensor]
-"""Inputs (b, 256), labels (b,), and the samples' numbers (b,)."""
+Batch = Sequence[Tensor]
+"""Three: inputs (b, 256), labels (b,), and the samples' numbers (b,)."""
 
 _WIDTHS = {"wide": 40_000, "wider": 262_144}
 
 
-class Samples(Dataset[Batch]):
+class Samples(TensorDataset):
     """Random inputs and labels that a fixed random teacher gives; item i is (256,), (), ()."""
 
     def __init__(self, settings: Settings) -> None:
@@ -33,12 +34,7 @@ class Samples(Dataset[Batch]):
         self.inputs = torch.randn(settings.samples, 256, generator=random).to(kind)
         teacher = torch.randn(256, 10, generator=random).to(kind)
         self.labels = (self.inputs @ teacher).argmax(1)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, at: int) -> Batch:
-        return self.inputs[at], self.labels[at], torch.tensor(at)
+        super().__init__(self.inputs, self.labels, torch.arange(settings.samples))
 
 
 class Trained(nn.Module):

@@ -29,6 +29,9 @@ class Settings:
     samples: int = 65_536
     epochs: int = 1_000
     seed: int = 0
+    """Of the data and the first parameters."""
+    order: int = 0
+    """The seed of the order of the samples, where the system shuffles."""
     adam: bool = False
     double: bool = False
     """Parameters and data in 64 bits."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from bench.elastic.marks import Mark, Trace
 
@@ -24,6 +25,8 @@ class Harm:
     pid: int
     at_ns: int
     world: int
+    replaced: bool = False
+    """The system itself starts a new worker for the lost one: as many as before go on."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,7 @@ class Recovery:
 
 def step_seconds(marks: Sequence[Mark]) -> float:
     """The median time between neighbouring marks; 0 with fewer than two."""
-    gaps = [
-        (later.at_ns - earlier.at_ns) / 1e9 for earlier, later in zip(marks, marks[1:], strict=False)
-    ]
+    gaps = [(later.at_ns - earlier.at_ns) / 1e9 for earlier, later in pairwise(marks)]
     return statistics.median(gaps) if gaps else 0.0
 
 
@@ -61,7 +62,7 @@ def longest_gap(marks: Sequence[Mark], begin_ns: int, end_ns: int) -> float:
     """The longest time in seconds between neighbouring marks of which either lies in [begin, end)."""
     gaps = [
         (later.at_ns - earlier.at_ns) / 1e9
-        for earlier, later in zip(marks, marks[1:], strict=False)
+        for earlier, later in pairwise(marks)
         if earlier.at_ns < end_ns and later.at_ns >= begin_ns
     ]
     return max(gaps, default=0.0)
@@ -71,8 +72,8 @@ def recovery(traces: Iterable[Trace], harm: Harm) -> Recovery | None:
     """What followed a harm; None while the survivors, or whoever replaces them, have not all gone on.
 
     If a process that was there before and is not the victim applies a step in a smaller world, all of
-    them must (an elastic job). Otherwise as many new processes must have applied a step as the job had
-    workers (a job that restarts). `traces` may hold processes that ended before the harm.
+    them must (an elastic job). Otherwise as many new processes must have applied a step as the job
+    should have workers then (a job that restarts). `traces` may hold processes that ended before.
     """
     traces = list(traces)
     before = [trace for trace in traces if _at_work(trace, harm)]
@@ -83,7 +84,7 @@ def recovery(traces: Iterable[Trace], harm: Harm) -> Recovery | None:
     if len(found) < len(survivors) or not survivors:
         newcomers = [trace for trace in traces if trace.applied and trace.applied[0].at_ns > harm.at_ns]
         found = [trace.applied[0] for trace in newcomers]
-        if len(found) < harm.world:
+        if len(found) < harm.world - (not harm.replaced):
             return None
         restarted = harm.world - 1
     reached = max(

@@ -21,7 +21,7 @@ class Floor(Job):
         port = self._port()
         for rank in range(self.world):
             environment = {"BENCH_STORE": port, "BENCH_WORLD": str(self.world), "BENCH_RANK": str(rank)}
-            self.worker("floor", f"rank-{rank}", environment)
+            self.worker("stock", f"rank-{rank}", environment)
 
     def add(self) -> None:
         """Not here.

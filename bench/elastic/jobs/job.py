@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,8 @@ class NotReached(TimeoutError):
 
 
 class Job(ABC):
-    """A training job of some workers in a folder of its own. Leaving it ends all of its processes.
+    """A training job of some workers in a folder of its own. Leaving it ends all of its processes, and
+    removes the folder unless `keep` was set or an error left it.
 
     `restarts` says that a loss makes new processes of all workers; `heals` that the system replaces a
     lost worker by itself; where neither is so and `joins` is false, a job is good for one loss.
@@ -43,6 +45,7 @@ class Job(ABC):
     def __init__(self, settings: Settings, world: int, python: str = sys.executable) -> None:
         self.settings, self.world, self.python = settings, world, python
         self.folder = settings.path
+        self.keep = False
         self._follower = Follower(self.folder)
         self._started: list[subprocess.Popen[bytes]] = []
 
@@ -59,6 +62,8 @@ class Job(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if kind is None and not self.keep:
+            shutil.rmtree(self.folder)
 
     @abstractmethod
     def start(self) -> None:
@@ -67,6 +72,18 @@ class Job(ABC):
     @abstractmethod
     def add(self) -> None:
         """Start one worker more; return at once."""
+
+    def replace(self, pid: int) -> None:
+        """Put a new worker in place of the one that was harmed; return at once."""
+        self.add()
+
+    def served_by(self, pid: int) -> list[int]:
+        """Processes that serve this worker alone, and are lost with its machine: its children."""
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+    def may_lose_machine_of(self, pid: int) -> bool:
+        """False where the job is known to end with the machine of this worker."""
+        return True
 
     def traces(self) -> list[Trace]:
         """What the workers have written by now. Ended children are reaped."""

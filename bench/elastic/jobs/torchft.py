@@ -32,7 +32,7 @@ class Torchft(Job):
         """One replica more; it heals from a member."""
         name = f"replica-{self._count}"
         self._count += 1
-        self.worker("torchft", name, {"TORCHFT_LIGHTHOUSE": self._address})
+        self.worker("under_torchft", name, {"TORCHFT_LIGHTHOUSE": self._address})
 
 
 class TunedTorchft(Torchft):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 
+import psutil
+
 from bench.elastic.jobs.job import Job
 
 __all__ = ["Nodes", "StockTorchrun", "Torchrun", "free_port"]
 
-_WORKER = "bench.elastic.workers.torchrun"
+_WORKER = "bench.elastic.workers.under_torchrun"
 
 
 class Torchrun(Job):
@@ -49,7 +51,7 @@ class StockTorchrun(Torchrun):
 
 
 class Nodes(Job):
-    """One launcher per worker, as on a machine each: it can grow, and lose a launcher with its worker."""
+    """One launcher per worker, as if on a machine each: it can grow, and lose a launcher."""
 
     system = "torchrun, a launcher each"
     restarts = True
@@ -57,6 +59,7 @@ class Nodes(Job):
     def start(self) -> None:
         """The first launcher holds the store."""
         self._port, self._count = free_port(), 0
+        self._launchers: list[int] = []
         for _ in range(self.world):
             self.add()
 
@@ -70,11 +73,20 @@ class Nodes(Job):
         words += ["--rdzv-id=bench", "-m", _WORKER]
         name = f"launcher-{self._count}"
         self._count += 1
-        self.spawn(
-            words,
-            name,
-            {**self.settings.environment(name), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-        )
+        environment = {**self.settings.environment(name), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        self._launchers.append(self.spawn(words, name, environment).pid)
+
+    def served_by(self, pid: int) -> list[int]:
+        """Its launcher, and whatever else that has started."""
+        launcher = psutil.Process(pid).parent()
+        if launcher is None or launcher.pid not in self._launchers:
+            raise RuntimeError(f"worker {pid} has no launcher of this job")
+        others = [child.pid for child in launcher.children(recursive=True) if child.pid != pid]
+        return [launcher.pid, *others]
+
+    def may_lose_machine_of(self, pid: int) -> bool:
+        """Not the launcher that holds the store."""
+        return self._launchers[0] not in self.served_by(pid)
 
 
 def free_port() -> int:

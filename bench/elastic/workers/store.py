@@ -1,4 +1,4 @@
-"""A TCPStore by itself, which outlives the workers of the floor. Prints its port, then waits for its end."""
+"""A TCPStore by itself, which outlives the workers of the floor. It prints its port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DDP under torchrun, or started by itself: a checkpoint every ten steps, resumed from after a restart."""
+"""DDP under torchrun, or started by hand: a checkpoint every ten steps, resumed from after a restart."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+"""Shoal without the platform: a coordinator by itself, and workers that find it in the job's folder."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from bench.elastic.jobs.job import Job
+
+__all__ = ["Shoal"]
+
+
+class Shoal(Job):
+    """Workers join, and are replaced, by whoever runs them: here the driver."""
+
+    system = "Shoal"
+    coordinator: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        """The coordinator writes where it is; workers wait for that."""
+        self._count = 0
+        self.start_coordinator()
+        for _ in range(self.world):
+            self.add()
+
+    def start_coordinator(self) -> None:
+        """Start it, or one in place of one that has ended; its record is in the folder."""
+        words = [self.python, "-m", "shoal.elastic.coordinator", "--minimum", "1"]
+        words += ["--expect", str(self.world), "--sqlite", str(self.folder / "record.db")]
+        words += ["--address-file", str(self.folder / "coordinator.json")]
+        self.coordinator = self.spawn(words, "coordinator")
+
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
+        """One worker more, under a new name."""
+        name = f"worker-{self._count}"
+        self._count += 1
+        told = {"SHOAL_ELASTIC": str(self.folder), "SHOAL_ELASTIC_NAME": name}
+        self.worker("elastic", name, {**told, **(environment or {})})
