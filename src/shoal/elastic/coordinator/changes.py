@@ -1,0 +1,363 @@
+"""From who is here, who is lost and who wants to go, to the next view.
+
+Called after everything that may matter. Three kinds of change, in this order: a view after a loss, a
+planned view, the first view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shoal.elastic.coordinator import arrivals
+from shoal.elastic.coordinator.effects import End
+from shoal.elastic.coordinator.record import Ended
+from shoal.elastic.coordinator.state import Peer, Recovery
+from shoal.elastic.coordinator.turn import Turn
+from shoal.elastic.view import Kind, Member, View
+
+__all__ = ["advance", "end", "lose_state"]
+
+
+def advance(turn: Turn) -> float | None:
+    """Publish or plan what is due. Returns when to look again; None: when something happens."""
+    if turn.record.ended is not None:
+        return None
+    view = turn.record.view
+    if view is not None and _all_done(turn, view):
+        end(turn, "all epochs are over", failed=False)
+        return None
+    if view is None or not turn.survivors():
+        return _first(turn)
+    hold = _hold(turn)
+    if hold is not None:
+        return hold
+    if turn.state.renew is not None or any(_is_lost(turn, member) for member in view.members):
+        return _loss(turn, view)
+    return _planned(turn, view)
+
+
+def end(turn: Turn, reason: str, failed: bool) -> None:
+    """Record that the job is over, then tell everybody."""
+    if turn.record.ended is not None:
+        return
+    turn.save("end", ended=Ended(reason, failed))
+    for incarnation in sorted(turn.state.peers):
+        turn.tell(incarnation, arrivals.stop_message(reason, failed))
+    turn.effects.append(End(reason, failed))
+
+
+def _is_lost(turn: Turn, member: Member) -> bool:
+    return member.incarnation in turn.state.lost
+
+
+def _all_done(turn: Turn, view: View) -> bool:
+    """All that are left have finished. One that finished and is gone since was not lost."""
+    members = [(member, turn.peer(member.incarnation)) for member in view.members]
+    finished = [member for member, peer in members if peer is not None and peer.done]
+    return bool(finished) and all(not turn.alive(member) or member in finished for member, _ in members)
+
+
+def _hold(turn: Turn) -> float | None:
+    """After a start of this process: wait until all members are back, or have had their time."""
+    until = turn.state.recovering_until
+    if until is None:
+        return None
+    waiting = [
+        member
+        for member in turn.survivors()
+        if turn.state.peers[member.incarnation].worker is None
+        and turn.state.peers[member.incarnation].sidecar is None
+    ]
+    if waiting and turn.now < until:
+        return until
+    turn.set(recovering_until=None)
+    return None
+
+
+# after a loss
+
+
+def _loss(turn: Turn, view: View) -> float | None:
+    record = turn.record
+    if turn.state.retry_at is not None:
+        if turn.now < turn.state.retry_at:
+            return turn.state.retry_at
+        turn.set(retry_at=None)
+    base = turn.survivors()
+    holders = [member for member in base if member in view.members and _has_state(turn, member)]
+    if not holders:
+        return _adrift(turn, base)
+    staying = [member for member in base if turn.state.peers[member.incarnation].leaving_at is None]
+    if len(staying) >= record.minimum and any(member in holders for member in staying):
+        base = tuple(staying)
+    direct: list[Peer] = []
+    if len(base) < record.minimum:
+        waiting = turn.joiners()
+        direct = list(waiting if record.capacity is None else waiting[: record.capacity - len(base)])
+    if len(base) + len(direct) < record.minimum:
+        _pause(turn, len(base) + len(direct))
+        return None
+    members = (*base, *(_member(peer) for peer in direct))
+    stateless = [i for i in record.stateless if any(member.incarnation == i for member in base)]
+    _publish(turn, "loss", members, (*stateless, *(peer.incarnation for peer in direct)))
+    return None
+
+
+def _has_state(turn: Turn, member: Member) -> bool:
+    return member.incarnation not in turn.record.stateless
+
+
+def _adrift(turn: Turn, base: tuple[Member, ...]) -> float | None:
+    """No member of the view that holds a state is left, only joiners that follow or wait for one.
+
+    If the planned view is in use after all they say so at once, and hold everything; else what they hold
+    may lack committed steps, and they begin from the checkpoint like newcomers.
+    """
+    since = turn.state.adrift_at
+    if since is None:
+        since = turn.now
+        turn.set(adrift_at=since)
+    due = since + turn.state.settings.trouble_seconds
+    if turn.record.planned and turn.now < due:
+        return due
+    return _first(turn, base)
+
+
+def _pause(turn: Turn, have: int) -> None:
+    paused = (have, turn.record.minimum)
+    if turn.state.paused == paused:
+        return
+    turn.set(paused=paused)
+    for member in turn.survivors():
+        turn.tell(member.incarnation, arrivals.paused_message(*paused))
+    turn.report(f"paused: {have} of at least {turn.record.minimum} workers are here")
+
+
+def _publish(turn: Turn, kind: Kind, members: tuple[Member, ...], stateless: tuple[int, ...]) -> None:
+    """Keep a view that is in use from now on, then tell its members; who is not in it is fenced."""
+    record, state = turn.record, turn.state
+    former = record.members
+    ordered = tuple(sorted(members, key=lambda member: member.incarnation))
+    view = View(record.epoch + 1, kind, ordered, record.step, record.cursor)
+    turn.save("view", epoch=view.epoch, view=view, planned=(), stateless=stateless)
+    message = arrivals.view_message(turn)
+    for member in ordered:
+        turn.tell(member.incarnation, message)
+        peer = state.peers[member.incarnation]
+        turn.update(replace(peer, donor=None, stalled_at=None))
+    kept = {member.incarnation for member in ordered}
+    reasons: list[str] = []
+    for member in former:
+        if member.incarnation not in kept:
+            reason = state.lost.get(member.incarnation, "it was leaving")
+            reasons.append(f"{member.name}: {reason}")
+            arrivals.fence(turn, member.incarnation, f"epoch {view.epoch} goes on without it: {reason}")
+    if state.renew is not None:
+        reasons.append(state.renew)
+    if kind == "loss":
+        began = state.began_at if state.began_at is not None else turn.now
+        recovery = Recovery(view.epoch, view.size, began, turn.now, tuple(reasons))
+        turn.set(recoveries=(*state.recoveries[-63:], recovery))
+    turn.set(
+        lost={},
+        began_at=None,
+        trouble_at=None,
+        renew=None,
+        unbuilt={},
+        unbuilt_epoch=0,
+        unbuilt_at=None,
+        abandoned=0,
+        paused=None,
+        adrift_at=None,
+    )
+    turn.trim()
+    names = ", ".join(member.name for member in ordered)
+    because = f" ({'; '.join(reasons)})" if reasons else ""
+    turn.report(f"epoch {view.epoch}: {names}{because}")
+
+
+# planned
+
+
+def _planned(turn: Turn, view: View) -> float | None:
+    record, state = turn.record, turn.state
+    newest = record.planned[-1] if record.planned else None
+    pending = newest if newest is not None and newest.epoch != state.abandoned else None
+    wanted, stuck = _wanted(turn)
+    _give_donors(turn)
+    _ask_to_leave(turn)
+    if pending is not None and not _spoilt(pending, wanted):
+        return None
+    if wanted != view.members:
+        _plan(turn, wanted)
+        return None
+    if pending is not None:
+        _abandon(turn, pending)
+    return _let_go(turn, stuck, view)
+
+
+def _wanted(turn: Turn) -> tuple[tuple[Member, ...], list[Peer]]:
+    """Who should be in the next view; and who wants to go but cannot, for the minimum's sake."""
+    record, peers = turn.record, turn.state.peers
+    staying = list(turn.survivors())
+    ready = [_member(peer) for peer in turn.joiners() if peer.caught_up]
+    room = None if record.capacity is None else record.capacity - len(_not_leaving(turn, staying))
+    staying += ready if room is None else ready[: max(room, 0)]
+    stuck: list[Peer] = []
+    leavers = [peers[m.incarnation] for m in staying if peers[m.incarnation].leaving_at is not None]
+    for peer in sorted(leavers, key=lambda each: (each.leaving_at or 0.0, -each.incarnation)):
+        if len(staying) - 1 >= record.minimum:
+            staying = [member for member in staying if member.incarnation != peer.incarnation]
+        else:
+            stuck.append(peer)
+    return tuple(sorted(staying, key=lambda member: member.incarnation)), stuck
+
+
+def _not_leaving(turn: Turn, members: list[Member]) -> list[Member]:
+    return [m for m in members if turn.state.peers[m.incarnation].leaving_at is None]
+
+
+def _spoilt(pending: View, wanted: tuple[Member, ...]) -> bool:
+    """Whether a planned view must not be waited for: somebody in it is lost, or is to go.
+
+    More joiners do not spoil it: they come with the one after.
+    """
+    return any(member not in wanted for member in pending.members)
+
+
+def _plan(turn: Turn, wanted: tuple[Member, ...]) -> None:
+    record = turn.record
+    planned = View(record.epoch + 1, "switch", wanted, record.step, record.cursor)
+    turn.save("plan", epoch=planned.epoch, planned=(*record.planned, planned))
+    turn.set(abandoned=0, unbuilt={}, unbuilt_epoch=0, unbuilt_at=None)
+    message = {"type": "prepare", "view": planned.to_wire()}
+    for member in turn.survivors():
+        turn.tell(member.incarnation, message)
+    for member in planned.members:
+        peer = turn.state.peers[member.incarnation]
+        turn.update(replace(peer, donor=None))
+
+
+def _abandon(turn: Turn, pending: View) -> None:
+    turn.set(abandoned=pending.epoch)
+    for member in turn.survivors():
+        turn.tell(member.incarnation, {"type": "abandon", "epoch": pending.epoch})
+
+
+def _give_donors(turn: Turn) -> None:
+    """Each joiner that there is room for takes its state from a member; members share the load."""
+    record, state = turn.record, turn.state
+    view = record.view
+    if view is None:
+        return
+    sources = [
+        member
+        for member in view.members
+        if turn.alive(member)
+        and state.peers[member.incarnation].worker is not None
+        and state.peers[member.incarnation].leaving_at is None
+        and member.incarnation not in record.stateless
+    ]
+    staying = len(_not_leaving(turn, list(turn.survivors())))
+    joiners = turn.joiners()
+    if record.capacity is not None:
+        joiners = joiners[: max(record.capacity - staying, 0)]
+    if not sources:
+        return
+    load = dict.fromkeys((member.incarnation for member in sources), 0)
+    for peer in joiners:
+        if peer.donor in load:
+            load[peer.donor] += 1
+    for peer in joiners:
+        if peer.donor in load or peer.caught_up:
+            continue
+        source = min(sources, key=lambda member: load[member.incarnation])
+        load[source.incarnation] += 1
+        turn.update(replace(peer, donor=source.incarnation))
+        message = {"type": "donor", "name": source.name, "address": source.address}
+        turn.tell(peer.incarnation, message)
+
+
+def _ask_to_leave(turn: Turn) -> None:
+    """The job is to be smaller: the youngest are asked to go."""
+    capacity = turn.record.capacity
+    if capacity is None:
+        return
+    staying = _not_leaving(turn, list(turn.survivors()))
+    asked = [m for m in staying if turn.state.peers[m.incarnation].asked_to_leave]
+    surplus = len(staying) - len(asked) - capacity
+    for member in [m for m in reversed(staying) if m not in asked][: max(surplus, 0)]:
+        peer = turn.state.peers[member.incarnation]
+        turn.update(replace(peer, asked_to_leave=True))
+        turn.tell(member.incarnation, {"type": "leave"})
+
+
+def _let_go(turn: Turn, stuck: list[Peer], view: View) -> float | None:
+    """Who cannot be planned out goes without: the job pauses rather than hold it past its notice.
+
+    Nor is a joiner held whose planned view has been abandoned.
+    """
+    moments: list[float] = []
+    never_in = [turn.state.peers[m.incarnation] for m in turn.survivors() if m not in view.members]
+    for peer in [*stuck, *(each for each in never_in if each.leaving_at is not None)]:
+        due = (peer.leaving_at or 0.0) + turn.state.settings.let_go_seconds
+        if peer.let_go:
+            continue
+        if turn.now < due:
+            moments.append(due)
+            continue
+        turn.update(replace(peer, let_go=True))
+        turn.tell(peer.incarnation, {"type": "let_go"})
+    return min(moments, default=None)
+
+
+# the first
+
+
+def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
+    """A view of newcomers: the first of all, or the first after everybody was lost."""
+    record, state = turn.record, turn.state
+    here = [state.peers[member.incarnation] for member in stateless]
+    here = [peer for peer in here if peer.worker is not None] + list(turn.joiners())
+    if len(here) < record.minimum:
+        turn.set(minimum_met_at=None)
+        if record.view is not None or here:
+            _pause_newcomers(turn, here)
+        return None
+    if state.minimum_met_at is None:
+        turn.set(minimum_met_at=turn.now)
+    due = (turn.state.minimum_met_at or turn.now) + state.settings.expect_seconds
+    if record.epoch == 0 and len(here) < state.settings.expect and turn.now < due:
+        return due
+    if not lose_state(turn):
+        return None
+    count = len(here) if record.capacity is None else min(len(here), record.capacity)
+    _publish(turn, "first", tuple(_member(peer) for peer in here[:count]), ())
+    return None
+
+
+def lose_state(turn: Turn) -> bool:
+    """Whether a first view may be published: never at step 0 again in silence."""
+    record = turn.record
+    if record.step == 0 or record.manifest is not None or turn.state.settings.allow_lost_state:
+        return True
+    reason = (
+        f"every worker was lost after step {record.step} was committed, and there is no checkpoint: "
+        "the job would begin again at step 0"
+    )
+    end(turn, reason, failed=True)
+    return False
+
+
+def _pause_newcomers(turn: Turn, here: list[Peer]) -> None:
+    paused = (len(here), turn.record.minimum)
+    if turn.state.paused == paused:
+        return
+    turn.set(paused=paused)
+    for peer in here:
+        turn.tell(peer.incarnation, arrivals.paused_message(*paused))
+    turn.report(f"waiting: {len(here)} of at least {turn.record.minimum} workers are here")
+
+
+def _member(peer: Peer) -> Member:
+    return Member(peer.name, peer.incarnation, peer.address)

@@ -1,0 +1,248 @@
+"""What may happen to a coordinator: plain data, in the words of the protocol's messages.
+
+`connection` is a number that the server gives to each connection, never twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shoal.elastic.view import Cursor
+
+__all__ = [
+    "Beat",
+    "Blob",
+    "CaughtUp",
+    "Done",
+    "Dropped",
+    "Event",
+    "Failed",
+    "Leaving",
+    "Left",
+    "Progress",
+    "Publish",
+    "Recovered",
+    "Resize",
+    "SidecarHello",
+    "SidecarSaid",
+    "Started",
+    "Switched",
+    "Tick",
+    "Trouble",
+    "Unbuilt",
+    "Wanted",
+    "WorkerHello",
+]
+
+
+@dataclass(frozen=True)
+class Started:
+    """The coordinator has loaded its record and listens at `address`."""
+
+    address: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A moment that was asked for has come."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The platform wants this many workers; None: as many as come."""
+
+    target: int | None
+    minimum: int | None = None
+    maximum: int | None = None
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A connection is gone."""
+
+    connection: int
+
+
+@dataclass(frozen=True)
+class WorkerHello:
+    """See the protocol. `incarnation` 0: new; `epoch` 0: in no group."""
+
+    connection: int
+    name: str
+    incarnation: int
+    address: str
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True)
+class SidecarHello:
+    """A sidecar speaks for this incarnation."""
+
+    connection: int
+    name: str
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A sidecar is alive; its own timer was late by so much."""
+
+    connection: int
+    late_seconds: float
+
+
+@dataclass(frozen=True)
+class SidecarSaid:
+    """A sidecar has seen something. `seconds` belongs to `stalled`."""
+
+    connection: int
+    what: Literal["gone", "stopped", "continued", "stalled", "notice"]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Blob:
+    """The address of an end of a group, opaque here."""
+
+    connection: int
+    epoch: int
+    rank: int
+    data: str
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """A joiner has the state of `step`."""
+
+    connection: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Switched:
+    """A planned epoch is in use after `step`."""
+
+    connection: int
+    epoch: int
+    step: int
+    cursor: Cursor
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A view after a loss is in use."""
+
+    connection: int
+    epoch: int
+    step: int
+    cursor: Cursor
+    seconds: float
+    how: str
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An operation of that epoch failed at the sender."""
+
+    connection: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Unbuilt:
+    """The group of that epoch could not be built; whom the sender reaches."""
+
+    connection: int
+    epoch: int
+    reached: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """The sender was told to go."""
+
+    connection: int
+
+
+@dataclass(frozen=True)
+class Left:
+    """The sender has gone out after `step`."""
+
+    connection: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The user's code raised at these samples."""
+
+    connection: int
+    step: int
+    samples: tuple[tuple[int, int], ...]
+    epoch_of_data: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """All epochs are over at the sender."""
+
+    connection: int
+    step: int
+    cursor: Cursor
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the sender is."""
+
+    connection: int
+    step: int
+    cursor: Cursor
+    step_seconds: float
+    samples: int
+    world: int
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The script asks for so many workers."""
+
+    connection: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Publish:
+    """A checkpoint is complete; its manifest is to be the newest."""
+
+    connection: int
+    epoch: int
+    manifest: dict[str, Any]
+
+
+Event = (
+    Started
+    | Tick
+    | Wanted
+    | Dropped
+    | WorkerHello
+    | SidecarHello
+    | Beat
+    | SidecarSaid
+    | Blob
+    | CaughtUp
+    | Switched
+    | Recovered
+    | Trouble
+    | Unbuilt
+    | Leaving
+    | Left
+    | Failed
+    | Done
+    | Progress
+    | Resize
+    | Publish
+)

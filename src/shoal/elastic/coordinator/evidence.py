@@ -1,0 +1,73 @@
+"""From what was heard, and when, to who is counted lost. Pure; the table of Evidence in the protocol.
+
+Evidence that comes from a clock (silence, lost connections, a stop) needs a witness: another member that
+is there. If everybody falls silent at once it is more likely that this process was cut off, and a job
+whose members were all counted lost could not go on from what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shoal.elastic.coordinator.state import Peer, Settings, State
+
+__all__ = ["Suspicion", "judge", "suspicion"]
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A peer is counted lost at `due` (monotonic seconds) unless something is heard. `alone_due`: when
+    even without a witness; None: never. `here`: it has a connection, and is not stopped."""
+
+    due: float
+    alone_due: float | None
+    reason: str
+    here: bool
+
+
+def suspicion(peer: Peer, state: State) -> Suspicion:
+    """The earliest reason to count it lost if nothing more is heard of it."""
+    bounds = state.settings
+    found: list[Suspicion] = []
+    if peer.worker is None and peer.sidecar is None:
+        due = peer.dropped_at + bounds.both_lost_seconds
+        if state.recovering_until is not None:
+            due = max(due, state.recovering_until)
+        alone = peer.dropped_at + bounds.all_lost_seconds
+        return Suspicion(due, alone, "its worker's and its sidecar's connections are lost", here=False)
+    if peer.stopped_at is not None:
+        due = peer.stopped_at + bounds.stopped_seconds
+        found.append(Suspicion(due, None, "its process is stopped", here=False))
+    if peer.worker is None:
+        due = peer.worker_dropped_at + bounds.worker_lost_seconds
+        found.append(Suspicion(due, None, "its worker has not connected again", here=False))
+    found.append(_silence(peer, bounds))
+    return min(found, key=lambda each: each.due)
+
+
+def judge(peers: Iterable[Peer], state: State, now: float) -> tuple[dict[int, str], float | None]:
+    """Who of these members is lost by now, and why; and when to look again (None: no need)."""
+    suspicions = {peer.incarnation: suspicion(peer, state) for peer in peers}
+    witnesses = {i for i, each in suspicions.items() if each.here and now < each.due}
+    lost: dict[int, str] = {}
+    moments: list[float] = []
+    for incarnation, each in suspicions.items():
+        witnessed = bool(witnesses - {incarnation})
+        if now < each.due:
+            moments.append(each.due)
+        elif witnessed or (each.alone_due is not None and now >= each.alone_due):
+            lost[incarnation] = each.reason
+        elif each.alone_due is not None:
+            moments.append(each.alone_due)
+    return lost, min(moments, default=None)
+
+
+def _silence(peer: Peer, bounds: Settings) -> Suspicion:
+    if peer.sidecar is None:
+        # The worker's own threads starve under a long call in C: their silence says little.
+        due = peer.heard_at + bounds.silent_without_sidecar_seconds
+        return Suspicion(due, due, "neither it nor a sidecar says anything", here=True)
+    patience = bounds.silent_seconds + min(2 * peer.late_seconds, bounds.most_late_seconds)
+    alone = peer.heard_at + bounds.all_silent_seconds
+    return Suspicion(peer.heard_at + patience, alone, "its machine is silent", here=True)

@@ -1,0 +1,270 @@
+"""What workers and sidecars say about themselves and each other, and what follows at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from shoal.elastic.coordinator import changes, events
+from shoal.elastic.coordinator.partition import largest_connected
+from shoal.elastic.coordinator.record import Failure
+from shoal.elastic.coordinator.state import Peer, Recovery
+from shoal.elastic.coordinator.turn import Turn
+from shoal.elastic.view import View
+
+__all__ = ["cut_off", "publish", "sidecar_said", "worker_said"]
+
+MAX_MANIFEST_BYTES = 64 << 10
+_MAX_FAILURES = 32
+_KEPT_ERROR = 500
+
+
+def sidecar_said(turn: Turn, peer: Peer, event: events.SidecarSaid) -> None:
+    """Evidence from the machine that a worker is on."""
+    match event.what:
+        case "gone":
+            _gone(turn, peer, "its process is gone")
+        case "stopped":
+            turn.update(replace(peer, stopped_at=peer.stopped_at or turn.now))
+        case "continued":
+            turn.update(replace(peer, stopped_at=None, stalled_at=None))
+        case "stalled":
+            turn.update(replace(peer, stalled_at=peer.stalled_at or turn.now))
+        case "notice":
+            _leaving(turn, peer)
+
+
+def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
+    """A word of a worker that is known here."""
+    match event:
+        case events.Blob():
+            _blob(turn, peer, event)
+        case events.CaughtUp():
+            turn.update(replace(peer, caught_up=True))
+        case events.Switched(epoch=epoch, step=step, cursor=cursor):
+            turn.adopt(epoch)
+            turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
+        case events.Recovered():
+            _recovered(turn, peer, event)
+        case events.Trouble(epoch=epoch):
+            _trouble(turn, epoch)
+        case events.Unbuilt():
+            _unbuilt(turn, peer, event)
+        case events.Leaving():
+            _leaving(turn, peer)
+        case events.Left():
+            _left(turn, peer)
+        case events.Failed():
+            _failed(turn, peer, event)
+        case events.Done(step=step, cursor=cursor):
+            turn.update(replace(peer, done=True))
+            turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
+        case events.Progress(step=step, cursor=cursor):
+            turn.update(replace(peer, step_seconds=event.step_seconds))
+            turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
+        case events.Resize(size=size):
+            _resize(turn, size)
+        case _:
+            pass
+
+
+def publish(turn: Turn, event: events.Publish) -> None:
+    """A manifest becomes the newest if its sender is a member of the epoch in use."""
+    peer = turn.state.peer_at(event.connection)
+    refusal = _refusal(turn, peer, event)
+    if refusal is not None:
+        turn.answer(event.connection, {"type": "refused", "epoch": event.epoch, "reason": refusal})
+        return
+    turn.save("manifest", manifest=event.manifest)
+    turn.answer(event.connection, {"type": "published", "epoch": event.epoch})
+
+
+def cut_off(turn: Turn) -> None:
+    """Members could not build a group: who stays is the largest set whose members reach each other."""
+    epoch, view = turn.state.unbuilt_epoch, turn.record.view
+    building = next(
+        (each for each in (view, *turn.record.planned) if each and each.epoch == epoch), None
+    )
+    if building is None or view is None:
+        turn.set(unbuilt={}, unbuilt_epoch=0, unbuilt_at=None)
+        return
+    here = [member.incarnation for member in building.members if turn.alive(member)]
+    staying = largest_connected(here, turn.state.unbuilt)
+    turn.set(unbuilt={}, unbuilt_epoch=0, unbuilt_at=None)
+    if building is not view:
+        _unbuilt_plan(turn, view, building, staying)
+        return
+    turn.set(renew="members could not all reach each other", began_at=turn.state.began_at or turn.now)
+    if len(staying) < turn.record.minimum:
+        # Nobody may go on: all wait, and try again when the network may have healed.
+        turn.set(retry_at=turn.now + turn.state.settings.retry_seconds)
+        return
+    for incarnation in here:
+        if incarnation not in staying:
+            turn.lose(incarnation, "it does not reach the others")
+    if len(staying) == len(here):
+        turn.set(retry_at=turn.now + turn.state.settings.both_lost_seconds)
+
+
+def _gone(turn: Turn, peer: Peer, reason: str) -> None:
+    if any(member.incarnation == peer.incarnation for member in turn.record.members):
+        if not peer.departed:
+            turn.lose(peer.incarnation, reason)
+        return
+    turn.forget(peer.incarnation)
+
+
+def _leaving(turn: Turn, peer: Peer) -> None:
+    if peer.leaving_at is None:
+        turn.update(replace(peer, leaving_at=turn.now))
+    if all(member.incarnation != peer.incarnation for member in turn.record.members):
+        turn.tell(peer.incarnation, {"type": "let_go"})
+
+
+def _left(turn: Turn, peer: Peer) -> None:
+    planned_out = any(
+        all(member.incarnation != peer.incarnation for member in view.members)
+        for view in (turn.record.view, *turn.record.planned)
+        if view is not None
+    )
+    if planned_out:
+        turn.update(replace(peer, departed=True, leaving_at=peer.leaving_at or turn.now))
+        turn.trim()
+    else:
+        _gone(turn, peer, "it has left")
+
+
+def _blob(turn: Turn, peer: Peer, event: events.Blob) -> None:
+    views = (turn.record.view, *turn.record.planned)
+    view = next((each for each in views if each is not None and each.epoch == event.epoch), None)
+    # A rank speaks for itself alone, and only in an epoch that may still be built.
+    if view is None or view.rank_of(peer.name, peer.incarnation) != event.rank:
+        return
+    turn.set(blobs={**turn.state.blobs, (event.epoch, event.rank): event.data})
+    message = {"type": "blob", "epoch": event.epoch, "rank": event.rank, "data": event.data}
+    for member in view.members:
+        if member.incarnation != peer.incarnation:
+            turn.tell(member.incarnation, message)
+
+
+def _recovered(turn: Turn, peer: Peer, event: events.Recovered) -> None:
+    view = turn.record.view
+    if view is None or view.epoch != event.epoch:
+        return
+    if peer.incarnation in turn.record.stateless:
+        left = tuple(each for each in turn.record.stateless if each != peer.incarnation)
+        turn.save("state", stateless=left)
+    turn.heard_step(turn.state.peers[peer.incarnation], event.step, event.cursor)
+    turn.set(recoveries=tuple(_reported(each, peer, event) for each in turn.state.recoveries))
+    newest = turn.state.recoveries[-1] if turn.state.recoveries else None
+    if newest is not None and newest.epoch == event.epoch and newest.seconds is not None:
+        lost = turn.state.lost_steps + (1 if newest.how == "rerun" else 0)
+        turn.set(lost_steps=lost)
+        turn.report(f"epoch {event.epoch} is in use after {newest.seconds:.3f} s ({newest.how})")
+
+
+def _reported(recovery: Recovery, peer: Peer, event: events.Recovered) -> Recovery:
+    if recovery.epoch != event.epoch:
+        return recovery
+    reports = {**recovery.reports, peer.incarnation: (event.seconds, event.how)}
+    return replace(recovery, reports=reports)
+
+
+def _trouble(turn: Turn, epoch: int) -> None:
+    turn.adopt(epoch)
+    view = turn.record.view
+    if view is not None and view.epoch == epoch and turn.state.trouble_at is None:
+        turn.set(trouble_at=turn.now, began_at=turn.state.began_at or turn.now)
+
+
+def _unbuilt(turn: Turn, peer: Peer, event: events.Unbuilt) -> None:
+    view = turn.record.view
+    newest = turn.record.planned[-1] if turn.record.planned else view
+    building = next((v for v in (view, newest) if v is not None and v.epoch == event.epoch), None)
+    if building is None or building.rank_of(peer.name, peer.incarnation) is None:
+        return
+    if turn.state.unbuilt_epoch not in (0, event.epoch) and event.epoch != (view.epoch if view else 0):
+        return
+    ids = {member.name: member.incarnation for member in building.members}
+    reached = frozenset(ids[name] for name in event.reached if name in ids) | {peer.incarnation}
+    same = turn.state.unbuilt_epoch == event.epoch
+    turn.set(
+        unbuilt={**(turn.state.unbuilt if same else {}), peer.incarnation: reached},
+        unbuilt_epoch=event.epoch,
+        unbuilt_at=turn.state.unbuilt_at if same else turn.now,
+    )
+
+
+def _unbuilt_plan(turn: Turn, view: View, building: View, staying: tuple[int, ...]) -> None:
+    """A planned group was not built: the members in use go on, joiners that are not reached do not."""
+    in_use = {member.incarnation for member in view.members}
+    for member in building.members:
+        if member.incarnation in in_use or not turn.alive(member):
+            continue
+        if member.incarnation not in staying or not in_use & set(staying):
+            turn.lose(member.incarnation, "the members do not reach it")
+            turn.tell(
+                member.incarnation,
+                {"type": "fenced", "reason": f"{member.address} is not reached by all members"},
+            )
+    if all(turn.alive(member) for member in building.members):
+        turn.set(abandoned=building.epoch)
+
+
+def _failed(turn: Turn, peer: Peer, event: events.Failed) -> None:
+    failure = Failure(
+        peer.name,
+        peer.incarnation,
+        event.epoch_of_data,
+        event.samples,
+        event.error[:_KEPT_ERROR],
+    )
+    earlier = next(
+        (
+            each
+            for each in turn.record.failures
+            if each.incarnation != peer.incarnation and each.overlaps(failure)
+        ),
+        None,
+    )
+    kept = (*turn.record.failures, failure)[-_MAX_FAILURES:]
+    turn.save("failure", failures=kept)
+    turn.report(f"{peer.name} failed: {failure.error}")
+    _gone(
+        turn, peer, f"it failed: {failure.error.splitlines()[0] if failure.error else 'no reason given'}"
+    )
+    if earlier is not None:
+        ranges = ", ".join(f"{first} to {last - 1}" for first, last in failure.common(earlier)[:8])
+        changes.end(
+            turn,
+            f"two workers failed on the same samples ({ranges} of data epoch {failure.epoch_of_data}): "
+            f"{earlier.name}: {earlier.error}; {failure.name}: {failure.error}",
+            failed=True,
+        )
+
+
+def _resize(turn: Turn, size: int) -> None:
+    bounded = max(size, turn.record.minimum)
+    if turn.record.maximum is not None:
+        bounded = min(bounded, turn.record.maximum)
+    if bounded != turn.record.target:
+        turn.save("target", target=bounded)
+        turn.report(f"the script asks for {bounded} workers")
+
+
+def _refusal(turn: Turn, peer: Peer | None, event: events.Publish) -> str | None:
+    if peer is None or peer.incarnation in turn.state.lost or peer.departed:
+        return "the sender is no member any more"
+    turn.adopt(event.epoch)
+    view = turn.record.view
+    if view is None or view.epoch != event.epoch:
+        return f"epoch {event.epoch} is not in use: it is epoch {view.epoch if view else 0}"
+    if view.rank_of(peer.name, peer.incarnation) is None:
+        return f"the sender is no member of epoch {event.epoch}"
+    size = len(json.dumps(event.manifest, separators=(",", ":")))
+    if size > MAX_MANIFEST_BYTES:
+        return f"a manifest of {size} bytes; the limit is {MAX_MANIFEST_BYTES}"
+    former, step = turn.record.manifest, event.manifest.get("step")
+    if former is not None and isinstance(step, int) and step < int(former.get("step", 0)):
+        return f"step {step} is older than the newest checkpoint's"
+    return None

@@ -1,0 +1,208 @@
+"""The coordinator's state machine: `step(state, event, now)` gives the next state and what to do. Pure.
+
+What production runs is what the model check drives (`tests/elastic/coordinator/test_model.py`): there is
+no clock, no socket, and no randomness in here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shoal.elastic.coordinator import arrivals, changes, events, evidence, heard
+from shoal.elastic.coordinator.effects import Effect, Wake
+from shoal.elastic.coordinator.record import Record
+from shoal.elastic.coordinator.state import Peer, Settings, State
+from shoal.elastic.coordinator.turn import Turn
+
+__all__ = ["resume", "step"]
+
+
+def resume(record: Record, settings: Settings, now: float) -> State:
+    """The state of a coordinator that has just loaded `record` (a new one for a new job).
+
+    Members of its views are known, and not connected yet: they have `settings.restart_seconds` to be.
+    """
+    peers = {
+        member.incarnation: Peer(
+            member.name,
+            member.incarnation,
+            member.address,
+            since=now,
+            dropped_at=now,
+            worker_dropped_at=now,
+            heard_at=now,
+            applied=record.step,
+            cursor=record.cursor,
+        )
+        for member in record.members
+    }
+    until = now + settings.restart_seconds if peers else None
+    return State(settings, record, peers, recovering_until=until)
+
+
+def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Effect, ...]]:
+    """What `event` at `now` (monotonic seconds, never less than before) leads to.
+
+    Effects are to be carried out in order; see `effects`.
+    """
+    turn = Turn(state, now)
+    if state.wake_at is not None and now > state.wake_at + state.settings.late_tick_seconds:
+        _forgive(turn)
+    if isinstance(event, events.Beat):
+        _beat(turn, event)
+        if not _pressing(turn):
+            return turn.state, tuple(turn.effects)
+    else:
+        _handle(turn, event)
+    _settle(turn)
+    return turn.state, tuple(turn.effects)
+
+
+def _forgive(turn: Turn) -> None:
+    """This process itself was late (it was stopped, or starved): nobody's silence counts until now."""
+    for peer in turn.state.peers.values():
+        turn.update(
+            replace(
+                peer,
+                heard_at=turn.now,
+                dropped_at=turn.now,
+                worker_dropped_at=turn.now,
+                stopped_at=turn.now if peer.stopped_at is not None else None,
+            )
+        )
+    turn.set(wake_at=None)
+
+
+def _pressing(turn: Turn) -> bool:
+    """Whether a moment that was asked for has passed: a beat must not delay what is due."""
+    return turn.state.wake_at is None or turn.now >= turn.state.wake_at
+
+
+def _beat(turn: Turn, event: events.Beat) -> None:
+    peer = turn.state.peer_at(event.connection)
+    if peer is not None:
+        # Lateness wears off slowly: a machine that was starved once is likely to be again.
+        late = max(event.late_seconds, 0.9 * peer.late_seconds)
+        turn.update(replace(peer, heard_at=turn.now, late_seconds=late if late > 0.001 else 0.0))
+
+
+def _handle(turn: Turn, event: events.Event) -> None:
+    match event:
+        case events.Started(address=address):
+            turn.save("address", address=address)
+        case events.Tick():
+            pass
+        case events.Wanted():
+            _wanted(turn, event)
+        case events.Dropped(connection=connection):
+            arrivals.dropped(turn, connection)
+        case events.WorkerHello():
+            arrivals.worker_hello(turn, event)
+        case events.SidecarHello():
+            arrivals.sidecar_hello(turn, event)
+        case events.Publish():
+            if turn.record.ended is None:
+                heard.publish(turn, event)
+        case events.Beat():
+            pass
+        case _:
+            _word(turn, event)
+
+
+def _word(turn: Turn, event: events.Event) -> None:
+    """A word of somebody who is known; strangers and the fenced are not listened to."""
+    connection: int = getattr(event, "connection", 0)
+    peer = turn.state.peer_at(connection)
+    if peer is None or peer.incarnation in turn.state.lost or turn.record.ended is not None:
+        return
+    if isinstance(event, events.SidecarSaid):
+        turn.update(replace(peer, heard_at=turn.now))
+        heard.sidecar_said(turn, turn.state.peers[peer.incarnation], event)
+    elif peer.worker == connection:
+        turn.update(replace(peer, heard_at=turn.now))
+        heard.worker_said(turn, turn.state.peers[peer.incarnation], event)
+
+
+def _wanted(turn: Turn, event: events.Wanted) -> None:
+    record = turn.record
+    minimum = event.minimum if event.minimum is not None else record.minimum
+    maximum = event.maximum if event.maximum is not None else record.maximum
+    if (event.target, minimum, maximum) != (record.target, record.minimum, record.maximum):
+        turn.save("target", target=event.target, minimum=minimum, maximum=maximum)
+
+
+def _settle(turn: Turn) -> None:
+    """Weigh the evidence, publish what follows, and ask to be woken when something may be due."""
+    moments = [_weigh(turn), _stalls(turn), _troubles(turn), _cuts(turn), changes.advance(turn)]
+    if turn.record.ended is not None:
+        moments = []
+    due = min((moment for moment in moments if moment is not None), default=None)
+    if due != turn.state.wake_at:
+        turn.set(wake_at=due)
+        turn.effects.append(Wake(due))
+
+
+def _weigh(turn: Turn) -> float | None:
+    members = {member.incarnation for member in turn.record.members}
+    alive = [peer for peer in turn.state.peers.values() if peer.incarnation not in turn.state.lost]
+    voting = [peer for peer in alive if peer.incarnation in members and not peer.departed]
+    lost, due = evidence.judge(voting, turn.state, turn.now)
+    for incarnation, reason in lost.items():
+        turn.lose(incarnation, reason)
+    moments = [] if due is None else [due]
+    for peer in alive:
+        if peer.incarnation in members:
+            continue
+        suspicion = evidence.suspicion(peer, turn.state)
+        if turn.now < suspicion.due:
+            moments.append(suspicion.due)
+        else:
+            arrivals.fence(turn, peer.incarnation, suspicion.reason)
+    return min(moments, default=None)
+
+
+def _stalls(turn: Turn) -> float | None:
+    """A member without progress holds up all others, who stall then too: who stalls alone is lost."""
+    view = turn.record.view
+    if view is None or view.size < 2:
+        return None
+    alive = [turn.state.peers[member.incarnation] for member in view.members if turn.alive(member)]
+    stalled = [peer for peer in alive if peer.stalled_at is not None]
+    if not stalled:
+        return None
+    due = min(peer.stalled_at or 0.0 for peer in stalled) + turn.state.settings.stalled_seconds
+    if turn.now < due:
+        return due
+    if len(stalled) < len(alive):
+        for peer in stalled:
+            turn.lose(peer.incarnation, "it makes no progress")
+        return None
+    # Nobody can be told from the others: in a new group who still hangs does not answer.
+    turn.set(renew="no member makes progress", began_at=turn.state.began_at or turn.now)
+    for peer in stalled:
+        turn.update(replace(peer, stalled_at=None))
+    return None
+
+
+def _troubles(turn: Turn) -> float | None:
+    if turn.state.trouble_at is None or turn.state.renew is not None:
+        return None
+    due = turn.state.trouble_at + turn.state.settings.trouble_seconds
+    if turn.now < due:
+        return due
+    turn.set(renew="an operation failed and nobody is lost")
+    return None
+
+
+def _cuts(turn: Turn) -> float | None:
+    state = turn.state
+    if state.unbuilt_at is None:
+        return None
+    views = (turn.record.view, *turn.record.planned)
+    building = next((each for each in views if each and each.epoch == state.unbuilt_epoch), None)
+    waiting = [m for m in building.members if turn.alive(m)] if building is not None else []
+    due = state.unbuilt_at + state.settings.unbuilt_seconds
+    if turn.now < due and any(member.incarnation not in state.unbuilt for member in waiting):
+        return due
+    heard.cut_off(turn)
+    return None

@@ -1,0 +1,141 @@
+"""What a coordinator knows: its record, and what it has heard from whom since it started. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from shoal.elastic.coordinator.record import Record
+from shoal.elastic.view import Cursor
+
+__all__ = ["Peer", "Recovery", "Settings", "State"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How patient a coordinator is, in seconds, and what its job allows."""
+
+    expect: int = 0
+    """The first view waits for as many workers, at most `expect_seconds` after the minimum is there."""
+    expect_seconds: float = 3.0
+    allow_lost_state: bool = False
+    """Whether a job that has lost all its workers and has no checkpoint may begin again at step 0."""
+    both_lost_seconds: float = 0.1
+    worker_lost_seconds: float = 5.0
+    stopped_seconds: float = 0.5
+    silent_seconds: float = 0.8
+    most_late_seconds: float = 1.2
+    """How much the bound on silence grows at most for a sidecar whose own timer is late."""
+    silent_without_sidecar_seconds: float = 60.0
+    stalled_seconds: float = 1.0
+    """After the first `stalled`: how long to see whether all the others stall too."""
+    trouble_seconds: float = 1.0
+    unbuilt_seconds: float = 0.4
+    restart_seconds: float = 0.6
+    all_lost_seconds: float = 5.0
+    """Connections of every member lost at once: how long they may come back."""
+    all_silent_seconds: float = 30.0
+    let_go_seconds: float = 1.0
+    retry_seconds: float = 2.0
+    step_save_seconds: float = 5.0
+    late_tick_seconds: float = 0.25
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One incarnation. Moments are monotonic seconds; `worker` and `sidecar` are its connections."""
+
+    name: str
+    incarnation: int
+    address: str
+    since: float
+    worker: int | None = None
+    sidecar: int | None = None
+    dropped_at: float = 0.0
+    """When the last of its connections went."""
+    worker_dropped_at: float = 0.0
+    heard_at: float = 0.0
+    late_seconds: float = 0.0
+    stopped_at: float | None = None
+    stalled_at: float | None = None
+    leaving_at: float | None = None
+    asked_to_leave: bool = False
+    let_go: bool = False
+    departed: bool = False
+    """It has said that it has gone out at a switch."""
+    done: bool = False
+    caught_up: bool = False
+    donor: int | None = None
+    applied: int = -1
+    cursor: Cursor = field(default_factory=Cursor)
+    step_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One change of members after a loss. `reports`: by incarnation, (seconds, how) as members say."""
+
+    epoch: int
+    world: int
+    began_at: float
+    published_at: float
+    reasons: tuple[str, ...]
+    reports: Mapping[int, tuple[float, str]] = field(default_factory=dict[int, tuple[float, str]])
+
+    @property
+    def seconds(self) -> float | None:
+        """As the slowest member measured it; None until all have said."""
+        if len(self.reports) < self.world:
+            return None
+        return max(seconds for seconds, _ in self.reports.values())
+
+    @property
+    def how(self) -> str:
+        """What rolled it forward; of several answers the dearest."""
+        order = ("nothing", "buckets", "state", "rerun")
+        said = {how for _, how in self.reports.values()}
+        return max(said, key=lambda how: order.index(how) if how in order else len(order), default="")
+
+
+@dataclass(frozen=True)
+class State:
+    """See the module. `peers` and `lost` are by incarnation; `wake_at` is when a tick is asked for."""
+
+    settings: Settings
+    record: Record
+    peers: Mapping[int, Peer] = field(default_factory=dict[int, Peer])
+    connections: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Which incarnation is at the other end of a connection."""
+    lost: Mapping[int, str] = field(default_factory=dict[int, str])
+    wake_at: float | None = None
+    recovering_until: float | None = None
+    """After a start of this process: until when members may come back."""
+    minimum_met_at: float | None = None
+    began_at: float | None = None
+    """When the evidence came that the next loss view answers."""
+    trouble_at: float | None = None
+    renew: str | None = None
+    """Why a new view with the same members is wanted."""
+    unbuilt: Mapping[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
+    unbuilt_epoch: int = 0
+    unbuilt_at: float | None = None
+    retry_at: float | None = None
+    abandoned: int = 0
+    """The planned epoch that is not wanted any more, if any."""
+    paused: tuple[int, int] | None = None
+    adrift_at: float | None = None
+    """Since when only joiners of a planned view are left, and nobody knows whether it is in use."""
+    saved_step_at: float = 0.0
+    blobs: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    recoveries: tuple[Recovery, ...] = ()
+    lost_steps: int = 0
+    ended_told: bool = False
+
+    def with_peer(self, peer: Peer) -> State:
+        """The same, with this peer's newest."""
+        return replace(self, peers={**self.peers, peer.incarnation: peer})
+
+    def peer_at(self, connection: int) -> Peer | None:
+        """Who is at the other end."""
+        incarnation = self.connections.get(connection)
+        return self.peers.get(incarnation) if incarnation is not None else None
