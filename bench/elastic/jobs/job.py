@@ -107,6 +107,8 @@ class Job(ABC):
                 raise NotReached(
                     f"{self.system}: no {what} within {deadline_seconds:.0f} s ({self.folder})"
                 )
+            if all(process.poll() is not None for process in self._started):
+                raise NotReached(f"{self.system}: everything ended, no {what} ({self.folder})")
             time.sleep(0.02)
 
     def wait_steady(self, world: int, steps: int = 20, deadline_seconds: float = 60) -> None:
