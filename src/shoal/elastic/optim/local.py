@@ -1,0 +1,192 @@
+"""Training alone for some steps, then agreeing: the state of local SGD and DiLoCo on one worker.
+
+After each local step `stepped` is called. It ends the exchange that is due and begins the one that is due,
+through a call that is handed in. What was agreed changes only in `apply`, which touches either everything or
+nothing: if the group breaks before it, the parameters, local and agreed, are what they were, no local step
+is lost, and the exchange is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from shoal.elastic.optim.blocks import Rhythm, divide
+from shoal.elastic.optim.outer import Outer, blend, outer_step, pseudo_gradient
+
+__all__ = ["LocalSteps", "Sum"]
+
+Sum = Callable[[torch.Tensor], Callable[[], None]]
+"""Begins to add a tensor up over all workers, in place; calling what it gives waits for it, or raises."""
+
+_BUCKET_BYTES = 25 << 20
+
+
+@dataclass
+class _Exchange:
+    block: int
+    total: torch.Tensor
+    waits: list[Callable[[], None]]
+
+
+class LocalSteps:
+    """Of one set of parameters, the same on all workers at the start. Calls come from the training thread.
+
+    `agreed` is what all workers have: fp32 for parameters in bf16 and fp16. Everybody must call the same
+    in the same order, with the same steps.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.Tensor],
+        rhythm: Rhythm,
+        outer: Outer | None = None,
+        *,
+        alpha: float = 0.0,
+        bucket_bytes: int = _BUCKET_BYTES,
+    ) -> None:
+        """`alpha`: how much of its own a worker keeps at an agreement. Parameters on one device.
+
+        Raises:
+            ValueError: there are fewer parameters than blocks, or alpha is not in [0, 1].
+        """
+        if not 0 <= alpha <= 1:
+            raise ValueError(f"alpha {alpha} must be in [0, 1]")
+        self.parameters = list(parameters)
+        self.rhythm = rhythm
+        self.steps = 0
+        self.agreements = 0
+        self._outer = outer or Outer()
+        self._alpha = alpha
+        self._bucket_bytes = bucket_bytes
+        self._blocks = divide([p.numel() for p in self.parameters], rhythm.blocks)
+        self.agreed = [_precise(p) for p in self.parameters]
+        self.velocity = [torch.zeros_like(each) for each in self.agreed]
+        self._exchange: _Exchange | None = None
+        self._last: torch.Tensor | None = None
+
+    @property
+    def under_way(self) -> int | None:
+        """The block whose exchange has begun and is not applied."""
+        return None if self._exchange is None else self._exchange.block
+
+    def stepped(self, weight: float, add_up: Sum) -> None:
+        """A local step is done. `weight`: how much this worker counts in an exchange that begins now, such
+        as its share of the samples; workers without any say 0.
+
+        Raises whatever waiting raises; the exchange is then still under way: `again`, or `total` and
+        `apply`, end it.
+        """
+        self.steps += 1
+        if self._exchange is not None and self.rhythm.ends(self.steps) == self._exchange.block:
+            self.finish()
+        block = self.rhythm.begins(self.steps)
+        if block is not None:
+            self.begin(block, weight, add_up)
+            if self.rhythm.delay == 0:
+                self.finish()
+
+    def begin(self, block: int, weight: float, add_up: Sum) -> None:
+        """Begin to exchange a block.
+
+        Raises:
+            RuntimeError: another exchange is under way.
+        """
+        if self._exchange is not None:
+            raise RuntimeError(f"block {self._exchange.block} is still being exchanged")
+        indices = self._blocks[block]
+        total = pseudo_gradient(
+            [self.agreed[i] for i in indices],
+            [self.parameters[i].detach() for i in indices],
+            weight,
+        )
+        exchange = self._exchange = _Exchange(block, total, [])
+        count = max(1, self._bucket_bytes // total.element_size())
+        # one at a time: if the second cannot begin, the first is awaited by whoever abandons the group
+        exchange.waits.extend(add_up(piece) for piece in total.split(count))
+
+    def again(self, weight: float, add_up: Sum) -> None:
+        """In a new group: exchange the block that was under way once more, from the beginning."""
+        block = self.under_way
+        if block is not None:
+            self._exchange = None
+            self.begin(block, weight, add_up)
+
+    def finish(self) -> None:
+        """Wait for the exchange under way and apply it."""
+        if self._exchange is not None:
+            for wait in self._exchange.waits:
+                wait()
+            self.apply()
+
+    def total(self) -> torch.Tensor | None:
+        """The sums of the exchange under way, or of the last one applied: a worker that has applied it
+        gives them to one that lacks them, which copies them into its own and calls `apply`."""
+        return self._last if self._exchange is None else self._exchange.total
+
+    def apply(self) -> None:
+        """The exchange under way holds the sums: take the outer step, and go on from it.
+
+        Raises:
+            ValueError: the sums are not finite or of nobody; nothing is changed, and the exchange is over.
+        """
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        indices = self._blocks[exchange.block]
+        agreed, velocity = outer_step(
+            [self.agreed[i] for i in indices],
+            exchange.total,
+            [self.velocity[i] for i in indices],
+            self._outer,
+        )
+        with torch.no_grad():
+            for i, base, speed in zip(indices, agreed, velocity, strict=True):
+                self.agreed[i], self.velocity[i] = base, speed
+                own = self.parameters[i]
+                own.copy_(blend(own, base, self._alpha))
+        self.agreements += 1
+        self._last = exchange.total
+
+    def adopt(self) -> None:
+        """Go on from what was agreed: a worker that joins, or whose own parameters are worthless."""
+        with torch.no_grad():
+            for own, base in zip(self.parameters, self.agreed, strict=True):
+                own.copy_(base)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What all workers have, and the number of steps; an exchange under way is not part of it."""
+        return {
+            "agreed": list(self.agreed),
+            "velocity": list(self.velocity),
+            "steps": self.steps,
+            "agreements": self.agreements,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What `state_dict` gave; own parameters are left alone (`adopt`).
+
+        Raises:
+            ValueError: it is of other parameters.
+        """
+        shapes = [each.shape for each in self.agreed]
+        for name in ("agreed", "velocity"):
+            if [each.shape for each in state[name]] != shapes:
+                raise ValueError(f"the saved {name} parameters have other shapes than this model's")
+        self._exchange = self._last = None
+        self.agreed = [
+            new.to(old, copy=True) for new, old in zip(state["agreed"], self.agreed, strict=True)
+        ]
+        self.velocity = [
+            new.to(old, copy=True) for new, old in zip(state["velocity"], self.velocity, strict=True)
+        ]
+        self.steps = int(state["steps"])
+        self.agreements = int(state["agreements"])
+
+
+def _precise(parameter: torch.Tensor) -> torch.Tensor:
+    low = parameter.dtype in (torch.bfloat16, torch.float16)
+    return parameter.detach().to(torch.float32 if low else parameter.dtype, copy=True)
