@@ -40,7 +40,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         records = _records(options, environment)
         kept = _load(records, clock)
         record = _record(options, environment, kept)
-        settings = Settings(expect=options.expect, allow_lost_state=options.allow_lost_state)
+        settings = Settings(
+            platform=kept.minimum is not None,
+            expect=kept.target or options.expect,
+            allow_lost_state=options.allow_lost_state,
+        )
         service = Service(records, kept, record, settings, clock, _bind(options, environment))
     except (Unavailable, Refused, OSError, ValueError) as error:
         print(f"coordinator: {error}", file=sys.stderr)  # noqa: T201 - the process's only voice

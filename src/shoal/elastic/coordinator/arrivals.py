@@ -40,7 +40,7 @@ def sidecar_hello(turn: Turn, hello: events.SidecarHello) -> None:
         turn.close(peer.sidecar)
         turn.set(connections=_without(turn, peer.sidecar))
     turn.set(connections={**turn.state.connections, hello.connection: hello.incarnation})
-    turn.update(replace(peer, sidecar=hello.connection, heard_at=turn.now, late_seconds=0.0))
+    turn.update(replace(peer, sidecar=hello.connection, heard_at=turn.now, late_seconds=0.0, seen=True))
 
 
 def dropped(turn: Turn, connection: int) -> None:
@@ -64,7 +64,7 @@ def view_message(turn: Turn) -> wire.Message:
     if view.kind == "first":
         if turn.record.manifest is not None:
             message["manifest"] = turn.record.manifest
-        elif view.step > 0:
+        elif turn.record.lost_state:
             message["lost_state"] = True
     return message
 
@@ -94,6 +94,7 @@ def _join(turn: Turn, hello: events.WorkerHello) -> None:
             since=turn.now,
             worker=hello.connection,
             heard_at=turn.now,
+            seen=True,
         )
     )
     turn.answer(hello.connection, _welcome(turn, incarnation))
@@ -115,7 +116,7 @@ def _back(turn: Turn, peer: Peer, hello: events.WorkerHello) -> None:
     if peer.worker is not None and peer.worker != hello.connection:
         turn.close(peer.worker)
     turn.set(connections={**_without(turn, peer.worker), hello.connection: peer.incarnation})
-    peer = replace(peer, worker=hello.connection, heard_at=turn.now)
+    peer = replace(peer, worker=hello.connection, heard_at=turn.now, seen=True)
     turn.update(peer)
     turn.answer(hello.connection, _welcome(turn, peer.incarnation))
     turn.adopt(hello.epoch)

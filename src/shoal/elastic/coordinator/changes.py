@@ -7,13 +7,14 @@ planned view, the first view.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from shoal.elastic.coordinator import arrivals
 from shoal.elastic.coordinator.effects import End
 from shoal.elastic.coordinator.record import Ended
 from shoal.elastic.coordinator.state import Peer, Recovery
 from shoal.elastic.coordinator.turn import Turn
-from shoal.elastic.view import Kind, Member, View
+from shoal.elastic.view import Cursor, Kind, Member, View
 
 __all__ = ["advance", "end", "lose_state"]
 
@@ -154,9 +155,12 @@ def _publish(turn: Turn, kind: Kind, members: tuple[Member, ...], stateless: tup
             arrivals.fence(turn, member.incarnation, f"epoch {view.epoch} goes on without it: {reason}")
     if state.renew is not None:
         reasons.append(state.renew)
-    if kind == "loss":
+    if kind == "loss" or former:
         began = state.began_at if state.began_at is not None else turn.now
-        recovery = Recovery(view.epoch, view.size, began, turn.now, tuple(reasons))
+        known = sum(each.lost_steps for each in state.recoveries)
+        recovery = Recovery(
+            view.epoch, view.size, began, turn.now, tuple(reasons), state.lost_steps - known
+        )
         turn.set(recoveries=(*state.recoveries[-63:], recovery))
     turn.set(
         lost={},
@@ -269,11 +273,12 @@ def _give_donors(turn: Turn) -> None:
         if peer.donor in load:
             load[peer.donor] += 1
     for peer in joiners:
-        if peer.donor in load or peer.caught_up:
+        if peer.donor in load:
             continue
         source = min(sources, key=lambda member: load[member.incarnation])
         load[source.incarnation] += 1
-        turn.update(replace(peer, donor=source.incarnation))
+        # Who has lost its donor is behind again, however far it had come.
+        turn.update(replace(peer, donor=source.incarnation, caught_up=False))
         message = {"type": "donor", "name": source.name, "address": source.address}
         turn.tell(peer.incarnation, message)
 
@@ -281,7 +286,7 @@ def _give_donors(turn: Turn) -> None:
 def _ask_to_leave(turn: Turn) -> None:
     """The job is to be smaller: the youngest are asked to go."""
     capacity = turn.record.capacity
-    if capacity is None:
+    if capacity is None or turn.state.settings.platform:
         return
     staying = _not_leaving(turn, list(turn.survivors()))
     asked = [m for m in staying if turn.state.peers[m.incarnation].asked_to_leave]
@@ -327,13 +332,29 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     if state.minimum_met_at is None:
         turn.set(minimum_met_at=turn.now)
     due = (turn.state.minimum_met_at or turn.now) + state.settings.expect_seconds
-    if record.epoch == 0 and len(here) < state.settings.expect and turn.now < due:
+    if record.step == 0 and len(here) < state.expect and turn.now < due:
         return due
     if not lose_state(turn):
         return None
+    _go_back(turn)
     count = len(here) if record.capacity is None else min(len(here), record.capacity)
     _publish(turn, "first", tuple(_member(peer) for peer in here[:count]), ())
     return None
+
+
+def _go_back(turn: Turn) -> None:
+    """What is committed is from now on what the checkpoint holds."""
+    record, manifest = turn.record, turn.record.manifest
+    step = manifest.get("step", 0) if manifest is not None else 0
+    cursor = manifest.get("cursor") if manifest is not None else None
+    lost = max(record.step - step, 0) if isinstance(step, int) else 0
+    if not lost:
+        return
+    pair = cast("list[int]", cursor) if isinstance(cursor, (list, tuple)) else [0, 0]
+    turn.set(
+        record=replace(record, step=step, cursor=Cursor(*pair[:2]), lost_state=manifest is None),
+        lost_steps=turn.state.lost_steps + lost,
+    )
 
 
 def lose_state(turn: Turn) -> bool:

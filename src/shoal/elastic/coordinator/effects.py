@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from shoal.elastic import wire
 from shoal.elastic.coordinator.record import Record
 
-__all__ = ["Close", "Effect", "End", "Report", "Save", "Tell", "Wake"]
+__all__ = ["Close", "Effect", "End", "Grant", "Report", "Save", "Tell", "Wake"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Grant:
+    """Ask the platform, which gives and takes workers, for so many."""
+
+    size: int
+
+
+@dataclass(frozen=True)
 class End:
     """The job is over; everybody has been told."""
 
@@ -58,4 +65,4 @@ class End:
     failed: bool
 
 
-Effect = Save | Tell | Close | Wake | Report | End
+Effect = Save | Tell | Close | Wake | Report | Grant | End

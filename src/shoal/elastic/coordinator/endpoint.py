@@ -1,4 +1,4 @@
-"""The record kept by the platform: three requests to one endpoint, with a token for this job alone.
+"""The record kept by the platform: requests to one endpoint, with a token for this job alone.
 
 HTTP over a unix socket, with the standard library; one connection that is opened anew when it breaks.
 """
@@ -68,6 +68,10 @@ class EndpointRecords:
     def report(self, report: dict[str, Any]) -> None:
         """See `Records.report`."""
         self._ask("POST", f"{_PATH}/report", report)
+
+    def grant(self, size: int) -> None:
+        """See `Records.grant`."""
+        self._ask("POST", f"{_PATH}/resize", {"replicas": size})
 
     def close(self) -> None:
         """See `Records.close`."""

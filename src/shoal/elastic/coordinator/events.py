@@ -50,9 +50,9 @@ class Tick:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The platform wants this many workers; None: as many as come."""
+    """The platform says how many workers to expect, and how few and how many there may be."""
 
-    target: int | None
+    expect: int | None
     minimum: int | None = None
     maximum: int | None = None
 

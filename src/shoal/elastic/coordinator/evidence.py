@@ -2,7 +2,8 @@
 
 Evidence that comes from a clock (silence, lost connections, a stop) needs a witness: another member that
 is there. If everybody falls silent at once it is more likely that this process was cut off, and a job
-whose members were all counted lost could not go on from what they hold.
+whose members were all counted lost could not go on from what they hold. Silence alone never ends in that;
+connections that were closed, and not opened again for long, do.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def suspicion(peer: Peer, state: State) -> Suspicion:
         due = peer.dropped_at + bounds.both_lost_seconds
         if state.recovering_until is not None:
             due = max(due, state.recovering_until)
-        alone = peer.dropped_at + bounds.all_lost_seconds
+        patience = bounds.all_lost_seconds if peer.seen else bounds.all_missing_seconds
+        alone = peer.dropped_at + patience
         return Suspicion(due, alone, "its worker's and its sidecar's connections are lost", here=False)
     if peer.stopped_at is not None:
         due = peer.stopped_at + bounds.stopped_seconds
@@ -67,7 +69,6 @@ def _silence(peer: Peer, bounds: Settings) -> Suspicion:
     if peer.sidecar is None:
         # The worker's own threads starve under a long call in C: their silence says little.
         due = peer.heard_at + bounds.silent_without_sidecar_seconds
-        return Suspicion(due, due, "neither it nor a sidecar says anything", here=True)
+        return Suspicion(due, None, "neither it nor a sidecar says anything", here=True)
     patience = bounds.silent_seconds + min(2 * peer.late_seconds, bounds.most_late_seconds)
-    alone = peer.heard_at + bounds.all_silent_seconds
-    return Suspicion(peer.heard_at + patience, alone, "its machine is silent", here=True)
+    return Suspicion(peer.heard_at + patience, None, "its machine is silent", here=True)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from shoal.elastic.coordinator import changes, events
+from shoal.elastic.coordinator.effects import Grant
 from shoal.elastic.coordinator.partition import largest_connected
 from shoal.elastic.coordinator.record import Failure
 from shoal.elastic.coordinator.state import Peer, Recovery
@@ -57,7 +58,8 @@ def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
         case events.Failed():
             _failed(turn, peer, event)
         case events.Done(step=step, cursor=cursor):
-            turn.update(replace(peer, done=True))
+            # Who goes early is through with its own life, not with the training.
+            turn.update(replace(peer, done=peer.leaving_at is None and not peer.departed))
             turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
         case events.Progress(step=step, cursor=cursor):
             turn.update(replace(peer, step_seconds=event.step_seconds))
@@ -155,17 +157,16 @@ def _recovered(turn: Turn, peer: Peer, event: events.Recovered) -> None:
         left = tuple(each for each in turn.record.stateless if each != peer.incarnation)
         turn.save("state", stateless=left)
     turn.heard_step(turn.state.peers[peer.incarnation], event.step, event.cursor)
-    turn.set(recoveries=tuple(_reported(each, peer, event) for each in turn.state.recoveries))
     newest = turn.state.recoveries[-1] if turn.state.recoveries else None
-    if newest is not None and newest.epoch == event.epoch and newest.seconds is not None:
-        lost = turn.state.lost_steps + (1 if newest.how == "rerun" else 0)
-        turn.set(lost_steps=lost)
+    if newest is None or newest.epoch != event.epoch or peer.incarnation in newest.reports:
+        return
+    newest = _reported(newest, peer, event)
+    turn.set(recoveries=(*turn.state.recoveries[:-1], newest))
+    if newest.seconds is not None:
         turn.report(f"epoch {event.epoch} is in use after {newest.seconds:.3f} s ({newest.how})")
 
 
 def _reported(recovery: Recovery, peer: Peer, event: events.Recovered) -> Recovery:
-    if recovery.epoch != event.epoch:
-        return recovery
     reports = {**recovery.reports, peer.incarnation: (event.seconds, event.how)}
     return replace(recovery, reports=reports)
 
@@ -244,6 +245,9 @@ def _failed(turn: Turn, peer: Peer, event: events.Failed) -> None:
 
 
 def _resize(turn: Turn, size: int) -> None:
+    if turn.state.settings.platform:
+        turn.effects.append(Grant(size))
+        return
     bounded = max(size, turn.record.minimum)
     if turn.record.maximum is not None:
         bounded = min(bounded, turn.record.maximum)

@@ -16,7 +16,7 @@ from typing import Any
 from shoal import faults
 from shoal.clock import Clock
 from shoal.elastic.coordinator import record as records_format
-from shoal.elastic.coordinator.effects import Effect, Save
+from shoal.elastic.coordinator.effects import Effect, Grant, Save
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.records import Kept, Records, Refused, Unavailable
 
@@ -35,7 +35,8 @@ class Replaced:
 
 class Keeper:
     """Owns `records` from `start` to `close`. `ready` is called on its thread with effects that may be
-    carried out now; `news` with what a look at the records showed, when it is new; `replaced` once."""
+    carried out now; `news` with what a look at the records showed, when it is new; `replaced` or `broken`
+    at most once, as the last."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Keeper:
         ready: Callable[[tuple[Effect, ...]], None],
         news: Callable[[Kept], None],
         replaced: Callable[[Replaced], None],
+        broken: Callable[[BaseException], None],
     ) -> None:
         self._records = records
         self._version = version
@@ -52,6 +54,7 @@ class Keeper:
         self._ready = ready
         self._news = news
         self._replaced = replaced
+        self._broken = broken
         self._todo: queue.SimpleQueue[tuple[Effect, ...] | dict[str, Any] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._wish: tuple[int | None, int | None, int | None] | None = None
@@ -84,6 +87,10 @@ class Keeper:
             self._serve()
         except Refused as error:
             self._replaced(Replaced(str(error)))
+        except BaseException as error:
+            # Nothing would be told any more: the service ends with it rather than wait.
+            self._broken(error)
+            raise
 
     def _serve(self) -> None:
         look_at = self._clock.monotonic() + self._records.poll_seconds
@@ -105,6 +112,9 @@ class Keeper:
     def _carry_out(self, effects: tuple[Effect, ...]) -> None:
         free: list[Effect] = []
         for effect in effects:
+            if isinstance(effect, Grant):
+                self._grant(effect.size)
+                continue
             if not isinstance(effect, Save):
                 free.append(effect)
                 continue
@@ -159,6 +169,12 @@ class Keeper:
         if kept.minimum is not None and wish != self._wish:
             self._wish = wish
             self._news(kept)
+
+    def _grant(self, size: int) -> None:
+        try:
+            self._records.grant(size)
+        except (Unavailable, Refused) as error:
+            self._pass_on({"message": f"there will not be {size} workers: {error}"})
 
     def _pass_on(self, report: dict[str, Any]) -> None:
         try:

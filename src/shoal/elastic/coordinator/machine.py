@@ -37,7 +37,7 @@ def resume(record: Record, settings: Settings, now: float) -> State:
         for member in record.members
     }
     until = now + settings.restart_seconds if peers else None
-    return State(settings, record, peers, recovering_until=until)
+    return State(settings, record, peers, recovering_until=until, expect=settings.expect)
 
 
 def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Effect, ...]]:
@@ -127,8 +127,9 @@ def _wanted(turn: Turn, event: events.Wanted) -> None:
     record = turn.record
     minimum = event.minimum if event.minimum is not None else record.minimum
     maximum = event.maximum if event.maximum is not None else record.maximum
-    if (event.target, minimum, maximum) != (record.target, record.minimum, record.maximum):
-        turn.save("target", target=event.target, minimum=minimum, maximum=maximum)
+    turn.set(expect=event.expect or 0)
+    if (minimum, maximum) != (record.minimum, record.maximum):
+        turn.save("sizes", minimum=minimum, maximum=maximum)
 
 
 def _settle(turn: Turn) -> None:

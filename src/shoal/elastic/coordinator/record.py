@@ -51,7 +51,8 @@ class Record:
     `epoch` is the highest that was ever published or planned. `view` is in use as far as is known;
     `planned` are later ones that its members may have switched to (oldest first). `stateless` are the
     incarnations in `view` that came into it without a state and have not said since that they have one.
-    `step` and `cursor` are the last heard to be committed.
+    `step` and `cursor` are the last heard to be committed. `lost_state`: the view began again at step 0
+    though steps had been committed, because its settings allow that.
     """
 
     job: str = ""
@@ -69,6 +70,7 @@ class Record:
     step: int = 0
     cursor: Cursor = field(default_factory=Cursor)
     manifest: dict[str, Any] | None = None
+    lost_state: bool = False
     failures: tuple[Failure, ...] = ()
     ended: Ended | None = None
 
@@ -152,6 +154,7 @@ _PLAIN = (
     "target",
     "step",
     "manifest",
+    "lost_state",
 )
 
 

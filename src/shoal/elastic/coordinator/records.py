@@ -31,8 +31,8 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept. `data` is None before the first write. The sizes are the platform's wish, if it has
-    one: `minimum` None means that nothing is said."""
+    """What is kept. `data` is None before the first write. The sizes are the platform's, where there is
+    one (`minimum` None: there is none): `target` is how many members to expect."""
 
     version: str
     data: bytes | None
@@ -75,6 +75,15 @@ class Records(Protocol):
         """
         ...
 
+    def grant(self, size: int) -> None:
+        """Ask for another number of workers; they come and go later, or not.
+
+        Raises:
+            Unavailable: nobody takes it now.
+            Refused: it may not be asked for.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of files and connections."""
         ...
@@ -110,12 +119,12 @@ class SqliteRecords:
         """See `Records.load`."""
         with _errors(self._path):
             row = self._kept.execute("SELECT version, data FROM record WHERE id = 1").fetchone()
-        return Kept("0", None) if row is None else Kept(str(row[0]), bytes(row[1]))
+        return Kept("", None) if row is None else Kept(str(row[0]), bytes(row[1]))
 
     def save(self, version: str, data: bytes) -> str:
         """See `Records.save`."""
         with _errors(self._path):
-            if version == "0":
+            if not version:
                 statement = (
                     "INSERT INTO record (id, version, data) VALUES (1, 1, ?) ON CONFLICT DO NOTHING"
                 )
@@ -128,7 +137,7 @@ class SqliteRecords:
         if changed != 1:
             raise Refused(f"the record in {self._path} is not at version {version} any more")
         faults.point("coordinator.record.saved")
-        return str(int(version) + 1)
+        return str(int(version or 0) + 1)
 
     def report(self, report: dict[str, Any]) -> None:
         """See `Records.report`."""
@@ -139,6 +148,10 @@ class SqliteRecords:
             self._reports.execute(
                 "DELETE FROM report WHERE number <= (SELECT max(number) FROM report) - ?", (_REPORTS,)
             )
+
+    def grant(self, size: int) -> None:
+        """See `Records.grant`: nobody is there who could."""
+        raise Unavailable(f"no platform gives the job {size} workers")
 
     def reports(self) -> list[dict[str, Any]]:
         """The newest reports, the oldest first."""

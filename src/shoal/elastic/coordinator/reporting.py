@@ -53,12 +53,14 @@ class Telemetry:
                 {
                     "epoch": each.epoch,
                     "world": each.world,
-                    "seconds": round(each.seconds, 6) if each.seconds is not None else None,
+                    "seconds": round(each.seconds, 6),
                     "decidedSeconds": round(each.published_at - each.began_at, 6),
                     "how": each.how,
+                    "lostSteps": each.lost_steps,
                     "lost": list(each.reasons),
                 }
                 for each in state.recoveries[-_RECOVERIES:]
+                if each.seconds is not None
             ],
             "state": _state(state),
             "message": message,

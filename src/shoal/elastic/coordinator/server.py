@@ -157,7 +157,7 @@ class Server:
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _keep_alive(sock)
             end = _End(self._next, sock, now)
             self._next += 1
             self._ends[end.number] = end
@@ -247,6 +247,14 @@ class Server:
         end.sock.close()
         if end.greeted:
             self._on_dropped(end.number)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """A machine that is gone without a word closes its connections after half a minute."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _decoded(text: bytes) -> wire.Message:

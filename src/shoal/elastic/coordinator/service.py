@@ -15,7 +15,7 @@ from shoal import faults
 from shoal.clock import Clock
 from shoal.elastic import wire
 from shoal.elastic.coordinator import events, machine, messages
-from shoal.elastic.coordinator.effects import Close, Effect, End, Report, Save, Tell, Wake
+from shoal.elastic.coordinator.effects import Close, Effect, End, Grant, Report, Save, Tell, Wake
 from shoal.elastic.coordinator.keeper import Keeper, Replaced
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.records import Kept, Records
@@ -28,6 +28,8 @@ __all__ = ["Outcome", "Service"]
 _REPORT_SECONDS = 2.0
 _FLUSH_SECONDS = 1.0
 _AFTER_END_SECONDS = 5.0
+
+_FromKeeper = tuple[Effect, ...] | Kept | Replaced | BaseException
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class Service:
         self._telemetry = Telemetry()
         self._roles: dict[int, str] = {}
         self._wake_at: float | None = None
-        self._inbox: queue.SimpleQueue[tuple[Effect, ...] | Kept | Replaced] = queue.SimpleQueue()
-        self._keeper = Keeper(records, kept.version, clock, self._post, self._post, self._post)
+        self._inbox: queue.SimpleQueue[_FromKeeper] = queue.SimpleQueue()
+        self._keeper = Keeper(records, kept.version, clock, *(self._post,) * 4)
         self._outcome: Outcome | None = None
         self._end_at: float | None = None
         self._stopping: str | None = None
@@ -168,7 +170,7 @@ class Service:
 
     # from the keeper
 
-    def _post(self, item: tuple[Effect, ...] | Kept | Replaced) -> None:
+    def _post(self, item: _FromKeeper) -> None:
         self._inbox.put(item)
         self._server.wake()
 
@@ -180,6 +182,8 @@ class Service:
                 return
             if isinstance(item, Replaced):
                 self._finish(Outcome(item.reason, replaced=True), _FLUSH_SECONDS)
+            elif isinstance(item, BaseException):
+                raise item
             elif isinstance(item, Kept):
                 self._step(events.Wanted(item.target, item.minimum, item.maximum))
             else:
@@ -203,8 +207,8 @@ class Service:
                     self._report(reason)
                     self._finish(Outcome(reason, ended=True, failed=failed), _AFTER_END_SECONDS)
                     faults.point("coordinator.end.told")
-                case Save() | Wake():
-                    raise AssertionError("the keeper saves, and ticks are not put to it")
+                case Save() | Wake() | Grant():
+                    raise AssertionError("the keeper saves and asks, and ticks are not put to it")
 
     def _report(self, message: str) -> None:
         self._keeper.report(self._telemetry.report(self._state, self._clock.monotonic(), message))

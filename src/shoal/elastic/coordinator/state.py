@@ -15,6 +15,8 @@ __all__ = ["Peer", "Recovery", "Settings", "State"]
 class Settings:
     """How patient a coordinator is, in seconds, and what its job allows."""
 
+    platform: bool = False
+    """Whether a platform gives and takes workers: then nobody is asked from here to leave."""
     expect: int = 0
     """The first view waits for as many workers, at most `expect_seconds` after the minimum is there."""
     expect_seconds: float = 3.0
@@ -33,8 +35,9 @@ class Settings:
     unbuilt_seconds: float = 0.4
     restart_seconds: float = 0.6
     all_lost_seconds: float = 5.0
-    """Connections of every member lost at once: how long they may come back."""
-    all_silent_seconds: float = 30.0
+    """Connections of every member closed: how long they may come back."""
+    all_missing_seconds: float = 30.0
+    """The same after a start of this process, which has seen none of them closed."""
     let_go_seconds: float = 1.0
     retry_seconds: float = 2.0
     step_save_seconds: float = 5.0
@@ -54,6 +57,8 @@ class Peer:
     dropped_at: float = 0.0
     """When the last of its connections went."""
     worker_dropped_at: float = 0.0
+    seen: bool = False
+    """Whether it has had a connection to this process."""
     heard_at: float = 0.0
     late_seconds: float = 0.0
     stopped_at: float | None = None
@@ -80,6 +85,8 @@ class Recovery:
     began_at: float
     published_at: float
     reasons: tuple[str, ...]
+    lost_steps: int = 0
+    """Committed steps that are to be done again: none unless all workers were lost."""
     reports: Mapping[int, tuple[float, str]] = field(default_factory=dict[int, tuple[float, str]])
 
     @property
@@ -120,6 +127,7 @@ class State:
     unbuilt_epoch: int = 0
     unbuilt_at: float | None = None
     retry_at: float | None = None
+    expect: int = 0
     abandoned: int = 0
     """The planned epoch that is not wanted any more, if any."""
     paused: tuple[int, int] | None = None
