@@ -16,7 +16,7 @@ from shoal.objects.node import Taint
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import explain
-from shoal.schedule.plan import Deny, Plan, Policy, Start
+from shoal.schedule.plan import Deny, Plan, Policy, Reserve, Shrink, Start
 from shoal.schedule.snapshot import Form, JobRow, QueueRow, Snapshot
 from tests.schedule.world import (
     NOW,
@@ -39,6 +39,7 @@ FORMS = (
     gang(1, cpu=2500, selector=(("disk", "fast"),)),
     elastic(1, 5),
     elastic(2, 4, whole=True),
+    elastic(1, 4, coordinated=True),
     array("0-5", 2),
     array("1,3-9"),
     Form(roles=(role(1, name="head", cpu=100), role(4, 0, gpu=1)), minimum=3, whole=True),
@@ -159,6 +160,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             check_order(before, plan)
             check_quotas(before, self.world)
             check_reasons(self.world)
+            check_given_up(before, plan, self.world)
             self.settles(NOW + later)
 
     def settles(self, now: float) -> None:
@@ -211,7 +213,9 @@ def check_order(before: Snapshot, plan: Plan) -> None:
     rows = {row.uid: row for row in before.jobs}
     starts = [rows[w.job.uid] for w in plan.writes if any(isinstance(s, Start) for s in w.steps)]
     waits = [
-        rows[w.job.uid] for w in plan.writes if any(isinstance(s, Deny) and s.code for s in w.steps)
+        rows[w.job.uid]
+        for w in plan.writes
+        if any(isinstance(s, Deny | Reserve) and s.code for s in w.steps)
     ]
     waits += [row for row in before.jobs if row.code and row.uid not in {w.job.uid for w in plan.writes}]
     for waiting in waits:
@@ -238,6 +242,45 @@ def _used(world: Snapshot, queue: str) -> tuple[int, int]:
         [hold for hold in row.holds if hold.node not in lost] for row in world.jobs if row.queue == queue
     ]
     return sum(hold.cpu for job in holds for hold in job), sum(bool(job) for job in holds)
+
+
+def check_given_up(before: Snapshot, plan: Plan, after: Snapshot) -> None:
+    """Nobody gives up a slot but for a job that is of higher priority (or its own coordinator), has its
+    reservation by then, and fits once all that is on its way out has gone."""
+    rows = {row.uid: row for row in after.jobs}
+    names = {f"{row.namespace}/{row.name}": row for row in after.jobs}
+    reserved: set[str] = {f"{r.namespace}/{r.name}" for r in before.jobs if r.reserved}
+    for write in plan.writes:
+        if write.reserved:
+            reserved.add(f"{write.job.namespace}/{write.job.name}")
+        for step in write.steps:
+            if not (isinstance(step, Shrink) and step.code == "Preempted"):
+                continue
+            giver = rows[write.job.uid]
+            assert step.evidence["for"]
+            for name in step.evidence["for"]:
+                assert name in reserved, "its reservation is written first"
+                assert names[name].reserved
+                assert names[name].priority > giver.priority or names[name] is giver
+            check_minimum(giver)
+    room = {each.name: each.cpu for each in after.nodes}
+    for row in after.jobs:
+        for hold in row.holds:
+            if hold.slot and hold.node in room:
+                room[hold.node] -= hold.cpu
+        shapes = {each.name: each.shape for each in FORMS[row.form].roles}
+        for slots in row.reserved:
+            room[slots.node] -= shapes[slots.role].cpu * len(IndexSet.parse(slots.indices))
+    reserving = {slots.node for row in after.jobs for slots in row.reserved}
+    assert all(room[name] >= 0 for name in reserving)
+
+
+def check_minimum(row: JobRow) -> None:
+    form, done = FORMS[row.form], dict(row.done)
+    assert not form.whole
+    for each in form.roles:
+        there = sum(hold.slot and hold.role == each.name for hold in row.holds)
+        assert there + len(IndexSet.parse(done.get(each.name, ""))) >= each.minimum
 
 
 def check_reasons(world: Snapshot) -> None:

@@ -30,9 +30,10 @@ def gang(count: int = 1, *, whole: bool = True, **shape) -> Form:
     return Form(roles=(role(count, **shape),), minimum=0, whole=whole)
 
 
-def elastic(least: int, most: int, *, whole: bool = False, **shape) -> Form:
+def elastic(least: int, most: int, *, whole: bool = False, coordinated: bool = False, **shape) -> Form:
     one = msgspec.structs.replace(role(most, least, **shape), elastic=True)
-    return Form(roles=(one,), minimum=0, whole=whole)
+    first = (role(1, name="coordinator", cpu=100),) if coordinated else ()
+    return Form(roles=(*first, one), minimum=0, whole=whole)
 
 
 def array(indices: str, parallelism: int | None = None, **shape) -> Form:
@@ -41,8 +42,8 @@ def array(indices: str, parallelism: int | None = None, **shape) -> Form:
 
 
 class Job:
-    """A job to be: `holds` as `index@node`, with `+` for a live task there, `-` for one whose slot
-    has been taken back already."""
+    """A job to be: `holds` as `index@node` (of the first role, or `role/index@node`), with `+` for a
+    live task there, `-` for one whose slot has been taken back already."""
 
     def __init__(self, name: str, form: Form, holds: str = "", **fields) -> None:
         self.form = form
@@ -52,10 +53,12 @@ class Job:
     def _hold(self, text: str) -> Hold:
         slot, live = not text.startswith("-"), text[0] in "+-"
         index, node = text.lstrip("+-").split("@")
-        shape = self.form.roles[0].shape
+        name, _, index = index.rpartition("/")
+        each = next(r for r in self.form.roles if not name or r.name == name)
+        shape = each.shape
         node, _, devices = node.partition("/")
         return Hold(
-            role=self.form.roles[0].name,
+            role=each.name,
             index=int(index),
             node=node,
             devices=tuple(filter(None, devices.split("/"))),
@@ -143,7 +146,7 @@ def _after(world: Snapshot, row: JobRow, write: Write, now: float) -> JobRow:
     if row.uid != write.job.uid:
         return row
     assert row.allocation == write.allocation
-    fields = {"code": write.code, "evidence": write.evidence}
+    fields = {"code": write.code, "evidence": write.evidence, "reserved": write.reserved}
     if write.slots is None:
         return msgspec.structs.replace(row, **fields)
     shapes = {each.name: each.shape for each in world.forms[row.form].roles}

@@ -81,6 +81,7 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         changed=status.allocation.changed,
         code=status.scheduling.code,
         evidence=status.scheduling.evidence,
+        reserved=status.scheduling.reserved,
         holds=holds,
         done=tuple(
             (role.name, IndexSet(IndexMap.parse(role.outcomes)).text)

@@ -185,6 +185,7 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
         message=explain(write.code, write.evidence).sentence,
         evidence=write.evidence,
         since=old.since if old.code == write.code else now,
+        reserved=write.reserved,
     )
     if scheduling != old:
         fields["scheduling"] = codec.builtins(scheduling)

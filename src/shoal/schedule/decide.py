@@ -2,7 +2,8 @@
 
 1. Every job gives back what it must or no longer needs (`give_back`).
 2. Capacity that is free is given out in order (`fill`), under quotas (`quota`), where it fits (`room`);
-   what does not fit gets its reason (`reasons`).
+   what does not fit takes over what lower priorities can spare (`reclaim`), or gets its reason
+   (`reasons`).
 3. The changes become writes in an order that is safe to cut anywhere (`sequence`).
 """
 
@@ -16,6 +17,7 @@ from shoal.schedule.fill import Fill
 from shoal.schedule.give_back import Draft, give_back
 from shoal.schedule.plan import Plan, Policy
 from shoal.schedule.quota import Quotas
+from shoal.schedule.reclaim import Reclaim
 from shoal.schedule.room import Room
 from shoal.schedule.sequence import sequence
 from shoal.schedule.snapshot import Hold, JobRow, Snapshot
@@ -37,7 +39,7 @@ def decide(snapshot: Snapshot, policy: Policy, now: Stamp) -> Plan:
         quotas.count(draft.row, _still_held(draft))
     held = (hold for draft in drafts.values() for hold in _still_held(draft))
     room = Room(snapshot.nodes, (*held, *snapshot.strangers))
-    fill = Fill(snapshot.nodes, room, quotas, policy, now)
+    fill = Fill(snapshot.nodes, room, quotas, policy, now, Reclaim(snapshot, drafts))
     for _, level in groupby(snapshot.jobs, key=lambda row: row.priority):
         served: list[Draft] = []
         for row in level:

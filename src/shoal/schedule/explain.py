@@ -153,6 +153,26 @@ def _insufficient(e: Mapping[str, Any]) -> Explanation:
     )
 
 
+def _reserved(e: Mapping[str, Any]) -> Explanation:
+    jobs: list[str] = e.get("jobs") or []
+    whose = f" of {', '.join(jobs)}" if jobs else ""
+    return Explanation(
+        f"tasks{whose} end to make room for {_count(e.get('tasks', 0), 'task')} of it",
+        "it starts when they have gone: at most their grace period",
+    )
+
+
+def _preempted(e: Mapping[str, Any]) -> Explanation:
+    jobs: list[str] = e.get("for") or []
+    whom = ", ".join(jobs) or "a job"
+    tasks = e.get("tasks", 0)
+    return Explanation(
+        f"{_count(tasks, 'task')} beyond its minimum {'gives' if tasks == 1 else 'give'} up "
+        f"{'its place' if tasks == 1 else 'their places'} for {whom}, of higher priority",
+        "it grows again when there is room",
+    )
+
+
 def _step(sentence: str) -> Callable[[Mapping[str, Any]], Explanation]:
     def words(e: Mapping[str, Any]) -> Explanation:
         nodes: list[str] = e.get("nodes") or []
@@ -190,6 +210,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], Explanation]] = {
     "InsufficientGpu": _insufficient,
     "InsufficientMemory": _insufficient,
     "InsufficientCpu": _insufficient,
+    "Reserved": _reserved,
     "Started": _step("the job was given its slots"),
     "Grown": _step("the job was given more slots"),
     "Shrunk": _step("the job asks for fewer tasks than before"),
@@ -197,6 +218,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], Explanation]] = {
     "Suspended": _step("the job is suspended"),
     "Cancelled": _step("the job was cancelled"),
     "Deleted": _step("the job is being deleted"),
+    "Preempted": _preempted,
     "NodeLost": _step("{nodes} is lost"),
     "NodeDrained": _step("{nodes} is being drained"),
     "Refused": _step("{nodes} refused the placement"),

@@ -35,6 +35,10 @@ class Draft:
     code: str = ""
     """Why it waits, if it does."""
     evidence: dict[str, Any] = field(default_factory=dict[str, Any])
+    reserved: dict[Index, Hold] = field(default_factory=dict[Index, Hold])
+    """What is kept for it until those who hold it have gone."""
+    yielded: list[str] = field(default_factory=list[str])
+    """For which jobs (`namespace/name`) it gives up slots."""
 
     @property
     def forced(self) -> str:
@@ -45,6 +49,13 @@ class Draft:
         """Give one slot back."""
         self.kept.pop((hold.role, hold.index), None)
         self.lost.append((hold, code))
+
+    def give_up(self, hold: Hold, to: JobRow) -> None:
+        """Give one slot up for another job."""
+        self.drop(hold, "Preempted")
+        name = f"{to.namespace}/{to.name}"
+        if name not in self.yielded:
+            self.yielded.append(name)
 
     def done(self, role: str) -> IndexSet:
         """The role's indices that will not run again; those of a gang do when it restarts."""

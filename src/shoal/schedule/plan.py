@@ -1,7 +1,8 @@
 """What a decision says: steps with their reasons, and the writes that carry them out.
 
-The writes stand in an order that is safe to cut after any of them: what only gives back comes first,
-and no write takes capacity that an earlier one has not made free. One write changes one job.
+The writes stand in an order that is safe to cut after any of them: reservations come first, then what
+only gives back, and no write takes capacity that an earlier one has not made free. One write changes
+one job.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Grow(Part, frozen=True, kw_only=True, tag_field="step", tag=True):
 
 class Shrink(Part, frozen=True, kw_only=True, tag_field="step", tag=True):
     """These slots are given back: their indices have ended, or are wanted no more (Finished, Shrunk,
-    Suspended, Cancelled, Deleted), or cannot stay where they are (NodeDrained, NodeLost, Refused)."""
+    Suspended, Cancelled, Deleted), cannot stay where they are (NodeDrained, NodeLost, Refused), or are
+    given up for a job of higher priority (Preempted)."""
 
     slots: tuple[Slots, ...]
     code: str
@@ -90,7 +92,7 @@ class Preempt(Part, frozen=True, kw_only=True, tag_field="step", tag=True):
 
 
 class Reserve(Part, frozen=True, kw_only=True, tag_field="step", tag=True):
-    """These slots are kept for the job though it cannot start yet."""
+    """These slots are kept for the job though it cannot start yet: what is there now has to go first."""
 
     slots: tuple[Slots, ...]
     code: str
@@ -122,6 +124,8 @@ class Write(Part, frozen=True, kw_only=True):
     """Goes with `slots`."""
     code: str = ""
     evidence: dict[str, Any] = {}
+    reserved: tuple[Slots, ...] = ()
+    """All that is reserved for the job from now on."""
 
 
 class Plan(Part, frozen=True, kw_only=True):

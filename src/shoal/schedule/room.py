@@ -39,7 +39,8 @@ def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
 class Room:
     """Mutable; `mark` and `rollback` take back what was placed since.
 
-    `cpu`, `memory` and `gpu` are what is free on each node, in the order of `nodes`; never negative.
+    `cpu`, `memory` and `gpu` are what is free on each node, in the order of `nodes`; less than nothing
+    where more is held, or kept for somebody, than there is.
     """
 
     def __init__(self, nodes: Sequence[NodeRow], holds: Iterable[Hold] = ()) -> None:

@@ -1,6 +1,7 @@
 """Third stage: the changes as one write per job, in an order that is safe to cut anywhere.
 
-What only gives back, or only says why a job waits, takes nothing. What takes comes after all that it
+Reservations come first: whoever gives something up does so for a job that is known to get it. What only
+gives back, or only says why a job waits, takes nothing. What takes comes after all that it
 needs: each write is tried against a ledger of what is free at that point. A job that gives back and
 takes in one go is one write if the ledger allows; if not, the giving back of all that are left goes
 first.
@@ -15,7 +16,7 @@ from typing import Literal
 from shoal.objects.job import Slots
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.give_back import Draft, Index
-from shoal.schedule.plan import Deny, Grow, JobName, Move, Preempt, Shrink, Start, Step, Write
+from shoal.schedule.plan import Deny, Grow, JobName, Move, Preempt, Reserve, Shrink, Start, Step, Write
 from shoal.schedule.room import Room
 from shoal.schedule.snapshot import Hold, Shape
 
@@ -31,7 +32,8 @@ def sequence(drafts: Sequence[Draft], ledger: Room, refresh: int) -> tuple[Write
     giving = [draft for draft in drafts if draft.lost and not draft.got]
     taking = [draft for draft in drafts if draft.got]
     waiting = [draft for draft in drafts if not draft.lost and not draft.got]
-    writes: list[Write] = []
+    reserving = [draft for draft in waiting if draft.reserved and _reserved(draft) != draft.row.reserved]
+    writes: list[Write] = [_write(draft) for draft in reserving]
     for draft in giving:
         _free(ledger, draft)
         writes.append(_write(draft))
@@ -44,7 +46,9 @@ def sequence(drafts: Sequence[Draft], ledger: Room, refresh: int) -> tuple[Write
             writes.append(_write(draft, "give"))
     writes += [_write(draft, "take" if draft.lost else "all") for draft in parted]
     for draft in waiting:
-        code_changed = draft.code != draft.row.code
+        if draft in reserving:
+            continue
+        code_changed = draft.code != draft.row.code or bool(draft.row.reserved and not draft.reserved)
         stale = bool(draft.code) and draft.evidence != draft.row.evidence and refresh > 0
         if code_changed or stale:
             refresh -= not code_changed
@@ -105,7 +109,12 @@ def _write(draft: Draft, part: Part = "all") -> Write:
         reason=_reason(lost, steps) if changed else "",
         code=draft.code,
         evidence=draft.evidence,
+        reserved=_reserved(draft),
     )
+
+
+def _reserved(draft: Draft) -> tuple[Slots, ...]:
+    return compact(draft.reserved.values())
 
 
 def _steps(draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold]) -> Iterable[Step]:
@@ -116,7 +125,9 @@ def _steps(draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold]) -
         if emptied and not draft.row.ending:
             yield Preempt(slots=slots, code=code, evidence=_nodes(left))
         else:
-            yield Shrink(slots=slots, code=code)
+            yield Shrink(
+                slots=slots, code=code, evidence=_given_up(draft, left) if code == "Preempted" else {}
+            )
     moved = [pair for pair in lost if _index(pair[0]) in got]
     for code in dict.fromkeys(code for _, code in moved):
         those = [hold for hold, other in moved if other == code]
@@ -126,7 +137,9 @@ def _steps(draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold]) -
         yield Grow(slots=compact(given.values()))
     elif given:
         yield Start(slots=compact(given.values()))
-    if draft.code != draft.row.code or not (lost or got):
+    if draft.reserved:
+        yield Reserve(slots=_reserved(draft), code=draft.code, evidence=draft.evidence)
+    elif draft.code != draft.row.code or not (lost or got):
         yield Deny(code=draft.code, evidence=draft.evidence)
 
 
@@ -136,6 +149,10 @@ def _reason(lost: list[tuple[Hold, str]], steps: tuple[Step, ...]) -> str:
     if stops:
         return stops[0]
     return next((step.code for step in reversed(steps) if not isinstance(step, Deny)), "")
+
+
+def _given_up(draft: Draft, lost: list[tuple[Hold, str]]) -> dict[str, object]:
+    return {"tasks": sum(code == "Preempted" for _, code in lost), "for": draft.yielded}
 
 
 def _nodes(lost: list[tuple[Hold, str]]) -> dict[str, object]:

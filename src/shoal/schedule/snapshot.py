@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.objects.job import Toleration
+from shoal.objects.job import Slots, Toleration
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Taint
 
@@ -133,6 +133,8 @@ class JobRow(Part, frozen=True, kw_only=True):
     code: str = ""
     """The reason to wait that its status shows now."""
     evidence: dict[str, Any] = {}
+    reserved: tuple[Slots, ...] = ()
+    """What is kept for it, as its status shows now."""
     holds: tuple[Hold, ...] = ()
     done: tuple[tuple[str, str], ...] = ()
     """Role to the indices that have their outcome, as ranges."""
