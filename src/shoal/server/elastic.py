@@ -177,10 +177,10 @@ class ElasticJobs:
             recorder.metric(whose, "goodput_ratio", status.goodput, at=at)
         if status.step_seconds is not None:
             recorder.metric(whose, "step_seconds", status.step_seconds, at=at)
-        for each in news.recoveries:
+        for each, cause in zip(news.recoveries, news.causes, strict=True):
             labels = {"how": each.how, "epoch": str(each.epoch)}
             recorder.metric(whose, "recovery_seconds", each.seconds, at=each.at, labels=labels)
-            said = f"{each.how}, {each.world} members" if each.how else f"{each.world} members"
+            said = ", ".join(filter(None, (cause, each.how, f"{each.world} members")))
             message = f"training went on after {each.seconds:.3f} s ({said}, epoch {each.epoch})"
             recorder.event(whose, "Recovered", message)
         if news.recoveries:
@@ -194,6 +194,8 @@ class ElasticJobs:
                 status.message or f"the job says that it is {status.state}",
                 severity="Warning" if bad else "Normal",
             )
+        elif news.told:
+            recorder.event(whose, "MembersChange", status.message)
 
 
 def _check_attempt(caller: ElasticCaller) -> None:

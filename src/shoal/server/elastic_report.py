@@ -37,6 +37,8 @@ class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     how: Annotated[str, msgspec.Meta(max_length=64)] = ""
     lost_steps: Natural = 0
     world: Natural = 0
+    lost: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
+    """Who went, and why, in words."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,6 +52,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The newest ones, told before or not."""
     state: Annotated[str, msgspec.Meta(max_length=64)] = ""
     message: str = ""
+    """What has just happened; empty: nothing new."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,18 @@ class News:
 
     status: ElasticStatus
     recoveries: tuple[Recovery, ...] = ()
+    causes: tuple[str, ...] = ()
+    """Of each of the recoveries, who went and why, in words."""
     resized: bool = False
     state_changed: bool = False
+    told: bool = False
+    """It has said something new."""
 
 
 def news_of(known: ElasticStatus | None, report: Report, attempt: int, now: Stamp) -> News | None:
     """What a report adds to what is known; None when it is not worth a write yet."""
     old = known or ElasticStatus()
+    reported = [each for each in report.recoveries if _is_fresh(old, each, attempt)]
     fresh = tuple(
         Recovery(
             at=each.at or now,
@@ -74,12 +82,12 @@ def news_of(known: ElasticStatus | None, report: Report, attempt: int, now: Stam
             lost_steps=each.lost_steps,
             world=each.world,
         )
-        for each in report.recoveries
-        if _is_fresh(old, each, attempt)
+        for each in reported
     )
-    message = report.message[:_LONGEST_MESSAGE]
+    goes_on = (report.state, attempt) == (old.state, old.attempt)
+    message = report.message[:_LONGEST_MESSAGE] or (old.message if goes_on else "")
     resized = known is None or report.world != old.world
-    said = (report.state, message, attempt) != (old.state, old.message, old.attempt)
+    said = not goes_on or message != old.message
     if not (fresh or resized or said) and 0 <= now - old.reported < _QUIET_SECONDS:
         return None
     sizes = (*old.sizes, WorldSize(at=now, size=report.world)) if resized else old.sizes
@@ -98,7 +106,14 @@ def news_of(known: ElasticStatus | None, report: Report, attempt: int, now: Stam
         sizes=sizes[-KEPT_SIZES:],
         reported=now,
     )
-    return News(status, fresh, resized, report.state != old.state)
+    return News(
+        status,
+        recoveries=fresh,
+        causes=tuple(", ".join(each.lost)[:_LONGEST_MESSAGE] for each in reported),
+        resized=resized,
+        state_changed=report.state != old.state,
+        told=bool(message) and message != old.message,
+    )
 
 
 def _is_fresh(old: ElasticStatus, told: ReportedRecovery, attempt: int) -> bool:

@@ -71,7 +71,8 @@ def test_scale_a_range(sh: Shell, client: Client) -> None:
     client.create(a_job("elastic", runtime="elastic", roles=(role,)))
     assert sh("scale", "elastic", "--min", "1").code == 0
     assert sh("scale", "elastic", "--max", "6").code == 0
-    (role,) = _job(client, "elastic").spec.roles
+    role, coordinator = _job(client, "elastic").spec.roles
+    assert coordinator.replicas == 1
     assert (role.min_replicas, role.replicas) == (1, 6)
 
 
