@@ -53,6 +53,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         signal.signal(number, lambda got, _frame: service.stop(signal.Signals(got).name))
     outcome = service.run(lambda: _publish_address(options.address_file, service.address, record.key))
     print(f"coordinator: {outcome.reason}", file=sys.stderr)  # noqa: T201
+    if outcome.ended and options.address_file is not None:  # for who comes too late to be told
+        ended = {"reason": outcome.reason, "failed": outcome.failed}
+        _write(options.address_file, {"ended": ended})
     return REPLACED if outcome.replaced else 0
 
 
@@ -126,13 +129,16 @@ def _publish_address(path: Path | None, address: str, key: str) -> None:
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"address": address, "key": key})
+    _write(path, {"address": address, "key": key})
+    faults.point("coordinator.address.written")
+
+
+def _write(path: Path, told: Mapping[str, object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+        json.dump(told, file)
     temporary.replace(path)
-    faults.point("coordinator.address.written")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def advance(turn: Turn) -> float | None:
     hold = _hold(turn)
     if hold is not None:
         return hold
-    if turn.state.renew is not None or any(_is_lost(turn, member) for member in view.members):
+    broken = any(_is_lost(turn, member) for member in view.members)
+    empty = not any(turn.alive(member) for member in view.members)
+    if broken or empty or turn.state.renew is not None:
         return _loss(turn, view)
     return _planned(turn, view)
 
@@ -338,6 +340,8 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
         return None
     _go_back(turn)
     count = len(here) if record.capacity is None else min(len(here), record.capacity)
+    if record.view is not None and record.step == 0:
+        turn.report("every worker was lost before a step was heard to be committed: it begins at step 0")
     _publish(turn, "first", tuple(_member(peer) for peer in here[:count]), ())
     return None
 

@@ -2,7 +2,7 @@
 
 Evidence that comes from a clock (silence, lost connections, a stop) needs a witness: another member that
 is there. If everybody falls silent at once it is more likely that this process was cut off, and a job
-whose members were all counted lost could not go on from what they hold. Silence alone never ends in that;
+whose members were all counted lost could not go on from what they hold. Silence alone never ends so;
 connections that were closed, and not opened again for long, do.
 """
 

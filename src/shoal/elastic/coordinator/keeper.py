@@ -35,7 +35,7 @@ class Replaced:
 
 class Keeper:
     """Owns `records` from `start` to `close`. `ready` is called on its thread with effects that may be
-    carried out now; `news` with what a look at the records showed, when it is new; `replaced` or `broken`
+    carried out now; `news` with what a look at the records showed, when new; `replaced` or `broken`
     at most once, as the last."""
 
     def __init__(
