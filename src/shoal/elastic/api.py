@@ -18,7 +18,7 @@ import torch
 
 from shoal.elastic import embedded, environment, randomness
 from shoal.elastic.detect.guardian import Guardian
-from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
+from shoal.elastic.errors import ElasticError, Fenced, GroupFailed, Stopped
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
 from shoal.elastic.keeping import Keeper
@@ -408,13 +408,18 @@ def _guard(
         contact = place.contact()
         if contact is None:
             time.sleep(0.05)
+    if contact is not None and contact.ended and not contact.failed:
+        _say(f"nothing to do: {contact.ended}")
+        raise SystemExit(0)
+    if contact is not None and contact.ended:
+        raise Stopped(contact.ended)
     if contact is None:
         raise ElasticError("the job's coordinator has not shown up for a minute: see its log")
     key[""] = contact.key
 
     def find() -> str | None:
         found = place.contact()
-        return found.address if found is not None else None
+        return found.address or None if found is not None else None
 
     guardian = Guardian(
         name=membership.name, key=contact.key, find=find, max_stall_seconds=max_stall,

@@ -77,8 +77,7 @@ def _tasks(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _from_file(path: Path) -> Contact | None:
     try:
-        told = json.loads(path.read_text())
-        return Contact(str(told["address"]), str(told["key"]))
+        return _contact(json.loads(path.read_text()))
     except (OSError, ValueError, KeyError):
         return None
 
@@ -92,12 +91,17 @@ def _from_api(api: str, token: Path) -> Contact | None:
         body = answer.read()
         if answer.status != 200:
             return None
-        record = json.loads(json.loads(body)["record"] or "{}")
-        return Contact(str(record["address"]), str(record["key"]))
+        return _contact(json.loads(json.loads(body)["record"] or "{}"))
     except (OSError, http.client.HTTPException, ValueError, KeyError):
         return None
     finally:
         connection.close()
+
+
+def _contact(told: dict[str, Any]) -> Contact:
+    if ended := told.get("ended"):
+        return Contact(ended=str(ended["reason"]), failed=bool(ended["failed"]))
+    return Contact(str(told["address"]), str(told["key"]))
 
 
 class _Unix(http.client.HTTPConnection):

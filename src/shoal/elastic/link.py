@@ -24,10 +24,13 @@ _LONGEST_PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Contact:
-    """Where the coordinator listens (`host:port`), and the job's key."""
+    """Where the coordinator listens (`host:port`), and the job's key; or that the job is over, and
+    why."""
 
-    address: str
-    key: str
+    address: str = ""
+    key: str = ""
+    ended: str = ""
+    failed: bool = False
 
 
 class Link:
@@ -93,6 +96,10 @@ class Link:
     def _converse(self) -> None:
         contact = self._find()
         if contact is None:
+            return
+        if contact.ended:
+            self._handle({"type": "stop", "reason": contact.ended, "failed": contact.failed})
+            self._closed.wait(_LONGEST_PAUSE_SECONDS)
             return
         connection = wire.connect(contact.address, _CONNECT_SECONDS)
         try:

@@ -57,6 +57,7 @@ class Membership:
         self._news = threading.Condition()
         self._fenced = False
         self._stopped: str | None = None
+        self._stopped_well = False
         self._paused: tuple[int, int] | None = None
         self._group: Group | None = None
         self._answers: dict[str, Message] = {}
@@ -243,6 +244,7 @@ class Membership:
                         self._group.interrupt()
                 case "stop":
                     self._stopped = str(message["reason"])
+                    self._stopped_well = not message.get("failed", True)
                     if self._group is not None:
                         self._group.interrupt()
                 case other:
@@ -277,5 +279,9 @@ class Membership:
         return self.view is not None and self.view.epoch > epoch and self.view.kind != "switch"
 
     def _check_stopped(self) -> None:
-        if self._stopped is not None:
-            raise Stopped(self._stopped)
+        if self._stopped is None:
+            return
+        if self._stopped_well:
+            self._say(f"nothing more to do: {self._stopped}")
+            raise SystemExit(0)
+        raise Stopped(self._stopped)
