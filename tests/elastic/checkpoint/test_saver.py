@@ -176,6 +176,24 @@ def test_an_answer_that_did_not_come(tmp_path: Path, place: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+def test_answers_that_did_not_come_twice(tmp_path: Path, place: Path) -> None:
+    """Whichever of two manifests the coordinator took, its files are still there."""
+    taken: list[Mapping[str, Any]] = []
+
+    def publish(manifest: Mapping[str, Any]) -> bool:
+        taken.append(manifest)
+        raise TimeoutError("no answer")
+
+    saver = Saver(tmp_path, publish=publish, memory=place)
+    for step in (1, 2, 3):
+        saver.save(state_of(step), step)
+        assert saver.wait(60.0)
+    assert saver.close()
+    assert len(list(tmp_path.glob(".pending-*"))) == 2  # they do not pile up
+    assert loaded_step(tmp_path, published=taken[1]) == 2
+    assert loaded_step(tmp_path, published=taken[2]) == 3
+
+
 def test_no_room_in_shared_memory(tmp_path: Path, place: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Staging goes on in private memory; asking for the pages first is what spares it a SIGBUS."""
     saver = Saver(tmp_path, memory=place)
