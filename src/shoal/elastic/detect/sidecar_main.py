@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any
 
+from shoal.elastic.detect.detector import BEAT_SECONDS, Detector, Star
 from shoal.elastic.detect.findings import Findings, Look
 from shoal.elastic.detect.progress import Progress
 from shoal.elastic.detect.uplink import Uplink
@@ -52,25 +53,23 @@ class Sidecar:
         self._channel: socket.socket | None = channel
         self._progress = progress
         self._heard = b""
-        self._uplink = Uplink(self._find, self._opened)
+        self._uplink = Uplink(self._find, self._opened, self._told)
+        self._detector: Detector = Star(BEAT_SECONDS, 0.0)
         self._findings = Findings(60.0, LOOK_SECONDS)
         self._settings: dict[str, Any] = {}
         self._incarnation = 0
         self._address: str | None = None
         self._asked_at = 0.0
-        self._sequence = 0
-        self._beat_seconds = 0.1
         self._closed = False
         self._told_at: float | None = None
         channel.setblocking(False)
 
     def run(self) -> None:
         """Until there is nothing left to tell."""
-        begun = time.monotonic()
-        look_at = beat_at = begun
+        look_at = time.monotonic()
         gone_at: float | None = None
         while not self._closed:
-            due = [look_at, beat_at if self._uplink.connected else None, self._uplink_at()]
+            due = [look_at, self._detector_at(), self._uplink_at()]
             ready = self._wait(min(moment for moment in due if moment is not None))
             now = time.monotonic()
             if self._channel is not None and ready.get(self._channel.fileno()):
@@ -85,12 +84,17 @@ class Sidecar:
                 gone_at = now
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # whoever reads the worker's output is done
             if gone_at is not None and self._is_over(now, gone_at):
-                return
-            if now >= beat_at and self._uplink.connected:
-                self._beat(now - beat_at)
-                beat_at = max(beat_at + self._beat_seconds, now)
-            elif not self._uplink.connected:
-                beat_at = now
+                break
+            at = self._detector_at()
+            if at is not None and (now >= at or self._detector.descriptor in ready):
+                for message in self._detector.turn(now):
+                    self._uplink.send(message)
+        self._detector.close()
+
+    def _detector_at(self) -> float | None:
+        """A star has nobody to beat to without a connection; sidecars that gossip have each other."""
+        idle = self._detector.descriptor is None and not self._uplink.connected
+        return None if idle else self._detector.next_at
 
     def _uplink_at(self) -> float | None:
         return self._uplink.next_at if self._incarnation else None
@@ -101,6 +105,8 @@ class Sidecar:
             poll.register(self._channel.fileno(), select.POLLIN)
         if self._worker.descriptor is not None and not self._findings.gone:
             poll.register(self._worker.descriptor, select.POLLIN)
+        if self._detector.descriptor is not None:
+            poll.register(self._detector.descriptor, select.POLLIN)
         if self._uplink.descriptor is not None:
             poll.register(self._uplink.descriptor, self._uplink.interest)
         return dict(poll.poll(max(0.0, (until - time.monotonic()) * 1000)))
@@ -137,11 +143,6 @@ class Sidecar:
             return False
         return True
 
-    def _beat(self, late_seconds: float) -> None:
-        self._sequence += 1
-        late = round(max(0.0, late_seconds), 4)
-        self._uplink.send({"type": "beat", "seq": self._sequence, "late_seconds": late})
-
     def _opened(self) -> None:
         self._uplink.send(
             {
@@ -154,6 +155,34 @@ class Sidecar:
         )
         for evidence in self._findings.standing():
             self._uplink.send(evidence)
+        if isinstance(self._detector, Star):
+            self._detector = Star(self._settings["beat_seconds"], time.monotonic())
+        else:
+            self._detector.restate()
+
+    def _told(self, message: Message) -> None:
+        """What the coordinator says: `gossip`, when the job is too large for a star; `star` again."""
+        match message["type"]:
+            case "gossip":
+                self._gossip([str(each) for each in message["seeds"]])
+            case "star":
+                self._detector.close()
+                self._detector = Star(self._settings["beat_seconds"], time.monotonic())
+            case _:
+                pass
+
+    def _gossip(self, seeds: list[str]) -> None:
+        # many modules, and only large jobs need them
+        from shoal.elastic.detect.gossip import Gossip
+        from shoal.elastic.detect.swim.settings import Settings
+
+        if isinstance(self._detector, Gossip):
+            self._detector.join(seeds)
+        else:
+            name, key = self._settings["name"], self._settings["key"]
+            host = self._uplink.host
+            self._detector = Gossip(name, self._incarnation, key, host, seeds, Settings())
+        self._uplink.send({"type": "gossiping", "address": self._detector.address})
 
     def _find(self) -> str | None:
         """Where the coordinator is: as its file says, or else as the worker has said last."""
@@ -194,10 +223,11 @@ class Sidecar:
         match message["type"]:
             case "begin":
                 self._settings = message
-                self._beat_seconds = message["beat_seconds"]
                 self._findings = Findings(message["max_stall"], LOOK_SECONDS)
             case "joined":
                 self._incarnation = message["incarnation"]
+                self._detector.close()  # another incarnation is another member
+                self._detector = Star(self._settings["beat_seconds"], time.monotonic())
                 self._uplink.restart()
             case "at":
                 if message["address"] != self._address and not self._uplink.connected:

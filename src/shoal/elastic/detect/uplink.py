@@ -2,18 +2,19 @@
 
 The owner polls `descriptor` for `interest` and calls `turn` when it is ready or `next_at` has come. A
 connection that breaks is made again after a short pause, to wherever `find` then says, and `opened` is
-called for what must be said first.
+called for what must be said first. What the coordinator says goes to `heard`; it has little to say.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import select
 import socket
 from collections.abc import Callable
 
-from shoal.elastic.wire import Message, address_of, encode
+from shoal.elastic.wire import MAX_TEXT_BYTES, Message, address_of, encode
 
 __all__ = ["Uplink"]
 
@@ -33,13 +34,20 @@ class Uplink:
     called whenever a connection has been made.
     """
 
-    def __init__(self, find: Callable[[], str | None], opened: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        find: Callable[[], str | None],
+        opened: Callable[[], None],
+        heard: Callable[[Message], None],
+    ) -> None:
         self._find = find
         self._opened = opened
+        self._heard = heard
         self._socket: socket.socket | None = None
         self._connecting = False
         self._finished = False
         self._pending = bytearray()
+        self._incoming = bytearray()
         self._failures = 0
         self._faulty = False
         self._since = 0.0
@@ -52,6 +60,12 @@ class Uplink:
     def connected(self) -> bool:
         """Messages reach the other side's kernel."""
         return self._socket is not None and not self._connecting
+
+    @property
+    def host(self) -> str:
+        """This machine's address on the way to the coordinator; only while connected."""
+        assert self._socket is not None
+        return str(self._socket.getsockname()[0])
 
     @property
     def drained(self) -> bool:
@@ -146,12 +160,32 @@ class Uplink:
     def _read(self, now: float) -> None:
         assert self._socket is not None
         try:
-            if self._socket.recv(65536) == b"":
-                self._lost(now, broken=False)
+            data = self._socket.recv(65536)
         except BlockingIOError:
-            pass
+            return None
         except OSError:
+            return self._lost(now, broken=True)
+        if not data:
+            return self._lost(now, broken=False)
+        self._incoming += data
+        try:
+            for message in self._frames():
+                self._heard(message)
+        except (ValueError, KeyError, TypeError):  # whoever that is, it does not speak our language
             self._lost(now, broken=True)
+        return None
+
+    def _frames(self) -> list[Message]:
+        frames: list[Message] = []
+        while len(self._incoming) >= 4:
+            length = int.from_bytes(self._incoming[:4], "big")
+            if length > MAX_TEXT_BYTES:
+                raise ValueError(f"a frame of {length} bytes")
+            if len(self._incoming) < 4 + length:
+                break
+            frames.append(json.loads(self._incoming[4 : 4 + length]))
+            del self._incoming[: 4 + length]
+        return frames
 
     def _flush(self) -> None:
         if self._socket is None:
@@ -178,3 +212,4 @@ class Uplink:
         self._socket = None
         self._connecting = self._finished = self._faulty = False
         self._pending.clear()
+        self._incoming.clear()

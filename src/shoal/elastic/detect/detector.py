@@ -1,0 +1,75 @@
+"""How it is found that a whole machine is silent: one interface, a star or a gossip behind it.
+
+What the sidecar itself sees of its worker (`findings`) goes to the coordinator in any case. A detector
+is for what no sidecar can say of itself: that it and its machine are not heard any more.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shoal.elastic.wire import Message
+
+__all__ = ["BEAT_SECONDS", "Detector", "Star"]
+
+BEAT_SECONDS = 0.1
+
+
+class Detector(Protocol):
+    """Evidence in (its own sockets and the time), suspicions out (messages for the coordinator).
+
+    Driven by the sidecar's loop, on one thread; nothing in it blocks. Messages may be lost with a
+    connection: after `restate` everything that still holds is said once more. It owns its sockets.
+    """
+
+    @property
+    def descriptor(self) -> int | None:
+        """What to poll for reading; None when it only needs the time."""
+        ...
+
+    @property
+    def next_at(self) -> float:
+        """When (monotonic) `turn` is due at the latest."""
+        ...
+
+    def turn(self, now: float) -> list[Message]:
+        """Go on; what the coordinator is to hear."""
+        ...
+
+    def restate(self) -> None:
+        """The coordinator may have heard nothing of what was said."""
+        ...
+
+    def close(self) -> None:
+        """Go, and tell those who would miss it."""
+        ...
+
+
+class Star:
+    """Every sidecar beats to the coordinator, which misses the beats of who is silent.
+
+    `late_seconds` says by how much this process was late with the beat: a coordinator that gets late
+    beats from everybody knows that the machine is slow and not the worker (Lifeguard).
+    """
+
+    descriptor: int | None = None
+
+    def __init__(self, interval_seconds: float, now: float) -> None:
+        self._interval = interval_seconds
+        self._sequence = 0
+        self.next_at = now
+
+    def turn(self, now: float) -> list[Message]:
+        """One beat when it is due, none to make up for those that were missed."""
+        if now < self.next_at:
+            return []
+        late = now - self.next_at
+        self._sequence += 1
+        self.next_at = now + self._interval if late > self._interval else self.next_at + self._interval
+        return [{"type": "beat", "seq": self._sequence, "late_seconds": round(late, 4)}]
+
+    def restate(self) -> None:
+        """The next beat says it."""
+
+    def close(self) -> None:
+        """Its end is told by the connection's."""

@@ -1,0 +1,23 @@
+"""SWIM with Lifeguard: who is silent, found by the members themselves, at a load that n does not change.
+
+Each member probes one other per interval, directly, then through others; what is learned travels on the
+probes. A member is suspected before it is declared dead, for a time that shrinks as others confirm it,
+and can refute. Lifeguard: a member that does badly itself (missed answers, late timers) gives others
+more time. `Node` is pure: events and the time in, datagrams and changes out.
+
+    SWIM: Das, Gupta, Motivala, DSN 2002.  Lifeguard: Dadgar, Phillips, Currey, DSN-W 2018.
+
+- `settings`    every interval and limit
+- `messages`    what is said, and how it is framed; limits of the parser
+- `seal`        authentication by the job's keys
+- `awareness`   how well this member itself does
+- `suspicion`   how long a suspicion lasts
+- `members`     the table, and which news wins
+- `gossip`      what is still to be passed on
+- `prober`      one probe after another
+- `node`        all of it behind `step`
+- `streams`     one question and its answer over TCP
+- `transport`   the sockets: UDP and TCP at one port
+
+It must not know the coordinator, workers, or torch.
+"""
