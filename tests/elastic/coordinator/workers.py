@@ -24,6 +24,7 @@ class Group:
     gave: dict[int, dict[Id, int]] = field(default_factory=dict)
     """By step: who has given to it, and which epoch it said it is ready for."""
     posted: dict[Id, tuple[int, Content | None]] = field(default_factory=dict)
+    manifest: int = 0
     outcome: tuple[str, int, Id, Content | None] | None = None
     reached: dict[Id, int] = field(default_factory=dict)
     histories: dict[Id, History] = field(default_factory=dict)
@@ -72,6 +73,11 @@ class Worker:
     @property
     def id(self) -> Id:
         return self.name, self.incarnation
+
+    @property
+    def has_been_in(self) -> bool:
+        """Whether it has a state from a group that it was in, not one that it follows."""
+        return self.epoch > 0
 
     @property
     def applied(self) -> int:

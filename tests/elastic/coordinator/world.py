@@ -83,6 +83,7 @@ class World:
         self.ended: tuple[str, bool] | None = None
         self.trace: list[str] = []
         self.restarts = 0
+        self.former = Record()
         self._number = 0
         self.start_coordinator()
 
@@ -129,7 +130,9 @@ class World:
         match effect:
             case Save(record=record):
                 former = self.cell.record()
-                coordinator.version = self.cell.save(coordinator.version, records_format.to_bytes(record))
+                coordinator.version = self.cell.save(
+                    coordinator.version, records_format.to_bytes(record)
+                )
                 if record.epoch < former.epoch:
                     raise Violation(f"epochs go back from {former.epoch} to {record.epoch}")
                 self._saved(former, record)
@@ -150,23 +153,26 @@ class World:
         if manifest is not None and manifest != former.manifest:
             history = self.checkpoints[manifest["step"]]
             self._check_prefix(history, "the newest checkpoint")
-        view = record.view
-        if view is not None and view.kind == "first" and (former.view is None or former.view.epoch < view.epoch):
-            self._begin_again(former, record)
-
-    def _begin_again(self, former: Record, record: Record) -> None:
-        """A first view: the committed steps behind the checkpoint are given up, if nobody has them."""
-        step = record.manifest["step"] if record.manifest is not None else 0
-        holders = [w for w in self.workers if w.alive and w.applied >= len(self.committed) and self._is_member(w, former)]
-        if len(self.committed) > step and holders:
-            raise Violation(f"step {step} is taken up again though {[h.id for h in holders]} go on from there")
-        if record.manifest is None and former.step > 0:
+        view, known = record.view, former.view
+        first = view is not None and view.kind == "first" and (known is None or known.epoch < view.epoch)
+        if first and record.manifest is None and former.step > 0:
             raise Violation("the job begins again at step 0")
+        if first:
+            self.former = former
+
+    def _begin_again(self, group: Group) -> None:
+        """A first view without states: the committed steps behind the checkpoint are given up."""
+        step = group.manifest
+        holders = [w.id for w in self.workers if w.alive and self._goes_on(w)]
+        if len(self.committed) > step and holders:
+            raise Violation(f"step {step} is taken up again though {holders} go on")
         del self.committed[step:]
+        group.outcome = ("first", step, group.ids[0], None)
         self.restarts += 1
 
-    def _is_member(self, worker: Worker, record: Record) -> bool:
-        return worker.epoch > 0 and any(member.id == worker.id for member in record.members)
+    def _goes_on(self, worker: Worker) -> bool:
+        was_member = any(member.id == worker.id for member in self.former.members)
+        return was_member and worker.epoch > 0 and worker.applied >= len(self.committed)
 
     def _told(self, connection: int, message: dict[str, Any]) -> None:
         if message["type"] in ("view", "prepare"):
@@ -214,7 +220,9 @@ class World:
 
     def duplicate(self, index: int) -> None:
         """A word is said twice, as when it is insisted on after a connection was lost."""
-        chosen = _pick([q for c, q in self.to_coordinator.items() if q and self.ends[c][2] == "worker"], index)
+        chosen = _pick(
+            [q for c, q in self.to_coordinator.items() if q and self.ends[c][2] == "worker"], index
+        )
         if chosen is not None and chosen[0]["type"] != "hello":
             chosen.insert(0, chosen[0])
 
@@ -252,7 +260,9 @@ class World:
 
     def break_connection(self, index: int) -> None:
         """What is on its way down is lost; what was said before arrives, then the end."""
-        open_ones = [c for c, (_, w, _) in self.ends.items() if c in (w.connection, w.sidecar) and w.reachable]
+        open_ones = [
+            c for c, (_, w, _) in self.ends.items() if c in (w.connection, w.sidecar) and w.reachable
+        ]
         connection = _pick(open_ones, index)
         if connection is None:
             return
@@ -260,7 +270,8 @@ class World:
         self._close(connection, tell=True)
 
     def partition(self, index: int) -> None:
-        worker = _pick([w for w in self.workers if w.alive], index)
+        # A machine that is cut off closes no connections: only one that has them open is cut off.
+        worker = _pick([w for w in self.workers if w.alive and (w.connection or not w.reachable)], index)
         if worker is not None:
             worker.reachable = not worker.reachable
 
@@ -278,7 +289,12 @@ class World:
             return
         worker.coordinator = number
         worker.connection = self._open(number, worker, "worker")
-        hello = {"type": "hello", "role": "worker", "name": worker.name, "incarnation": worker.incarnation}
+        hello = {
+            "type": "hello",
+            "role": "worker",
+            "name": worker.name,
+            "incarnation": worker.incarnation,
+        }
         hello |= {"address": f"{worker.name}:1", "epoch": worker.epoch, "step": worker.applied}
         self._say(worker, hello)
 
@@ -321,7 +337,9 @@ class World:
 
     def _die(self, worker: Worker, sidecar_tells: bool) -> None:
         worker.alive = False
-        worker.reachable = True  # its kernel, or the time-out of its connections, says that they are closed
+        worker.reachable = (
+            True  # its kernel, or the time-out of its connections, says that they are closed
+        )
         if sidecar_tells and worker.sidecar:
             self.to_coordinator[worker.sidecar].append({"type": "gone"})
         for connection in (worker.connection, worker.sidecar):
@@ -337,7 +355,12 @@ class World:
                 if worker.coordinator is not None and not worker.sidecar:
                     worker.sidecar = self._open(worker.coordinator, worker, "sidecar")
                 self.to_coordinator[worker.sidecar].append(
-                    {"type": "hello", "role": "sidecar", "name": worker.name, "incarnation": worker.incarnation}
+                    {
+                        "type": "hello",
+                        "role": "sidecar",
+                        "name": worker.name,
+                        "incarnation": worker.incarnation,
+                    }
                 )
                 for again in list(worker.insisted.values()):
                     self._say(worker, again)
@@ -381,11 +404,12 @@ class World:
         worker.leave_group()
         worker.entering = view.epoch
         group = self.groups.setdefault(view.epoch, Group(view))
-        if view.kind == "first":
-            worker.history, worker.pending = self.checkpoints.get(worker.manifest, ()), None
-        holds = worker.pending is not None
-        group.posted[worker.id] = (worker.applied, worker.pending if holds else None)
+        if not worker.has_been_in:
+            # A joiner follows its donor, and has no state of its own until it is in.
+            worker.history, worker.pending = None, None
+        group.posted[worker.id] = (worker.applied, worker.pending)
         group.histories[worker.id] = worker.history or ()
+        group.manifest = max(group.manifest, worker.manifest) if view.kind == "first" else 0
         if set(group.posted) == set(group.ids):
             self._agree(group)
 
@@ -394,10 +418,15 @@ class World:
         applied = {who: step for who, (step, _) in group.posted.items()}
         newest = max(applied.values())
         if newest < 0:
-            raise Violation(f"nobody in epoch {group.view.epoch} has a state")
+            if group.view.kind != "first":
+                raise Violation(f"nobody in epoch {group.view.epoch} has a state")
+            self._begin_again(group)
+            return
         behind = [step for step in applied.values() if step >= 0]
         if min(behind) < newest - 1:
-            raise Violation(f"epoch {group.view.epoch}: steps {applied} are further apart than one loss can do")
+            raise Violation(
+                f"epoch {group.view.epoch}: steps {applied} are further apart than one loss can do"
+            )
         donor = next(who for who in group.ids if applied[who] == newest)
         pending = {content for _, content in group.posted.values() if content is not None}
         if any(step != newest for step in applied.values()):
@@ -451,9 +480,17 @@ class World:
         """Whether a member is alive and still works in, or towards, this group."""
         epoch = group.view.epoch
         worker = self._find(who)
-        return worker is not None and max(worker.epoch, worker.entering) in (0, epoch) and (
-            worker.epoch == epoch or worker.entering == epoch or epoch not in self.groups or worker.epoch == 0
-        ) and not (worker.epoch == 0 and worker.entering == 0 and bool(group.gave))
+        return (
+            worker is not None
+            and max(worker.epoch, worker.entering) in (0, epoch)
+            and (
+                worker.epoch == epoch
+                or worker.entering == epoch
+                or epoch not in self.groups
+                or worker.epoch == 0
+            )
+            and not (worker.epoch == 0 and worker.entering == 0 and bool(group.gave))
+        )
 
     def _find(self, who: tuple[str, int]) -> Worker | None:
         return next((w for w in self.workers if w.alive and w.id == who), None)
@@ -469,6 +506,8 @@ class World:
     def _install(self, worker: Worker, group: Group) -> None:
         assert group.outcome is not None
         how, step, source, content = group.outcome
+        if how == "first":
+            worker.history = self.checkpoints.get(step, ())
         if how == "state" and worker.applied != step:
             worker.history = group.histories[source]
         if how == "buckets":
@@ -492,7 +531,9 @@ class World:
         if planned.rank_of(*worker.id) is None:
             return True
         members = [self._find(member.id) for member in planned.members]
-        return all(m is not None and m.planned is not None and m.planned.epoch >= planned.epoch for m in members)
+        return all(
+            m is not None and m.planned is not None and m.planned.epoch >= planned.epoch for m in members
+        )
 
     def _receive(self, worker: Worker, group: Group, step: int) -> None:
         worker.pending = group.result(step)
@@ -521,7 +562,12 @@ class World:
         self._use(worker, group)
         self._insist(
             worker,
-            {"type": "switched", "epoch": view.epoch, "step": worker.applied, "cursor": [0, worker.applied]},
+            {
+                "type": "switched",
+                "epoch": view.epoch,
+                "step": worker.applied,
+                "cursor": [0, worker.applied],
+            },
         )
 
     def _follow(self, worker: Worker) -> None:
@@ -574,8 +620,15 @@ class World:
     # time
 
     def advance(self, seconds: float) -> None:
-        """Time passes: sidecars beat, coordinators wake."""
+        """Time passes: sidecars beat, coordinators wake. In half a second what is on its way arrives."""
         until = self.now + seconds
+        if seconds > 0.5:
+            for worker in self.workers:
+                if worker.alive and worker.reachable and not worker.connection:
+                    self._connect(worker)
+            for connection in list(self.to_coordinator):
+                while self.to_coordinator.get(connection) and self._passes(connection):
+                    self._arrive(connection, self.to_coordinator[connection].popleft())
         while self.now < until:
             self.now = min(until, self.now + 0.1)
             for connection, (number, worker, role) in list(self.ends.items()):

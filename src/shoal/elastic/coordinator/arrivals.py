@@ -121,7 +121,7 @@ def _back(turn: Turn, peer: Peer, hello: events.WorkerHello) -> None:
     turn.answer(hello.connection, _welcome(turn, peer.incarnation))
     turn.adopt(hello.epoch)
     _say_again(turn, peer, hello.epoch)
-    if hello.step > peer.applied:
+    if hello.epoch > 0:
         turn.heard_step(turn.state.peers[peer.incarnation], hello.step, peer.cursor)
 
 

@@ -111,10 +111,10 @@ def _has_state(turn: Turn, member: Member) -> bool:
 
 
 def _adrift(turn: Turn, base: tuple[Member, ...]) -> float | None:
-    """No member of the view that holds a state is left, only joiners that follow or wait for one.
+    """Nobody is left of whom it is known that it holds the state of the view.
 
-    If the planned view is in use after all they say so at once, and hold everything; else what they hold
-    may lack committed steps, and they begin from the checkpoint like newcomers.
+    Joiners of a planned view may be: if it is in use after all they say so at once, and hold everything;
+    else what they hold may lack committed steps, and they begin from the checkpoint like newcomers.
     """
     since = turn.state.adrift_at
     if since is None:
@@ -322,10 +322,13 @@ def _let_go(turn: Turn, stuck: list[Peer], view: View) -> float | None:
 
 
 def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
-    """A view of newcomers: the first of all, or the first after everybody was lost."""
+    """A view of newcomers: the first of all, or the first after everybody was lost.
+
+    In it whoever has never been in a group begins from the checkpoint, or from nothing. One that has a
+    state after all, which was not heard of yet, keeps it, and the others take it.
+    """
     record, state = turn.record, turn.state
-    here = [state.peers[member.incarnation] for member in stateless]
-    here = [peer for peer in here if peer.worker is not None] + list(turn.joiners())
+    here = [*(state.peers[member.incarnation] for member in stateless), *turn.joiners()]
     if len(here) < record.minimum:
         turn.set(minimum_met_at=None)
         if record.view is not None or here:
@@ -342,7 +345,8 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     count = len(here) if record.capacity is None else min(len(here), record.capacity)
     if record.view is not None and record.step == 0:
         turn.report("every worker was lost before a step was heard to be committed: it begins at step 0")
-    _publish(turn, "first", tuple(_member(peer) for peer in here[:count]), ())
+    members = tuple(_member(peer) for peer in here[:count])
+    _publish(turn, "first", members, tuple(member.incarnation for member in members))
     return None
 
 

@@ -1,14 +1,14 @@
 """From what was heard, and when, to who is counted lost. Pure; the table of Evidence in the protocol.
 
 Evidence that comes from a clock (silence, lost connections, a stop) needs a witness: another member that
-is there. If everybody falls silent at once it is more likely that this process was cut off, and a job
-whose members were all counted lost could not go on from what they hold. Silence alone never ends so;
-connections that were closed, and not opened again for long, do.
+is there, and could go on. If everybody falls silent at once it is more likely that this process was cut
+off, and a job whose members were all counted lost could not go on from what they hold. Silence never
+ends so; connections that were closed, and not opened again for long, do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from shoal.elastic.coordinator.state import Peer, Settings, State
@@ -48,10 +48,16 @@ def suspicion(peer: Peer, state: State) -> Suspicion:
     return min(found, key=lambda each: each.due)
 
 
-def judge(peers: Iterable[Peer], state: State, now: float) -> tuple[dict[int, str], float | None]:
-    """Who of these members is lost by now, and why; and when to look again (None: no need)."""
+def judge(
+    peers: Iterable[Peer], holders: Collection[int], state: State, now: float
+) -> tuple[dict[int, str], float | None]:
+    """Who of these members is lost by now, and why; and when to look again (None: no need).
+
+    `holders`: the incarnations that could go on alone, because they hold the state of the view in use.
+    Only they are witnesses.
+    """
     suspicions = {peer.incarnation: suspicion(peer, state) for peer in peers}
-    witnesses = {i for i, each in suspicions.items() if each.here and now < each.due}
+    witnesses = {i for i, each in suspicions.items() if each.here and now < each.due and i in holders}
     lost: dict[int, str] = {}
     moments: list[float] = []
     for incarnation, each in suspicions.items():

@@ -150,12 +150,6 @@ def _blob(turn: Turn, peer: Peer, event: events.Blob) -> None:
 
 
 def _recovered(turn: Turn, peer: Peer, event: events.Recovered) -> None:
-    view = turn.record.view
-    if view is None or view.epoch != event.epoch:
-        return
-    if peer.incarnation in turn.record.stateless:
-        left = tuple(each for each in turn.record.stateless if each != peer.incarnation)
-        turn.save("state", stateless=left)
     turn.heard_step(turn.state.peers[peer.incarnation], event.step, event.cursor)
     newest = turn.state.recoveries[-1] if turn.state.recoveries else None
     if newest is None or newest.epoch != event.epoch or peer.incarnation in newest.reports:

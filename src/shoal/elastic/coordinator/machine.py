@@ -147,7 +147,11 @@ def _weigh(turn: Turn) -> float | None:
     members = {member.incarnation for member in turn.record.members}
     alive = [peer for peer in turn.state.peers.values() if peer.incarnation not in turn.state.lost]
     voting = [peer for peer in alive if peer.incarnation in members and not peer.departed]
-    lost, due = evidence.judge(voting, turn.state, turn.now)
+    view = turn.record.view
+    in_use = {member.incarnation for member in view.members} if view is not None else set[int]()
+    # Where nobody has said yet that it has a state, anybody of the view may have one.
+    holders = (in_use - set(turn.record.stateless)) or in_use
+    lost, due = evidence.judge(voting, holders, turn.state, turn.now)
     for incarnation, reason in lost.items():
         turn.lose(incarnation, reason)
     moments = [] if due is None else [due]

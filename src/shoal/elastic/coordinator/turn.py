@@ -108,6 +108,9 @@ class Turn:
         and for any step before one that somebody has applied: the last bucket of a step is complete only
         when everybody gave to it, after having applied the one before.
         """
+        if step >= 0 and peer.incarnation in self.record.stateless:
+            left = tuple(each for each in self.record.stateless if each != peer.incarnation)
+            self.save("state", stateless=left)
         if step > peer.applied:
             # The sender's step has moved: it is not stuck.
             self.update(replace(peer, applied=step, cursor=cursor, stalled_at=None))
