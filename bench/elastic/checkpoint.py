@@ -67,8 +67,8 @@ def report(rounds: int, folder: Path) -> Report:
         f"Training steps of one thread beside it: {p50(quiet):.1f} ms (p95 {p95(quiet):.1f}) quiet, "
         f"{p50(busy):.1f} ms (p95 {p95(busy):.1f}, longest {max(busy):.1f}) while a checkpoint is "
         f"hashed and written. From commit to disk {p50(found['shoal: to disk']):.0f} ms; loaded from "
-        f"memory in {memory:.0f} ms, from disk in {disk:.0f} ms. torch.save returns before its bytes are "
-        "on disk; the others force them there."
+        f"memory in {memory:.0f} ms, from disk in {disk:.0f} ms. torch.save returns before its bytes "
+        "are on disk; the others force them there."
     )
     return Report(rows, remarks=[remark])
 

@@ -13,6 +13,7 @@ import pytest
 from shoal.elastic.checkpoint import memory
 from shoal.elastic.checkpoint.header import COMMITTED, STAGED, Header, pack
 from shoal.elastic.checkpoint.memory import Region
+from shoal.elastic.checkpoint.saver import Saver
 
 HOLDER = """
 import sys, time
@@ -58,6 +59,21 @@ def test_a_live_writer_keeps_its_region_and_a_killed_one_does_not(place: Path) -
         process.communicate()
     assert memory.discard(place) == 1
     assert not place.exists()
+
+
+@pytest.mark.process
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path: Path, place: Path) -> None:
+    process, region = holder(place)
+    process.kill()
+    process.communicate()
+    saver = Saver(tmp_path, memory=place)
+    saver.stage({"step": 1}, 1)
+    assert region.exists()  # nothing of its own is complete yet
+    saver.commit(1)
+    assert saver.wait(60.0)
+    assert not region.exists()
+    assert len(memory.committed(place)) == 1
+    assert saver.close()
 
 
 def test_nothing_to_discard(place: Path) -> None:

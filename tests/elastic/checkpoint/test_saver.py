@@ -228,6 +228,9 @@ def test_closing_late_says_so(tmp_path: Path, place: Path) -> None:
     assert not saver.close(0.05)
     go_on.set()
     assert saver.close()
+    assert saver.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        saver.stage(state_of(2), 2)
 
 
 def test_unused_it_makes_nothing(tmp_path: Path, place: Path) -> None:

@@ -56,6 +56,7 @@ class Saver:
         self._lock = threading.Lock()
         self._error: CheckpointError | None = None
         self._durable_step: int | None = None
+        self._closed = False
         self._buffer: Buffer | None = None
         self._thread: threading.Thread | None = None
 
@@ -129,8 +130,9 @@ class Saver:
         """Write what was committed, and remove the copy in memory; False when the disk takes too long.
 
         Then the copy stays until this process is gone and `memory.discard` is called. Happens by itself
-        when the interpreter ends. Nothing can be staged afterwards.
+        when the interpreter ends. Staging afterwards is a RuntimeError.
         """
+        self._closed = True
         atexit.unregister(self.close)
         if self._buffer is None or self._thread is None:
             return True
@@ -142,6 +144,8 @@ class Saver:
         return True
 
     def _opened(self) -> Buffer:
+        if self._closed:
+            raise RuntimeError("this saver is closed: nothing would write what is staged now")
         if self._buffer is None:
             copies = [] if self._place is None else committed(self._place)
             sequence = durable.next_sequence(self._folder, [header.sequence for _, header in copies])
