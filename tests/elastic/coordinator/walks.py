@@ -19,7 +19,7 @@ _ACTIONS: tuple[tuple[int, str], ...] = (
     (2, "break"),
     (1, "partition"),
     (1, "duplicate"),
-    (1, "publish"),
+    (3, "publish"),
     (1, "start"),
     (1, "freeze"),
     (1, "poll"),

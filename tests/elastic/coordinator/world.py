@@ -83,6 +83,7 @@ class World:
         self.ended: tuple[str, bool] | None = None
         self.trace: list[str] = []
         self.restarts = 0
+        self.committed_in = 0
         self.former = Record()
         self._number = 0
         self.start_coordinator()
@@ -598,9 +599,13 @@ class World:
         group.reached[worker.id] = worker.applied
         if set(group.reached) == set(group.ids):
             done = min(group.reached.values())
+            self._check_prefix(worker.history[:done], f"what epoch {group.view.epoch} commits")
             for step in range(len(self.committed), done):
                 self.committed.append(worker.history[step])
-        self._check_prefix(worker.history, f"{worker.id} in epoch {group.view.epoch}")
+                self.committed_in = group.view.epoch
+        # One that has been put out and has not heard of it may apply what nobody else will have.
+        if group.view.epoch >= self.committed_in:
+            self._check_prefix(worker.history, f"{worker.id} in epoch {group.view.epoch}")
 
     def _check_prefix(self, history: History, whose: str) -> None:
         common = min(len(history), len(self.committed))
@@ -670,7 +675,7 @@ class World:
                 self.start_coordinator()
             if self.ended is not None or len(self.committed) >= target:
                 return
-            if index % 10 == 9 and not any(w.alive and not w.leaving for w in self.workers):
+            if index % 10 == 9 and sum(w.alive and not w.leaving for w in self.workers) < self.minimum:
                 return
         alive = [(w.id, w.epoch, w.entering, w.applied, w.leaving) for w in self.workers if w.alive]
         raise Violation(f"nothing goes on: {alive}; {self.cell.record()}")

@@ -101,8 +101,9 @@ def _loss(turn: Turn, view: View) -> float | None:
         _pause(turn, len(base) + len(direct))
         return None
     members = (*base, *(_member(peer) for peer in direct))
-    stateless = [i for i in record.stateless if any(member.incarnation == i for member in base)]
-    _publish(turn, "loss", members, (*stateless, *(peer.incarnation for peer in direct)))
+    # A joiner that follows a donor is not in before it has said so: what it follows may be gone.
+    stateless = tuple(member.incarnation for member in members if member not in holders)
+    _publish(turn, "loss", members, stateless)
     return None
 
 

@@ -51,7 +51,7 @@ class Record:
     `epoch` is the highest that was ever published or planned. `view` is in use as far as is known;
     `planned` are later ones that its members may have switched to (oldest first). `stateless` are the
     incarnations in `view` that came into it without a state and have not said since that they have one
-    (all of a first view).
+    (all of a first view, joiners after a switch).
     `step` and `cursor` are the last heard to be committed. `lost_state`: the view began again at step 0
     though steps had been committed, because its settings allow that.
     """

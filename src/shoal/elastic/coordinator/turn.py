@@ -140,7 +140,14 @@ class Turn:
         if view is None:
             return
         later = tuple(each for each in self.record.planned if each.epoch > epoch)
-        self.save("switch", view=view, planned=later, stateless=())
+        former = self.record.view.members if self.record.view is not None else ()
+        # Joiners are told to switch by their donor, which may have died before: they say so themselves.
+        stateless = tuple(
+            member.incarnation
+            for member in view.members
+            if member not in former or member.incarnation in self.record.stateless
+        )
+        self.save("switch", view=view, planned=later, stateless=stateless)
         self.set(trouble_at=None, unbuilt={}, unbuilt_epoch=0, unbuilt_at=None, retry_at=None)
         self.trim()
         self.report(f"epoch {epoch} is in use: {_names(view)}")

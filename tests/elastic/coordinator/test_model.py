@@ -1,0 +1,162 @@
+"""The model check: what production runs, against model workers, over a network that does its worst.
+
+Never two different views of one epoch; epochs never go back; what is committed was applied by every member
+of its view, and is never lost or replaced; a checkpoint is taken from members alone; and when the network
+is quiet the job goes on. All of it is checked inside `World` as it would happen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from shoal.elastic.coordinator import arrivals, events, evidence, heard
+from shoal.elastic.coordinator.turn import Turn
+
+from .walks import act, walk
+from .workers import Violation
+from .world import CarelessCell, World
+
+_INDEX = st.integers(0, (1 << 16) - 1)
+_SEEDS = int(os.environ.get("SHOAL_TEST_WALKS", "150"))
+
+
+class Job(RuleBasedStateMachine):
+    """The actions of a `World`, in any order that hypothesis can think of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        for index in range(2):
+            self.world.join(index)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(indices=st.lists(_INDEX, min_size=1, max_size=12))
+    def network(self, indices: list[int]) -> None:
+        for index in indices:
+            act(self.world, "deliver", index)
+            act(self.world, "flush", index)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(indices=st.lists(_INDEX, min_size=1, max_size=12))
+    def training(self, indices: list[int]) -> None:
+        for index in indices:
+            act(self.world, "work", index)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(action=st.sampled_from(["deliver", "flush", "work", "connect", "advance"]), index=_INDEX)
+    def one(self, action: str, index: int) -> None:
+        act(self.world, action, index)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(action=st.sampled_from(["join", "crash", "notice", "publish", "duplicate"]), index=_INDEX)
+    def members(self, action: str, index: int) -> None:
+        act(self.world, action, index)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(action=st.sampled_from(["break", "partition"]), index=_INDEX)
+    def weather(self, action: str, index: int) -> None:
+        act(self.world, action, index)
+
+    @precondition(lambda self: self.world.ended is None)
+    @rule(action=st.sampled_from(["start", "freeze", "crash_coordinator", "poll"]), index=_INDEX)
+    def coordinators(self, action: str, index: int) -> None:
+        act(self.world, action, index)
+
+    def teardown(self) -> None:
+        if self.world.ended is None:
+            self.world.settle()
+
+
+@pytest.mark.slow
+def test_the_machine_keeps_its_promises_whatever_happens() -> None:
+    """training-N1, N6, N7 and A13 in all their interleavings (hypothesis prints how to replay)."""
+    run_state_machine_as_test(
+        Job,
+        settings=settings(
+            max_examples=120,
+            stateful_step_count=60,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minimum", [1, 2])
+def test_long_random_walks(minimum: int) -> None:
+    """Longer than hypothesis goes; and they get somewhere, or they would show nothing."""
+    base = int.from_bytes(os.urandom(4))
+    print(f"seeds from {base}")
+    committed = epochs = restarts = 0
+    for seed in range(base, base + _SEEDS):
+        world = World(minimum=minimum)
+        try:
+            walk(world, seed, 400)
+        except Violation as violation:
+            raise AssertionError(
+                f"walk(World(minimum={minimum}), {seed}, 400): {violation}"
+            ) from violation
+        committed += len(world.committed)
+        epochs += world.cell.record().epoch
+        restarts += world.restarts
+    print(f"{committed} steps committed in {epochs} epochs, {restarts} first views")
+    assert committed > 2 * _SEEDS
+    assert epochs > 2 * _SEEDS
+
+
+def test_without_the_compare_and_set_the_check_fails() -> None:
+    assert _violations(lambda: World(CarelessCell()))
+
+
+def test_without_the_fencing_of_incarnations_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names alone are believed: a new process, or one that was put out, goes on as the former one."""
+
+    def let_in(turn: Turn, hello: events.WorkerHello) -> None:
+        known = [member for member in turn.record.members if member.name == hello.name]
+        if known and turn.alive(known[-1]):
+            hello = replace(hello, incarnation=known[-1].incarnation)
+        arrivals_hello(turn, hello)
+
+    arrivals_hello = arrivals.worker_hello
+    monkeypatch.setattr(arrivals, "worker_hello", let_in)
+    assert _violations(World)
+
+
+def test_without_the_fencing_of_checkpoints_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of one that is no member is taken like any other."""
+    monkeypatch.setattr(heard, "_refusal", lambda turn, peer, event: None)
+    assert _violations(World)
+
+
+def test_without_a_witness_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence of all members is believed: what they hold is given up while they go on."""
+    believed = evidence.suspicion
+    monkeypatch.setattr(
+        evidence,
+        "suspicion",
+        lambda peer, state: (lambda each: replace(each, alone_due=each.due))(believed(peer, state)),
+    )
+    assert _violations(World)
+
+
+def _violations(make: Callable[[], World]) -> list[str]:
+    """What walks with a part missing lead to; the seeds are fixed, for this asks only whether it is seen."""
+    found: list[str] = []
+    for seed in range(400):
+        world = make()
+        try:
+            walk(world, seed, 400)
+        except Violation as violation:
+            found.append(str(violation))
+            print(seed, violation)
+            if len(found) == 3:
+                break
+    return found
