@@ -94,6 +94,8 @@ class Job:
         if keeper is not None:
             training.at_boundary.append(keeper.look)
             training.before_first = keeper.load
+        if guardian is not None:
+            training.waiting = lambda waits: guardian.training(not waits)
         if membership is not None:
             self._watch_ends()
 

@@ -48,7 +48,7 @@ class Membership:
         self.step = -1
         self.minimum = 1
         self.view: View | None = None
-        self.planned: View | None = None
+        self.plans: dict[int, View] = {}
         self.donor: Donor | None = None
         self.leaving = False
         self.on_joined: Callable[[int], None] = lambda incarnation: None
@@ -108,6 +108,7 @@ class Membership:
             old.close()
         if group is not None:
             self.groups.drop(group.epoch)
+            self.plans = {e: view for e, view in self.plans.items() if e > group.epoch}
             if overtaken:
                 group.interrupt()
 
@@ -155,7 +156,8 @@ class Membership:
         with self._news:
             self._fenced = False
             self.incarnation, self.epoch, self.step = 0, 0, -1
-            self.view = self.planned = self.donor = None
+            self.view = self.donor = None
+            self.plans = {}
             self._again.clear()
         self.link.again()
 
@@ -174,6 +176,17 @@ class Membership:
             if self._fenced:
                 raise Fenced
             return held
+
+    def ready(self) -> int:
+        """The newest planned epoch whose group is built here, or that is without this process; or 0."""
+        return max(
+            (
+                epoch
+                for epoch, view in self.plans.items()
+                if epoch > self.epoch and (self.groups.built(epoch) or not self.includes_me(view))
+            ),
+            default=0,
+        )
 
     def includes_me(self, view: View | None) -> bool:
         """Whether this incarnation is a member of that view."""
@@ -220,7 +233,7 @@ class Membership:
             case "prepare":
                 view = View.from_wire(message["view"])
                 with self._news:
-                    self.planned = view
+                    self.plans = {**self.plans, view.epoch: view}
                     self._news.notify_all()
                 self.groups.want(view)
             case "blob":

@@ -75,7 +75,8 @@ class Training:
         self.lost_steps = 0
         self.on_step: list[Callable[[], None]] = []
         self.at_boundary: list[Callable[[], None]] = []
-        self.before_first: Callable[[], object] = lambda: None
+        self.waiting: Callable[[bool], object] = lambda waits: None
+        self.before_first: Callable[[], bool] = lambda: False
         self._bucket_bytes = bucket_bytes
         self._reducer: Reducer | None = None
         self._part: Part | None = None
@@ -160,7 +161,8 @@ class Training:
         self._optimizers_done = 0
         self.stepped = False
         samples = self.own_samples if part.last else 0
-        said = Said(samples, self._ready() if part.last else 0, digest=self._digest(part))
+        ready = self.membership.ready() if self.membership is not None and part.last else 0
+        said = Said(samples, ready, digest=self._digest(part))
         self._ready_said = said.ready
         self.reducer.begin_part(self._the_group(), part.weight, part.last, said, share)
         if part.samples:
@@ -342,13 +344,13 @@ class Training:
         part = self._part
         if part is None or not part.last:
             return
+        self.waiting(True)  # from here on a lack of progress is somebody else's
         with torch.no_grad():
             try:
-                total = self.reducer.finish()
+                self._reduced_to(self.reducer.finish())
             except GroupFailed:
                 self.recover()
-                return
-            self._reduced_to(total)
+        self.waiting(False)
 
     def _reduced_to(self, total: Sum) -> None:
         self._reduced = total
@@ -445,6 +447,16 @@ class Training:
             group.broadcast(buffers[bucket], holder)
         return outcome
 
+    def _begin_from_checkpoint(self, group: Group) -> Outcome:
+        """Whoever had a state is gone. It is taken up from a checkpoint, or the job fails: never step
+        0."""
+        if not self.before_first():
+            raise ElasticError(
+                "every worker that had the training's state is gone, and there is no checkpoint"
+            )
+        self._has_state = True
+        return self._agree(group)
+
     def _share_state(
         self, group: Group, outcome: Outcome, *, everybody: bool, records: list[Record]
     ) -> None:
@@ -483,15 +495,6 @@ class Training:
         self.adopt(tree, int(tree["applied"]), Cursor(*tree["cursor"]))
         faults.point("elastic.installed")
 
-    def _ready(self) -> int:
-        membership = self.membership
-        planned = membership.planned if membership is not None else None
-        if membership is None or planned is None or planned.epoch <= self._the_group().epoch:
-            return 0
-        if membership.includes_me(planned) and not membership.groups.built(planned.epoch):
-            return 0
-        return planned.epoch
-
     def _leave(self) -> None:
         """It wants to go: asked for until the next view is without it; alone it goes at once."""
         membership = self._the_membership()
@@ -511,16 +514,15 @@ class Training:
         epoch, self._switch_to = self._switch_to, 0
         if self.donor is not None:
             self.donor.switched(epoch, self.applied)
-        cursor = [self.cursor.epoch, self.cursor.position]
+        if not membership.includes_me(membership.plans.get(epoch)):
+            self._go()
         group = membership.groups.take(epoch, 0.0)
-        if group is None:
-            planned = membership.planned
-            if planned is not None and planned.epoch == epoch and not membership.includes_me(planned):
-                self._go()
+        if group is None:  # a loss has made it void meanwhile
             self.recover()
             return
         self._use(group)
         faults.point("elastic.switched")
+        cursor = [self.cursor.epoch, self.cursor.position]
         message = {"type": "switched", "epoch": epoch, "step": self.applied, "cursor": cursor}
         membership.insist(message)
 

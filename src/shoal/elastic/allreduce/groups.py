@@ -165,14 +165,18 @@ class Groups:
         self._dead: Exception | None = None
 
     def want(self, view: View) -> None:
-        """Begin to build the group of this view; older ones under way are abandoned. Idempotent."""
+        """Begin to build the group of this view. Idempotent.
+
+        A view after a loss makes older ones void: those under way are abandoned. One that is planned
+        does not: members may yet switch to the one planned before.
+        """
         rank = view.rank_of(*self._me())
         with self._changed:
             if view.epoch <= self._newest:
                 return
             self._newest = view.epoch
-            for epoch in [epoch for epoch in self._building if epoch < view.epoch]:
-                self._building.pop(epoch)[1].abandon()
+            if view.kind != "switch":
+                self._abandon(view.epoch)
             if rank is None:
                 return
             if view.size == 1:
@@ -210,21 +214,16 @@ class Groups:
         with self._changed:
             return epoch in self._built
 
-    @property
-    def planned(self) -> int:
-        """The newest epoch whose group is ready here; 0 when there is none."""
-        with self._changed:
-            return max(self._built, default=0)
-
     def take(self, epoch: int, timeout_seconds: float) -> Group | None:
         """The group of this epoch, when it is built in that time. It is the caller's from then on."""
         with self._changed:
-            self._changed.wait_for(lambda: epoch in self._built or self._newest > epoch, timeout_seconds)
+            self._changed.wait_for(lambda: epoch not in self._building, timeout_seconds)
             return self._built.pop(epoch, None)
 
     def drop(self, before: int) -> None:
         """Close built groups of epochs before this one."""
         with self._changed:
+            self._abandon(before)
             old = [self._built.pop(epoch) for epoch in list(self._built) if epoch < before]
             self._early = {epoch: blobs for epoch, blobs in self._early.items() if epoch >= before}
         for group in old:
@@ -232,11 +231,12 @@ class Groups:
 
     def close(self) -> None:
         """Abandon and close everything."""
-        with self._changed:
-            building, self._building = list(self._building.values()), {}
-        for _, store in building:
-            store.abandon()
         self.drop(1 << 62)
+
+    def _abandon(self, before: int) -> None:
+        for epoch in [epoch for epoch in self._building if epoch < before]:
+            self._building.pop(epoch)[1].abandon()
+        self._changed.notify_all()
 
     def _post_blob(self, epoch: int, rank: int, blob: bytes) -> None:
         data = base64.b64encode(blob).decode()

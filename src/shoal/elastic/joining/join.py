@@ -127,12 +127,16 @@ def _install_rest(training: Training, event: Applied) -> None:
 
 
 def _switch(training: Training, membership: Membership, event: Switch) -> bool:
-    planned = membership.planned
-    if planned is None or planned.epoch != event.epoch or not membership.includes_me(planned):
-        return False
+    """Take part in the epoch that the others have switched to.
+
+    Raises:
+        Fenced: this process cannot, though the others count on it: it has to begin anew, as another.
+    """
+    if not membership.includes_me(membership.plans.get(event.epoch)):
+        return False  # they switched without it
     group = membership.groups.take(event.epoch, _TAKE_SECONDS)
     if group is None or training.applied != event.step:
-        return False
+        raise Fenced
     training.joined(group)
     cursor = [training.cursor.epoch, training.cursor.position]
     membership.insist({"type": "switched", "epoch": event.epoch, "step": event.step, "cursor": cursor})
