@@ -36,6 +36,7 @@ class Ear:
         self.heard: list[tuple[float, Message]] = []
         self.closed_at: list[float] = []
         self.connections: list[Connection] = []
+        self._names: dict[str, Connection] = {}
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -68,6 +69,15 @@ class Ear:
         """Types of all frames but beats, in order."""
         with self._condition:
             return [message["type"] for _, message in self.heard if message["type"] != "beat"]
+
+    def count(self, kind: str) -> int:
+        """How many frames of that type have come."""
+        with self._condition:
+            return sum(message["type"] == kind for _, message in self.heard)
+
+    def say(self, name: str, message: Message) -> None:
+        """Send a frame to the sidecar of that worker."""
+        self._names[name].send(message)
 
     def drop(self) -> None:
         """Close every connection there is, and go on listening."""
@@ -112,6 +122,8 @@ class Ear:
                 return
             with self._condition:
                 self.heard.append((time.monotonic(), message))
+                if message["type"] == "hello":
+                    self._names[message["name"]] = connection
                 self._condition.notify_all()
 
 
@@ -122,14 +134,20 @@ class Worker:
     """
 
     def __init__(
-        self, address: str, body: str, *, max_stall: float = 60.0, file: Path | None = None
+        self,
+        address: str,
+        body: str,
+        *,
+        name: str = "worker-0",
+        max_stall: float = 60.0,
+        file: Path | None = None,
     ) -> None:
         place = None if file is None else str(file)
         program = f"""
             import ctypes, os, select, signal, sys, threading, time
             from shoal.elastic.detect.guardian import Guardian
 
-            guardian = Guardian(name="worker-0", key={KEY!r}, find=lambda: {address!r},
+            guardian = Guardian(name={name!r}, key={KEY!r}, find=lambda: {address!r},
                                 max_stall_seconds={max_stall}, address_file={place!r})
             guardian.joined(7)
             print("sidecar", guardian.sidecar_pid, flush=True)
@@ -200,9 +218,11 @@ def worker(ear: Ear, body: str, **settings: object) -> Iterator[Worker]:
     """A worker that has said hello; afterwards nothing of it is left."""
     one = Worker(ear.address, body, **settings)  # type: ignore[arg-type]
     try:
-        ear.wait("hello")
+        ear.wait("hello", where=lambda hello: hello["name"] == settings.get("name", "worker-0"))
         yield one
     finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one.sidecar, signal.SIGCONT)
         one.end()
         wait_until(lambda: not sidecars_of(one.pid), "a sidecar is left over")
 

@@ -299,3 +299,37 @@ def test_what_it_costs(ear: Ear) -> None:
 def _cpu_ticks(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def test_it_says_how_late_it_is_itself(ear: Ear) -> None:
+    """A sidecar that was not run for half a second: the next beat says so, and blames nobody."""
+    with worker(ear, BUSY, max_stall=0.3) as one:
+        ear.wait("beat")
+        os.kill(one.sidecar, signal.SIGSTOP)
+        one.signal(signal.SIGSTOP)
+        time.sleep(0.6)  # the time that both are stopped is what is tested
+        one.signal(signal.SIGCONT)
+        os.kill(one.sidecar, signal.SIGCONT)
+        _, late = ear.wait("beat", where=lambda beat: beat["late_seconds"] > 0.3)
+        ear.wait("beat", where=lambda beat: beat["seq"] > late["seq"] + 3)
+        assert "stalled" not in ear.kinds()
+
+
+def test_a_worker_that_becomes_another_program_is_gone(ear: Ear) -> None:
+    with worker(ear, 'sys.stdin.readline(); os.execvp("sleep", ["sleep", "30"])') as one:
+        one.say()
+        ear.wait("gone")
+        wait_until(lambda: not sidecars_of(one.pid), "the sidecar lingers", seconds=5)
+        assert ear.kinds() == ["hello", "gone"]
+
+
+def test_a_coordinator_that_talks_nonsense_is_left_and_tried_again(ear: Ear) -> None:
+    with worker(ear, IDLE):
+        ear.connections[0].socket.sendall(b"\xff\xff\xff\xff nonsense")
+        ear.wait("hello", 2)
+        ear.connections[1].socket.sendall(b"\x00\x00\x00\x02[]")
+        ear.wait("hello", 3)
+        ear.say("worker-0", {"type": "something from a later version"})
+        _, beat = ear.wait("beat", 5)
+        ear.wait("beat", where=lambda other: other["seq"] > beat["seq"] + 3)
+        assert ear.kinds() == ["hello"] * 3

@@ -70,7 +70,11 @@ class Guardian:
         self.training: Callable[[bool], None] = self._progress.train
         """Expect progress from now on (True), or do not: while this worker starts, ends, or waits for
         others, whose fault that is. As cheap as `touch`."""
-        self._child = Child(self._memory)
+        try:
+            self._child = Child(self._memory)
+        except OSError:
+            os.close(self._memory)
+            raise
         self._greet()
         self._wake, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._attend, name="shoal-guardian", daemon=True)

@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from typing import Any
 
@@ -61,6 +60,7 @@ class Sidecar:
         self._address: str | None = None
         self._asked_at = 0.0
         self._closed = False
+        self._deserted = False
         self._told_at: float | None = None
         channel.setblocking(False)
 
@@ -74,7 +74,8 @@ class Sidecar:
             now = time.monotonic()
             if self._channel is not None and ready.get(self._channel.fileno()):
                 self._listen()
-            if now >= look_at or (self._worker.descriptor in ready and gone_at is None):
+            ended = self._deserted or self._worker.descriptor in ready
+            if now >= look_at or (ended and gone_at is None):
                 self._look(now)
                 look_at = now + LOOK_SECONDS
             if self._incarnation:
@@ -112,7 +113,7 @@ class Sidecar:
         return dict(poll.poll(max(0.0, (until - time.monotonic()) * 1000)))
 
     def _look(self, now: float) -> None:
-        gone = self._worker.gone
+        gone = self._deserted or self._worker.gone
         stopped = not gone and self._worker.stopped
         outcome = self._findings.look(Look(gone, stopped, self._progress.shown()), now)
         for evidence in outcome.evidence:
@@ -121,7 +122,7 @@ class Sidecar:
             self._say({"type": "answer"})
         if outcome.end:
             self._worker.kill()
-            sys.stderr.write(
+            _warn(
                 f"shoal: {self._settings['name']} made no progress for {self._settings['max_stall']:g} s"
                 " (max_stall) and was ended.\n"
             )
@@ -181,7 +182,10 @@ class Sidecar:
         else:
             name, key = self._settings["name"], self._settings["key"]
             host = self._uplink.host
-            self._detector = Gossip(name, self._incarnation, key, host, seeds, Settings())
+            try:
+                self._detector = Gossip(name, self._incarnation, key, host, seeds, Settings())
+            except OSError:  # no port is free: without an answer the star goes on
+                return
         self._uplink.send({"type": "gossiping", "address": self._detector.address})
 
     def _find(self) -> str | None:
@@ -203,7 +207,10 @@ class Sidecar:
             self._channel.send(json.dumps(message).encode() + b"\n")
 
     def _listen(self) -> None:
-        """Take in what the worker says; its silence for ever is no news, its end is seen elsewhere."""
+        """Take in what the worker says.
+
+        If its end closes without a word, its process is gone or has become another program.
+        """
         assert self._channel is not None
         try:
             data = self._channel.recv(65536)
@@ -214,6 +221,7 @@ class Sidecar:
         if not data:
             self._channel.close()
             self._channel = None
+            self._deserted = True
             return
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
@@ -235,6 +243,14 @@ class Sidecar:
                 self._address = message["address"]
             case _:
                 self._closed = True
+
+
+def _warn(sentence: str) -> None:
+    """Not at the price of waiting for whoever should read it."""
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    if dict(poll.poll(0)).get(2) == select.POLLOUT:
+        os.write(2, sentence.encode())
 
 
 def _contents(path: str) -> bytes:

@@ -84,13 +84,14 @@ class Uplink:
             select.POLLOUT if self._connecting else select.POLLIN | select.POLLOUT * bool(self._pending)
         )
 
-    def send(self, message: Message) -> bool:
-        """Say something; False when there is nobody to say it to, or who is there does not listen."""
-        if not self.connected or self._finished or len(self._pending) > _BACKLOG_BYTES:
-            return False
+    def send(self, message: Message) -> None:
+        """Say something, if there is somebody. Beats are left out for who does not listen."""
+        if not self.connected or self._finished:
+            return
+        if message["type"] == "beat" and len(self._pending) > _BACKLOG_BYTES:
+            return
         self._pending += encode(message)
         self._flush()
-        return self.connected
 
     def finish(self) -> None:
         """Nothing more will be said on this connection: the other side sees its end after the rest."""
