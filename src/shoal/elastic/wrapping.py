@@ -6,9 +6,10 @@ the pass of the loop that ends a step, and do nothing in the others: the script 
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -53,9 +54,7 @@ class Objects:
             self._add_optimizer(thing)
         elif hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
             self.others.append(thing)
-            for name in _FOLLOWING:
-                if callable(getattr(thing, name, None)):
-                    self._gate(thing, name)
+            self._gate(thing)
         else:
             raise ElasticError(
                 f"job.wrap() cannot follow a {type(thing).__name__}: it has no state_dict() and "
@@ -161,10 +160,17 @@ class Objects:
         step._wrapped_by_lr_sched = True  # pyright: ignore
         optimizer.step = types.MethodType(step, optimizer)
 
-    def _gate(self, thing: Any, name: str) -> None:
-        original = getattr(thing, name)
+    def _gate(self, thing: Any) -> None:
+        """Make the object one of a class of its own, whose methods look first whether they may act: an
+        attribute of the object itself would be part of many a `state_dict()`."""
+        kind = cast("type[Any]", type(thing))
+        methods = [name for name in _FOLLOWING if callable(getattr(kind, name, None))]
+        gated = {name: self._gated(getattr(kind, name)) for name in methods}
+        thing.__class__ = type(kind.__name__, (kind,), {"__module__": kind.__module__, **gated})
 
+    def _gated(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
         def gated(this: Any, *args: Any, **kwargs: Any) -> Any:
-            return original(*args, **kwargs) if self._may_apply() else None
+            return original(this, *args, **kwargs) if self._may_apply() else None
 
-        setattr(thing, name, types.MethodType(gated, thing))
+        return gated
