@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.elastic import peers, recovery
+from bench.elastic import allreduce, checkpoint, larger, overhead, peers, recovery
 from bench.elastic.plan import Plan
 from bench.elastic.report import Report, merge, text, write
 
@@ -18,12 +19,20 @@ _MEASUREMENTS: dict[str, Callable[[Plan], Report]] = {
     "backward": recovery.kill_in_backward,
     "machine": recovery.lose_machine,
     "stop": recovery.stop,
+    "overhead": overhead.overhead,
+    "allreduce": allreduce.allreduce,
+    "checkpoint": lambda plan: checkpoint.report(plan.rounds, plan.folder),
+    "grow": larger.grow,
+    "standby": larger.standby,
+    "grow256": larger.grow_wider,
 }
 
 
 def main() -> None:
     """See the package."""
     told = _arguments()
+    # jobs are ended on the way out
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     peers_python = peers.prepare(told.peers) if told.peers else None
     plan = Plan(
         kills=told.kills,

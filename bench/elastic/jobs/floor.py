@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from bench.elastic.jobs.job import Job, NotReached
 
-__all__ = ["Floor"]
+__all__ = ["Floor", "start_store"]
 
 
 class Floor(Job):
@@ -17,13 +18,12 @@ class Floor(Job):
 
     def start(self) -> None:
         """A store that outlives the workers, then the workers."""
-        self.spawn([self.python, "-u", "-m", "bench.elastic.workers.store"], "store")
-        port = self._port()
+        port = start_store(self)
         for rank in range(self.world):
             environment = {"BENCH_STORE": port, "BENCH_WORLD": str(self.world), "BENCH_RANK": str(rank)}
             self.worker("stock", f"rank-{rank}", environment)
 
-    def add(self) -> None:
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
         """Not here.
 
         Raises:
@@ -31,10 +31,17 @@ class Floor(Job):
         """
         raise NotImplementedError("the floor does not grow")
 
-    def _port(self) -> str:
-        log, deadline = self.folder / "store.log", time.monotonic() + 60
-        while not (text := log.read_text()).endswith("\n"):
-            if time.monotonic() > deadline:
-                raise NotReached("the floor's store has no port")
-            time.sleep(0.02)
-        return text.strip()
+
+def start_store(job: Job) -> str:
+    """Start a TCPStore as a process of the job: its port.
+
+    Raises:
+        NotReached: it does not say one within a minute.
+    """
+    job.spawn([job.python, "-u", "-m", "bench.elastic.workers.store"], "store")
+    log, deadline = job.folder / "store.log", time.monotonic() + 60
+    while not (text := log.read_text()).endswith("\n"):
+        if time.monotonic() > deadline:
+            raise NotReached("the store of stock gloo groups has no port")
+        time.sleep(0.02)
+    return text.strip()

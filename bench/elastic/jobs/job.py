@@ -70,8 +70,8 @@ class Job(ABC):
         """Start all `world` workers; return at once."""
 
     @abstractmethod
-    def add(self) -> None:
-        """Start one worker more; return at once."""
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start one worker more, with these variables too; return at once."""
 
     def replace(self, pid: int) -> None:
         """Put a new worker in place of the one that was harmed; return at once."""
@@ -124,6 +124,10 @@ class Job(ABC):
             return len(good) == world
 
         self.wait(steady, deadline_seconds, f"{steps} steps of {world} workers")
+
+    def failed(self) -> bool:
+        """Whether a process of the job has ended with an error."""
+        return any(process.poll() not in (None, 0) for process in self._started)
 
     def spawn(
         self, words: Sequence[str], name: str, environment: Mapping[str, str] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.elastic.jobs.job import Job
@@ -28,11 +29,12 @@ class Torchft(Job):
         for _ in range(self.world):
             self.add()
 
-    def add(self) -> None:
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
         """One replica more; it heals from a member."""
         name = f"replica-{self._count}"
         self._count += 1
-        self.worker("under_torchft", name, {"TORCHFT_LIGHTHOUSE": self._address})
+        told = {"TORCHFT_LIGHTHOUSE": self._address, **(environment or {})}
+        self.worker("under_torchft", name, told)
 
 
 class TunedTorchft(Torchft):

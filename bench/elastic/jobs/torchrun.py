@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 
 import psutil
 
@@ -34,7 +35,7 @@ class Torchrun(Job):
         words += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=bench", "-m", _WORKER]
         self.spawn(words, "launcher", {**self.settings.environment("all"), **self.environment})
 
-    def add(self) -> None:
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
         """Not with one launcher.
 
         Raises:
@@ -63,7 +64,7 @@ class Nodes(Job):
         for _ in range(self.world):
             self.add()
 
-    def add(self) -> None:
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
         """One launcher with one worker more."""
         words = [self.python, "-m", "torch.distributed.run", f"--nnodes={self.world}:{self.world + 2}"]
         if self._count >= self.world:
@@ -73,8 +74,8 @@ class Nodes(Job):
         words += ["--rdzv-id=bench", "-m", _WORKER]
         name = f"launcher-{self._count}"
         self._count += 1
-        environment = {**self.settings.environment(name), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-        self._launchers.append(self.spawn(words, name, environment).pid)
+        told = {**self.settings.environment(name), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        self._launchers.append(self.spawn(words, name, {**told, **(environment or {})}).pid)
 
     def served_by(self, pid: int) -> list[int]:
         """Its launcher, and whatever else that has started."""
