@@ -11,12 +11,14 @@ import msgspec
 from shoal.client.reports import Explanation, TaskReport
 from shoal.cluster.base import Cluster
 from shoal.history.base import About, Entry, EntryType, History
+from shoal.objects.elastic import elastic_role
 from shoal.objects.errors import ShoalError
 from shoal.objects.job import Job, priority_number
 from shoal.objects.kinds import JOB, Kind
 from shoal.objects.meta import Object
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.objects.ranges import IndexSet
 from shoal.schedule.explain import explain as in_words
 from shoal.server.tasks import reports_of
 from shoal.store.base import SYSTEM, Store
@@ -27,6 +29,8 @@ _MOST_AHEAD = 20
 _PORTION = 500
 _MOST_ENTRIES = 20
 _WAITING = ("Pending", "Starting", "Running")
+_TAKEN = ("Preempted", "NodeLost", "NodeDrained", "Refused")
+"""Steps of a plan after which a job has less than it wants."""
 
 
 def explanation_of(
@@ -40,6 +44,9 @@ def explanation_of(
         uid=obj.metadata.uid,
     )
     phase, code, message, remedy, evidence, since = _state(obj)
+    decisions = _entries(history, about, "decision")
+    if isinstance(obj, Job) and phase == "Running" and not (code or message):
+        message, remedy = _room_for_more(obj, decisions)
     return Explanation(
         kind=kind.name,
         namespace=about.namespace,
@@ -52,7 +59,7 @@ def explanation_of(
         since=since,
         ahead=_ahead(store, obj) if isinstance(obj, Job) and code and phase in _WAITING else (),
         tasks=_tasks(cluster, obj),
-        decisions=_entries(history, about, "decision"),
+        decisions=decisions,
         events=_entries(history, about, "event"),
     )
 
@@ -83,6 +90,22 @@ def _job_state(job: Job) -> tuple[str, str, str, str, dict[str, object], float]:
         message = held.message or words.sentence
         return status.phase, held.code, message, words.remedy, held.evidence, held.since
     return status.phase, status.reason, status.message, "", {}, status.finished or status.started
+
+
+def _room_for_more(job: Job, decisions: tuple[Entry, ...]) -> tuple[str, str]:
+    """Why an elastic job that runs has fewer tasks than it may have, and what would change it."""
+    if job.spec.runtime != "elastic":
+        return "", ""
+    role = elastic_role(job.spec)
+    slots = [each.indices for each in job.status.allocation.slots if each.role == role.name]
+    held = sum(len(IndexSet.parse(indices)) for indices in slots)
+    if held >= role.replicas:
+        return "", ""
+    steps = [each for each in decisions if each.reason in ("Started", "Grown", *_TAKEN)]
+    taken = bool(steps) and steps[-1].reason in _TAKEN
+    why = steps[-1].message if taken else "there is no room for more, or its queue has none"
+    runs = f"it runs with {held} of at most {role.replicas} tasks of role {role.name}"
+    return f"{runs}: {why}", "it grows by itself when there is room"
 
 
 def _ahead(store: Store, job: Job) -> tuple[str, ...]:
