@@ -7,8 +7,8 @@ m the squared norm of the true gradient, and S the batch now in reference batche
     r = (s + m) / (s / S + m)        1 <= r <= S for S >= 1
 
 The rate is r times that of the schedule at the scale-invariant step: the sum of the gains so far. The
-paper estimates s and m from S gradients of equal batches; here parts may differ in size, so both are estimated by the
-sample (`estimate`). With equal parts the two are the same.
+paper estimates s and m from S gradients of equal batches; here parts may differ in size, so both are
+estimated by the sample (`estimate`). With equal parts the two are the same.
 """
 
 from __future__ import annotations

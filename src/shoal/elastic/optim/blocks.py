@@ -1,8 +1,8 @@
 """Which block of parameters is exchanged when: all at once, or in a stream of smaller ones.
 
-Douillard and others, "Streaming DiLoCo with overlapping communication", 2025, arXiv 2501.18512: blocks are
-exchanged one after another, each every H steps, and the result may come some steps later. Pure functions of
-numbers: every worker that counts the same steps does the same.
+Douillard and others, "Streaming DiLoCo with overlapping communication", 2025, arXiv 2501.18512: blocks
+are exchanged one after another, each every H steps, and the result may come some steps later. Pure
+functions of numbers: every worker that counts the same steps does the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Rhythm:
 
 
 def divide(sizes: Sequence[int], blocks: int) -> tuple[tuple[int, ...], ...]:
-    """Indices of parameters of these sizes, in order, in as many runs of about equal size; none is empty.
+    """Indices of parameters of these sizes, in order, in as many runs of about equal size; none is
+    empty.
 
     Raises:
         ValueError: there are fewer parameters than blocks.

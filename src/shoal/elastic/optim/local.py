@@ -1,9 +1,9 @@
 """Training alone for some steps, then agreeing: the state of local SGD and DiLoCo on one worker.
 
-After each local step `stepped` is called. It ends the exchange that is due and begins the one that is due,
-through a call that is handed in. What was agreed changes only in `apply`, which touches either everything or
-nothing: if the group breaks before it, the parameters, local and agreed, are what they were, no local step
-is lost, and the exchange is made again.
+After each local step `stepped` is called. It ends the exchange that is due and begins the one that is
+due, through a call that is handed in. What was agreed changes only in `apply`, which touches either
+everything or nothing: if the group breaks before it, the parameters, local and agreed, are what they
+were, no local step is lost, and the exchange is made again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from shoal.elastic.optim.outer import Outer, blend, outer_step, pseudo_gradient
 __all__ = ["LocalSteps", "Sum"]
 
 Sum = Callable[[torch.Tensor], Callable[[], None]]
-"""Begins to add a tensor up over all workers, in place; calling what it gives waits for it, or raises."""
+"""Begins to add a tensor up over all workers, in place; calling what it gives waits for it, or
+raises."""
 
 _BUCKET_BYTES = 25 << 20
 
@@ -33,7 +34,8 @@ class _Exchange:
 
 
 class LocalSteps:
-    """Of one set of parameters, the same on all workers at the start. Calls come from the training thread.
+    """Of one set of parameters, the same on all workers at the start. Calls come from the training
+    thread.
 
     `agreed` is what all workers have: fp32 for parameters in bf16 and fp16. Everybody must call the same
     in the same order, with the same steps.
@@ -63,8 +65,8 @@ class LocalSteps:
         self._alpha = alpha
         self._bucket_bytes = bucket_bytes
         self._blocks = divide([p.numel() for p in self.parameters], rhythm.blocks)
-        self.agreed = [_precise(p) for p in self.parameters]
-        self.velocity = [torch.zeros_like(each) for each in self.agreed]
+        self.agreed: list[torch.Tensor] = [_precise(p) for p in self.parameters]
+        self.velocity: list[torch.Tensor] = [torch.zeros_like(each) for each in self.agreed]
         self._exchange: _Exchange | None = None
         self._last: torch.Tensor | None = None
 
@@ -74,8 +76,8 @@ class LocalSteps:
         return None if self._exchange is None else self._exchange.block
 
     def stepped(self, weight: float, add_up: Sum) -> None:
-        """A local step is done. `weight`: how much this worker counts in an exchange that begins now, such
-        as its share of the samples; workers without any say 0.
+        """A local step is done. `weight`: how much this worker counts in an exchange that begins now,
+        such as its share of the samples; workers without any say 0.
 
         Raises whatever waiting raises; the exchange is then still under way: `again`, or `total` and
         `apply`, end it.
@@ -106,7 +108,7 @@ class LocalSteps:
         exchange = self._exchange = _Exchange(block, total, [])
         count = max(1, self._bucket_bytes // total.element_size())
         # one at a time: if the second cannot begin, the first is awaited by whoever abandons the group
-        exchange.waits.extend(add_up(piece) for piece in total.split(count))
+        exchange.waits.extend(add_up(piece) for piece in torch.split(total, count))
 
     def again(self, weight: float, add_up: Sum) -> None:
         """In a new group: exchange the block that was under way once more, from the beginning."""
@@ -131,7 +133,8 @@ class LocalSteps:
         """The exchange under way holds the sums: take the outer step, and go on from it.
 
         Raises:
-            ValueError: the sums are not finite or of nobody; nothing is changed, and the exchange is over.
+            ValueError: the sums are not finite or of nobody; nothing is changed, and the exchange is
+            over.
         """
         exchange, self._exchange = self._exchange, None
         if exchange is None:
@@ -177,12 +180,8 @@ class LocalSteps:
             if [each.shape for each in state[name]] != shapes:
                 raise ValueError(f"the saved {name} parameters have other shapes than this model's")
         self._exchange = self._last = None
-        self.agreed = [
-            new.to(old, copy=True) for new, old in zip(state["agreed"], self.agreed, strict=True)
-        ]
-        self.velocity = [
-            new.to(old, copy=True) for new, old in zip(state["velocity"], self.velocity, strict=True)
-        ]
+        self.agreed = _like(state["agreed"], self.agreed)
+        self.velocity = _like(state["velocity"], self.velocity)
         self.steps = int(state["steps"])
         self.agreements = int(state["agreements"])
 
@@ -190,3 +189,7 @@ class LocalSteps:
 def _precise(parameter: torch.Tensor) -> torch.Tensor:
     low = parameter.dtype in (torch.bfloat16, torch.float16)
     return parameter.detach().to(torch.float32 if low else parameter.dtype, copy=True)
+
+
+def _like(new: Sequence[torch.Tensor], old: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [a.to(b, copy=True) for a, b in zip(new, old, strict=True)]

@@ -1,13 +1,14 @@
 """The outer step of local SGD and DiLoCo: workers train alone for some steps, then agree.
 
-What a worker has done since the last agreement is a pseudo-gradient: the agreed parameters minus its own.
-Its average over the workers is handed to an outer optimizer, which moves the agreed parameters.
+What a worker has done since the last agreement is a pseudo-gradient: the agreed parameters minus its
+own. Its average over the workers is handed to an outer optimizer, which moves the agreed parameters.
 
-- Stich, "Local SGD Converges Fast and Communicates Little", 2018, arXiv 1805.09767: rate 1 and no momentum,
-  which is the mean of the workers' parameters (`AVERAGE`)
+- Stich, "Local SGD Converges Fast and Communicates Little", 2018, arXiv 1805.09767: rate 1 and no
+  momentum, which is the mean of the workers' parameters (`AVERAGE`)
 - Douillard and others, "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
   arXiv 2311.08105: SGD with Nesterov's momentum, rate 0.7, momentum 0.9 (the default)
-- Douillard and others, "Streaming DiLoCo with overlapping communication", 2025, arXiv 2501.18512: `blend`
+- Douillard and others, "Streaming DiLoCo with overlapping communication", 2025, arXiv 2501.18512:
+  `blend`
 
 All functions are pure: they change no tensor that they are given.
 """
@@ -74,7 +75,7 @@ def outer_step(
     if not bool(torch.isfinite(total).all()):
         raise ValueError("a worker's parameters are not finite: the agreed ones are left as they are")
     shape = [each.numel() for each in agreed]
-    means = (total[:-1] / weight).split(shape)
+    means = torch.split(total[:-1] / weight, shape)
     moved: list[torch.Tensor] = []
     speeds: list[torch.Tensor] = []
     for base, mean, before in zip(agreed, means, velocity, strict=True):

@@ -1,0 +1,161 @@
+"""One rank of a real gloo group: `rank_main.py TASK`, the rest in the environment as torchrun has it.
+
+Prints one line of JSON. Tasks: `tune` (which codec pays on this network), `hook` (PowerSGD beside
+torch's hook, step for step).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+from shoal.elastic.codecs import Bucket, make
+from shoal.elastic.codecs.exchange import Exchanges
+from shoal.elastic.codecs.tuner import Plan, Tuner
+
+MIB = 1 << 20
+_LAYERS = [(1024, 1024), (1024,)] * 8
+"""32 MiB: the weights and biases of eight layers."""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    try:
+        found = {"tune": tune, "hook": hook}[sys.argv[1]]()
+        print(json.dumps(found))
+    finally:
+        dist.destroy_process_group()
+
+
+def tune() -> dict[str, object]:
+    """The tuner over real exchanges, as the loop will do it."""
+    plan = Plan(("bf16", "fp16", "powersgd:4"), (4 * MIB, 16 * MIB), rounds=5, cold=1, counted=1)
+    tuner = Tuner(plan)
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    source = [torch.randn(shape, generator=generator) / dist.get_world_size() for shape in _LAYERS]
+    used: list[str] = []
+    codecs: dict[str, object] = {}
+    while not tuner.done:
+        setting = tuner.setting
+        used.append(f"{setting.codec}@{setting.bucket_bytes}")
+        if used[-1] not in codecs:
+            codecs[used[-1]] = make(setting.codec)
+        codec = codecs[used[-1]]
+        buckets = _fill(source, setting.bucket_bytes)
+        dist.barrier()
+        began = time.perf_counter()
+        exchanges = Exchanges(codec, _launch, lambda work: work.wait())  # type: ignore[arg-type]
+        for bucket in buckets:
+            exchanges.begin(bucket)
+        list(exchanges.finish())
+        seconds = time.perf_counter() - began
+        codec.commit()  # type: ignore[attr-defined]
+        tuner.record(seconds, sum(bucket.flat.nbytes for bucket in buckets))
+        if tuner.due:
+            total = tuner.vector()
+            dist.all_reduce(total)
+            tuner.agree(total)
+    return {
+        "codec": tuner.setting.codec,
+        "bucket_bytes": tuner.setting.bucket_bytes,
+        "speedup": [choice.speedup for choice in tuner.choices],
+        "reasons": [reason for choice in tuner.choices for reason in choice.reason],
+        "used": used,
+    }
+
+
+def hook() -> dict[str, object]:
+    """The largest relative difference between what torch's hook and the codec decode, over all steps."""
+    rank, steps = int(os.environ["POWERSGD_RANK"]), 8
+    shapes = [(48, 40), (48,), (16, 8, 3, 3)]
+    count = sum(torch.Size(shape).numel() for shape in shapes)
+    world = dist.get_world_size()
+    state = powerSGD_hook.PowerSGDState(
+        None, matrix_approximation_rank=rank, start_powerSGD_iter=2, min_compression_rate=2
+    )
+    codec = make(f"powersgd:{rank}")
+    generator = torch.Generator().manual_seed(100 + dist.get_rank())
+    worst, digest = 0.0, 0.0
+    for step in range(steps):
+        gradient = torch.randn(count, generator=generator)
+        ours = gradient / world
+        theirs = gradient.clone()
+        if step == 0:
+            _share_first_q(codec, state, shapes, rank)
+        exchanges = Exchanges(codec, _launch, lambda work: work.wait())
+        exchanges.begin(Bucket(0, ours, tuple(shapes)))
+        list(exchanges.finish())
+        codec.commit()
+        powerSGD_hook.powerSGD_hook(state, _TorchBucket(theirs, shapes)).wait()  # type: ignore[arg-type]
+        worst = max(worst, float((ours - theirs).norm() / theirs.norm()))
+        digest += float(ours.double().sum())
+    return {"worst": worst, "digest": digest.hex()}
+
+
+def _launch(tensor: torch.Tensor) -> dist.Work:
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work is not None
+    return work
+
+
+def _fill(source: list[torch.Tensor], bucket_bytes: int) -> list[Bucket]:
+    groups: list[list[torch.Tensor]] = [[]]
+    for each in source:
+        if groups[-1] and sum(t.nbytes for t in groups[-1]) + each.nbytes > bucket_bytes:
+            groups.append([])
+        groups[-1].append(each)
+    return [
+        Bucket(n, torch.cat([t.flatten() for t in group]), tuple(tuple(t.shape) for t in group))
+        for n, group in enumerate(groups)
+    ]
+
+
+class _TorchBucket:
+    """What torch's hook asks of DDP's bucket; DDP's own cannot be made from Python."""
+
+    def __init__(self, flat: torch.Tensor, shapes: list[tuple[int, ...]]) -> None:
+        self._flat = flat
+        sizes = [torch.Size(shape).numel() for shape in shapes]
+        self._views = [part.view(s) for part, s in zip(flat.split(sizes), shapes, strict=True)]
+
+    def buffer(self) -> torch.Tensor:
+        return self._flat
+
+    def index(self) -> int:
+        return 0
+
+    def gradients(self) -> list[torch.Tensor]:
+        return self._views
+
+    def is_last(self) -> bool:
+        return True
+
+
+def _share_first_q(
+    codec: object,
+    state: powerSGD_hook.PowerSGDState,
+    shapes: list[tuple[int, ...]],
+    rank: int,
+) -> None:
+    """Both begin from the codec's Q: the hook draws from a generator of its own."""
+    count = sum(torch.Size(shape).numel() for shape in shapes)
+    probe = make(f"powersgd:{rank}")
+    rounds = probe.exchange(Bucket(0, torch.zeros(count), tuple(shapes)))
+    next(rounds)
+    rounds.close()
+    state.iter = state.start_powerSGD_iter
+    state.q_memory_dict[0] = probe.state_dict()["warm"][0]
+    rows = [s[0] * min(rank, s[0], torch.Size(s[1:]).numel()) for s in shapes if len(s) > 1]
+    state.p_memory_dict[0] = torch.zeros(sum(rows))
+
+
+if __name__ == "__main__":
+    main()
