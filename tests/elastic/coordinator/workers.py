@@ -67,7 +67,7 @@ class Worker:
     caught_up: bool = False
     leaving: bool = False
     manifest: int = 0
-    """The step of the checkpoint that a first view named."""
+    """The number of the checkpoint that a first view named."""
     insisted: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property

@@ -152,24 +152,27 @@ class World:
     def _saved(self, former: Record, record: Record) -> None:
         manifest = record.manifest
         if manifest is not None and manifest != former.manifest:
-            history = self.checkpoints[manifest["step"]]
+            history = self.checkpoints[manifest["number"]]
             self._check_prefix(history, "the newest checkpoint")
         view, known = record.view, former.view
         first = view is not None and view.kind == "first" and (known is None or known.epoch < view.epoch)
         if first and record.manifest is None and former.step > 0:
             raise Violation("the job begins again at step 0")
-        if first:
+        if known is None or (view is not None and known.epoch < view.epoch and view.kind != "switch"):
             self.former = former
 
     def _begin_again(self, group: Group) -> None:
         """A first view without states: the committed steps behind the checkpoint are given up."""
-        step = group.manifest
+        self._give_up(len(self.checkpoints.get(group.manifest, ())), "is taken up again")
+        group.outcome = ("first", group.manifest, group.ids[0], None)
+        self.restarts += 1
+
+    def _give_up(self, step: int, how: str) -> None:
+        """Committed steps are gone with all members of the views that committed them, or may not be."""
         holders = [w.id for w in self.workers if w.alive and self._goes_on(w)]
         if len(self.committed) > step and holders:
-            raise Violation(f"step {step} is taken up again though {holders} go on")
+            raise Violation(f"step {step} {how} though {holders} have all {len(self.committed)}")
         del self.committed[step:]
-        group.outcome = ("first", step, group.ids[0], None)
-        self.restarts += 1
 
     def _goes_on(self, worker: Worker) -> bool:
         was_member = any(member.id == worker.id for member in self.former.members)
@@ -367,7 +370,7 @@ class World:
                     self._say(worker, again)
             case "view":
                 view = View.from_wire(message["view"])
-                worker.manifest = message.get("manifest", {}).get("step", 0)
+                worker.manifest = message.get("manifest", {}).get("number", 0)
                 self._enter(worker, view)
             case "prepare":
                 view = View.from_wire(message["view"])
@@ -423,11 +426,8 @@ class World:
                 raise Violation(f"nobody in epoch {group.view.epoch} has a state")
             self._begin_again(group)
             return
-        behind = [step for step in applied.values() if step >= 0]
-        if min(behind) < newest - 1:
-            raise Violation(
-                f"epoch {group.view.epoch}: steps {applied} are further apart than one loss can do"
-            )
+        if newest < len(self.committed):
+            self._give_up(newest, "goes on")
         donor = next(who for who in group.ids if applied[who] == newest)
         pending = {content for _, content in group.posted.values() if content is not None}
         if any(step != newest for step in applied.values()):
@@ -619,8 +619,10 @@ class World:
             return
         step = worker.applied - 1
         if step <= len(self.committed):
-            self.checkpoints.setdefault(step, tuple(self.committed[:step]))
-            self._say(worker, {"type": "publish", "epoch": worker.epoch, "manifest": {"step": step}})
+            number = len(self.checkpoints) + 1
+            self.checkpoints[number] = tuple(self.committed[:step])
+            manifest = {"step": step, "number": number}
+            self._say(worker, {"type": "publish", "epoch": worker.epoch, "manifest": manifest})
 
     # time
 

@@ -149,8 +149,7 @@ def _weigh(turn: Turn) -> float | None:
     voting = [peer for peer in alive if peer.incarnation in members and not peer.departed]
     view = turn.record.view
     in_use = {member.incarnation for member in view.members} if view is not None else set[int]()
-    # Where nobody has said yet that it has a state, anybody of the view may have one.
-    holders = (in_use - set(turn.record.stateless)) or in_use
+    holders = in_use - set(turn.record.stateless)
     lost, due = evidence.judge(voting, holders, turn.state, turn.now)
     for incarnation, reason in lost.items():
         turn.lose(incarnation, reason)
