@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -132,6 +133,27 @@ def test_what_is_in_shared_memory_is_read_by_others(place: Path) -> None:
     buffer.commit(2, epoch=4)
     buffer.stage(small(3), 3)
     assert content(copy) == 1  # a copy of its own
+    buffer.remove()
+
+
+def test_a_slot_that_is_filled_while_it_is_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = Buffer(place, 1)
+    buffer.stage(small(1), 1)
+    buffer.commit(1, 0)
+    ((path, _),) = committed(place)
+    parse = slots._parse
+
+    def and_meanwhile(*arguments: Any) -> slots.Content:
+        found = parse(*arguments)
+        for step in (2, 3):
+            buffer.stage(small(step), step)
+            buffer.commit(step, 0)
+        assert found.tensors["w"][0] == 3.0  # what is about to be copied is another state's
+        return found
+
+    monkeypatch.setattr(slots, "_parse", and_meanwhile)
+    with pytest.raises(CheckpointError, match="replaced it meanwhile"):
+        slots.read(path)
     buffer.remove()
 
 

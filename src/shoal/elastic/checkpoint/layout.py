@@ -69,7 +69,7 @@ def views(places: Sequence[Place], buffer: torch.Tensor) -> dict[str, torch.Tens
     """
     found: dict[str, torch.Tensor] = {}
     for place in places:
-        dtype = dtype_of(place)
+        dtype = _dtype_of(place)
         elements = torch.Size(place.shape).numel()
         inside = place.offset >= 0 and place.offset + place.bytes <= buffer.numel()
         if not inside or min(place.shape, default=0) < 0 or elements * dtype.itemsize != place.bytes:
@@ -106,20 +106,6 @@ def combined(places: Sequence[Place]) -> bytes:
     return hashlib.sha256("".join(place.sha256 for place in places).encode()).digest()
 
 
-def dtype_of(place: Place) -> torch.dtype:
-    """Its torch dtype.
-
-    Raises:
-        CheckpointError: `Damaged` when torch knows none of that name.
-    """
-    dtype = getattr(torch, place.dtype, None)
-    if not isinstance(dtype, torch.dtype):
-        raise CheckpointError(
-            "Damaged", f"tensor {place.name} is of {place.dtype}, which torch does not know"
-        )
-    return dtype
-
-
 def written(places: Sequence[Place]) -> Json:
     """Places as JSON."""
     return [[p.name, p.dtype, list(p.shape), p.offset, p.bytes, p.sha256] for p in places]
@@ -140,6 +126,15 @@ def read(document: Any) -> tuple[Place, ...]:  # Any: from a file
         )
     except (TypeError, ValueError) as error:
         raise CheckpointError("Damaged", f"the list of tensors cannot be read ({error!r})") from error
+
+
+def _dtype_of(place: Place) -> torch.dtype:
+    dtype = getattr(torch, place.dtype, None)
+    if not isinstance(dtype, torch.dtype):
+        raise CheckpointError(
+            "Damaged", f"tensor {place.name} is of {place.dtype}, which torch does not know"
+        )
+    return dtype
 
 
 def _digest(tensor: torch.Tensor) -> str:
