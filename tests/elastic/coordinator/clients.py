@@ -22,6 +22,7 @@ class Process:
 
     def __init__(self, folder: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
         self.folder = folder
+        self.clients: list[Client] = []
         self.file = folder / "address.json"
         self.file.unlink(missing_ok=True)
         where = () if "--api" in arguments else ("--sqlite", str(folder / "record.db"))
@@ -36,13 +37,13 @@ class Process:
         until = time.monotonic() + _START_SECONDS
         while not self.file.exists():
             if self.child.poll() is not None or time.monotonic() > until:
+                self.close()
                 raise AssertionError(f"it did not start: {self.said()}")
             time.sleep(0.005)
         told = json.loads(self.file.read_text())
         self.address, self.key = told["address"], told["key"]
 
     def said(self) -> str:
-        self.errors.flush()
         return Path(self.errors.name).read_text()
 
     def end(self, seconds: float = 10.0) -> int:
@@ -53,6 +54,8 @@ class Process:
         if self.child.poll() is None:
             self.child.kill()
             self.child.wait(10.0)
+        for client in self.clients:
+            client.close()
         self.errors.close()
 
 
@@ -62,6 +65,7 @@ class Client:
     def __init__(self, process: Process, key: str | None = None) -> None:
         self.key = key if key is not None else process.key
         self.connection = wire.connect(process.address, 5.0)
+        process.clients.append(self)
 
     def say(self, kind: str, **fields: Any) -> None:
         self.connection.send({"type": kind, **fields})

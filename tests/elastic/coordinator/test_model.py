@@ -1,8 +1,8 @@
 """The model check: what production runs, against model workers, over a network that does its worst.
 
-Never two different views of one epoch; epochs never go back; what is committed was applied by every member
-of its view, and is never lost or replaced; a checkpoint is taken from members alone; and when the network
-is quiet the job goes on. All of it is checked inside `World` as it would happen.
+Never two different views of one epoch; epochs never go back; what is committed was applied by every
+member of its view, and is never lost or replaced; a checkpoint is taken from members alone; and when the
+network is quiet the job goes on. All of it is checked inside `World` as it would happen.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_without_a_witness_the_check_fails(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _violations(make: Callable[[], World]) -> list[str]:
-    """What walks with a part missing lead to; the seeds are fixed, for this asks only whether it is seen."""
+    """What walks with a part missing lead to. The seeds are fixed: this asks only whether it is seen."""
     found: list[str] = []
     for seed in range(400):
         world = make()

@@ -47,7 +47,7 @@ def test_below_the_minimum_nobody_waits_in_vain() -> None:
 
 
 def test_a_joiner_is_counted_when_it_has_caught_up() -> None:
-    """training-A7(a): a peer's joiner gives zeros while it heals; ours is no member until it is level."""
+    """training-A7(a): a peer's joiner gives zeros while it heals; ours is no member until level."""
     bench = Bench()
     bench.start("a")
     bench.progress("a", 20)
@@ -121,7 +121,7 @@ def test_a_majority_is_not_needed() -> None:
 
 
 def test_shrinking_and_a_joiner_at_once() -> None:
-    """training-A10c: a peer's shrink keeps joiners out for a round; ours takes both changes in one view."""
+    """training-A10c: a peer's shrink keeps joiners out for a round; ours plans for who leaves first."""
     bench = Bench(minimum=1)
     bench.start("a")
     grow(bench, "b")

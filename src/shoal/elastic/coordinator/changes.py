@@ -91,7 +91,7 @@ def _loss(turn: Turn, view: View) -> float | None:
     if not holders:
         return _adrift(turn, base)
     staying = [member for member in base if turn.state.peers[member.incarnation].leaving_at is None]
-    # One that is leaving may be out already, and far behind: it is needed only if nobody else has a state.
+    # One that is leaving may be out already, and far behind: it is for when nobody else has a state.
     if any(member in holders for member in staying):
         base = tuple(staying)
     direct: list[Peer] = []

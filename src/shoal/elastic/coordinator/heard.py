@@ -240,7 +240,9 @@ def _failed(turn: Turn, peer: Peer, event: events.Failed) -> None:
 
 def _resize(turn: Turn, size: int) -> None:
     if turn.state.settings.platform:
-        turn.effects.append(Grant(size))
+        if size != turn.state.asked_for:
+            turn.set(asked_for=size)
+            turn.effects.append(Grant(size))
         return
     bounded = max(size, turn.record.minimum)
     if turn.record.maximum is not None:

@@ -24,6 +24,7 @@ __all__ = ["Keeper", "Replaced"]
 
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
+_MOST_WAITING = 64
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class Keeper:
         self._todo.put(effects)
 
     def report(self, report: dict[str, Any]) -> None:
-        """Pass on a report when there is time; it is dropped if nobody takes it."""
-        self._todo.put(report)
+        """Pass on a report when there is time; it is dropped if nobody takes it, or too many wait."""
+        if self._todo.qsize() < _MOST_WAITING:
+            self._todo.put(report)
 
     def close(self, timeout_seconds: float) -> bool:
         """Finish what was put, for at most so long; whether it was finished."""

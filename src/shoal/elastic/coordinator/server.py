@@ -98,6 +98,8 @@ class Server:
             return
         end.outgoing += wire.encode(message)
         if len(end.outgoing) > _MAX_UNREAD_BYTES:
+            # Reset, so that the kernel keeps nothing for it either, and it learns of it at once.
+            end.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._drop(end)
             return
         self._flush(end)

@@ -128,6 +128,8 @@ class State:
     unbuilt_at: float | None = None
     retry_at: float | None = None
     expect: int = 0
+    asked_for: int = 0
+    """The size that the script asked the platform for last."""
     abandoned: int = 0
     """The planned epoch that is not wanted any more, if any."""
     paused: tuple[int, int] | None = None
