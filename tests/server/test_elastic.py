@@ -21,8 +21,10 @@ from shoal.objects.errors import Invalid
 from shoal.objects.job import Job, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD
+from shoal.server.authorise import authorise
 from shoal.store.base import SYSTEM
 from shoal.store.sql import open_sql
+from shoal.testing.postgres import PostgresServer, postgres_server
 from tests.server.harness import LiveServer, a_job
 
 
@@ -69,12 +71,24 @@ def status(server: LiveServer, job: Job, **fields: Any) -> Job:
     ).object  # fmt: skip
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LiveServer]:
-    """A server on either kind of store; the rules of stores themselves hold on Postgres as well."""
-    from shoal.server.authorise import authorise
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
 
-    kept = open_sql(tmp_path / "store.db", authorise=authorise) if request.param == "sqlite" else None
+
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.slow])]
+)
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LiveServer]:
+    """A server on each kind of store."""
+    if request.param == "memory":
+        kept = None
+    elif request.param == "sqlite":
+        kept = open_sql(tmp_path / "store.db", authorise=authorise)
+    else:
+        database: PostgresServer = request.getfixturevalue("postgres")
+        kept = open_sql(database.database(), authorise=authorise)
     live = LiveServer(tmp_path / "home", store=kept)
     yield live
     live.close()

@@ -133,6 +133,7 @@ def jobs(draw: st.DrawFn) -> Job:
     made = (draw(roles(most=1, elastic=False)),) if array else draw(_groups(runtime))
     total = sum(role.replicas for role in made)
     fixed = runtime in FIXED_RUNTIMES
+    apart = array or runtime == "elastic"
     least = max(1, sum(role.min_replicas or (role.replicas if fixed else 0) for role in made))
     spec = JobSpec(
         roles=made,
@@ -152,7 +153,7 @@ def jobs(draw: st.DrawFn) -> Job:
             policy=draw(st.sampled_from(["OnFailure", "Never", "Always"])),
             limit=draw(st.integers(0, 10)),
             infrastructure_limit=draw(st.integers(0, 100)),
-            scope=draw(st.sampled_from([None, "Task"] if array else [None, "Task", "Gang"])),
+            scope=draw(st.sampled_from([None, "Task"] if apart else [None, "Task", "Gang"])),
             backoff=draw(durations()),
             rules=draw(_restart_rules()),
         ),

@@ -226,6 +226,36 @@ def test_suspended_and_resumed_it_is_another_attempt() -> None:
     assert world.tasks().keys() == {"coordinator-0-2", "worker-0-2", "worker-1-2"}
 
 
+@pytest.mark.parametrize("how", ["suspend", "cancelled"])
+def test_the_coordinator_goes_last(how: str) -> None:
+    """Workers that have notice leave at a step boundary, which takes somebody to agree with."""
+    world = started("0-1", {"worker-1-1": Script(stops_after_seconds=5)})
+    world.edit(**{how: True})
+    world.allocate(reason="Suspended" if how == "suspend" else "Cancelled")
+    world.advance(4)
+    assert world.tasks() == {"coordinator-0-1": "Running", "worker-1-1": "Stopping"}
+    assert world.job.status.phase == "Running"
+    world.advance(4)
+    assert world.tasks() == {}
+    assert world.job.status.phase == ("Suspended" if how == "suspend" else "Cancelled")
+
+
+def test_a_coordinator_whose_place_is_taken_moves_at_once() -> None:
+    world = started("0-1")
+    world.allocate(slots("0", "n1", role="coordinator"), slots("0-1"), reason="NodeDrained")
+    world.settle()
+    assert world.tasks()["coordinator-0-2"] == "Running"
+    assert world.tasks()["worker-0-1"] == "Running"
+
+
+def test_deleted_it_goes_as_a_whole() -> None:
+    world = started("0-1")
+    world.delete()
+    world.advance(60)
+    assert world.tasks() == {}
+    assert world.gone
+
+
 def test_cancelled_all_of_it_ends() -> None:
     world = started("0-1")
     world.edit(cancelled=True)

@@ -120,16 +120,22 @@ def _leave(seen: Seen, book: Book, wanted: dict[Slot, Placement]) -> list[Action
         if task.phase == "Ended":
             if not current or book.finished:
                 actions.append(Acknowledge(task))
-        elif not (current and slot in wanted) and not _may_stay(seen, task, keep_rest):
+        elif not (current and slot in wanted) and not _may_stay(seen, task, wanted, keep_rest):
             reason = _why(seen, book, task)
             if task.stop_reason is None:
                 actions.append(Stop(task.spec.key, float(seen.job.spec.grace_period), reason))
     return actions
 
 
-def _may_stay(seen: Seen, task: Task, keep_rest: bool) -> bool:
-    """The rest of a decided job is left to end by itself; a coordinator never would."""
-    return keep_rest and not seen.deleted and not is_coordinator(seen.job.spec, task.spec.role)
+def _may_stay(seen: Seen, task: Task, wanted: dict[Slot, Placement], keep_rest: bool) -> bool:
+    """The rest of a decided job may be left to end by itself. A coordinator never would: it goes last,
+    for those that have notice leave in order only while it is there."""
+    spec = seen.job.spec
+    if not is_coordinator(spec, task.spec.role):
+        return keep_rest and not seen.deleted
+    others = (each for each in seen.tasks if not is_coordinator(spec, each.spec.role))
+    ends = not any(not is_coordinator(spec, role) for role, _ in wanted)
+    return ends and any(each.phase != "Ended" for each in others)
 
 
 def _why(seen: Seen, book: Book, task: Task) -> StopReason:

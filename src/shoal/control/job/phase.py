@@ -41,7 +41,8 @@ def _phase(
     if live or silent:
         all_run = bool(wanted) and running >= wanted.keys()
         at_work = any(not is_coordinator(spec, role) for role, _ in running)
-        goes_on = all_run or (before == "Running" and at_work) or (at_work and _apart(seen))
+        leaves = bool(running) and (spec.suspend or spec.cancelled or seen.deleted)
+        goes_on = all_run or (before == "Running" and (at_work or leaves)) or (at_work and _apart(seen))
         phase: Phase = "Running" if goes_on else "Starting"
         return phase, "WaitingForNode" if silent else "", said if silent else ""
     return ("Starting", "", "") if wanted else ("Pending", "", "")
