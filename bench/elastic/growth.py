@@ -45,7 +45,7 @@ def growth(before: Sequence[Trace], new: Sequence[Trace], began_ns: int, *, warm
         stall=stall,
         contributing=(last_ns - (began_ns if warm else imported_ns)) / 1e9,
         step_before=statistics.median(_pace(trace, 0, began_ns) for trace in before),
-        step_loading=statistics.median(_pace(trace, began_ns, loaded_ns) for trace in before),
+        step_loading=statistics.median(_normal(trace, began_ns, loaded_ns) for trace in before),
         step_after=statistics.median(_pace(trace, last_ns, 1 << 62) for trace in new),
         redone=redone,
     )
@@ -54,8 +54,12 @@ def growth(before: Sequence[Trace], new: Sequence[Trace], began_ns: int, *, warm
 def _stall(trace: Trace, began_ns: int, loaded_ns: int, world: int) -> float:
     """Up to the first step of all: later ones are longer only because more workers share the cores."""
     full_ns = next(mark.at_ns for mark in trace.applied if mark.world == world)
-    normal = _pace(trace, began_ns, loaded_ns) or _pace(trace, 0, began_ns)
-    return longest_gap(trace.applied, loaded_ns, full_ns) - normal
+    return longest_gap(trace.applied, loaded_ns, full_ns) - _normal(trace, began_ns, loaded_ns)
+
+
+def _normal(trace: Trace, began_ns: int, loaded_ns: int) -> float:
+    """While newcomers load; a warm standby has loaded before, in nobody's way."""
+    return _pace(trace, began_ns, loaded_ns) or _pace(trace, 0, began_ns)
 
 
 def _pace(trace: Trace, begin_ns: int, end_ns: int) -> float:
