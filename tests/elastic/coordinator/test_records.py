@@ -205,7 +205,7 @@ def test_another_jobs_token_is_refused(platform: Platform) -> None:
 
 def test_a_platform_that_is_away_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
-    with pytest.raises(Unavailable, match="nothing.sock"):
+    with pytest.raises(Unavailable, match=r"nothing\.sock"):
         EndpointRecords(str(tmp_path / "nothing.sock"), tmp_path / "token").load()
 
 

@@ -268,8 +268,8 @@ def test_changes_of_size_use_up_nothing() -> None:
 
 
 def test_who_failed_may_come_back() -> None:
-    """training-B8: a peer keeps a host out for a growing while; ours takes a new incarnation at once (the
-    platform spaces out its restarts)."""
+    """training-B8: a peer keeps a host out for a growing while; ours takes a new incarnation at once
+    (the platform spaces out its restarts)."""
     bench = Bench()
     bench.start("a")
     for attempt in range(2):
@@ -325,7 +325,7 @@ def test_newest_view_that_all_are_ready_for(count: int) -> None:
 
 
 def test_the_coordinator_dies_before_the_view_is_kept() -> None:
-    """training-N1: killed after the suspicion; the next one finds the same loss, and there is one E+1."""
+    """training-N1: killed after the suspicion; the next finds the same loss, and there is one E+1."""
     bench = Bench()
     bench.start("a")
     grow(bench, "b", "c")

@@ -1,4 +1,4 @@
-"""Model workers: the worker's side of the protocol without tensors. A step's content is who gave to it."""
+"""Model workers: the worker's side of the protocol without tensors. A step is who gave to it."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class World:
         return worker.reachable and not self.coordinators[number].frozen
 
     def _arrive(self, connection: int, message: dict[str, Any]) -> None:
-        number, worker, role = self.ends[connection]
+        number, _, role = self.ends[connection]
         coordinator = self.coordinators[number]
         if message["type"] == "eof":
             self._close(connection, tell=False)
