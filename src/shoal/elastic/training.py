@@ -143,7 +143,7 @@ class Training:
     def alone(self) -> None:
         """Train in a group of one."""
         me = Member("alone", 1, "")
-        self.group = Group(View(1, "first", (me,)), 0, None, None, [])
+        self.group = Group(View(1, "first", (me,)), 0, None, None)
 
     def begin_step(self, step: Step) -> None:
         """From here on parts are of this step."""

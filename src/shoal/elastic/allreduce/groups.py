@@ -12,6 +12,7 @@ waits in it, here and in its peers, wakes with an error within milliseconds.
 from __future__ import annotations
 
 import base64
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -30,19 +31,28 @@ from shoal.elastic.wire import Message
 __all__ = ["Group", "Groups", "Pending"]
 
 _FOREVER = timedelta(days=30)
+_LOOK = timedelta(milliseconds=200)
+_STUCK_SECONDS = 1.0
 BUILD_SECONDS = 5.0
 
 
 class Pending(Protocol):
     """An operation under way."""
 
-    def wait(self) -> bool:
-        """Until it is done."""
+    def wait(self, timeout: timedelta = ...) -> bool:
+        """Until it is done; RuntimeError when it fails, or the time is up."""
+        ...
+
+    def is_completed(self) -> bool:
+        """Whether it is done, or has failed."""
         ...
 
 
 class _Done:
-    def wait(self) -> bool:
+    def wait(self, timeout: timedelta = _FOREVER) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
         return True
 
 
@@ -55,7 +65,6 @@ class Group:
         rank: int,
         backend: dist.ProcessGroup | None,
         store: RelayStore | None,
-        held: list[sockets.Held],
     ) -> None:
         """`backend` None: a group of one."""
         self.view = view
@@ -63,8 +72,7 @@ class Group:
         self.size = view.size
         self._backend = backend
         self._store = store
-        self._held = held
-        self._lock = threading.Lock()
+        self._stuck = False
         self.failed = False
 
     @property
@@ -88,11 +96,22 @@ class Group:
         Raises:
             GroupFailed: it will never be.
         """
-        try:
-            pending.wait()
-        except RuntimeError as error:
-            self.failed = True
-            raise GroupFailed(str(error)) from None
+        broken_since = 0.0
+        while True:
+            try:
+                pending.wait(_LOOK)
+                return
+            except RuntimeError as error:
+                if pending.is_completed():
+                    self.failed = True
+                    raise GroupFailed(str(error)) from None
+            if not self.failed:
+                continue
+            broken_since = broken_since or time.monotonic()
+            self.interrupt()
+            if time.monotonic() - broken_since > _STUCK_SECONDS:
+                self._stuck = True
+                raise GroupFailed("an operation that was under way in a broken group never ended")
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         """Everybody has `source`'s values afterwards.
@@ -117,14 +136,18 @@ class Group:
 
     def interrupt(self) -> None:
         """Wake everybody who waits in it; it is of no use any more. Any thread, idempotent."""
-        with self._lock:
-            held, self._held = self._held, []
         self.failed = True
-        sockets.shut_down(held)
+        store = self._store
+        if store is not None:
+            ports = {sockets.listening_port(blob) for blob in store.peers().values()}
+            sockets.shut_down(sockets.connected(sockets.listening_port(store.own), ports))
 
     def close(self) -> None:
         """Let go of it: nothing may be under way here."""
         self.interrupt()
+        if self._stuck and self._backend is not None:
+            # its destructor would wait for the threads of what never ends: it is never called
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._backend))
         self._backend = None
         self._store = None
 
@@ -180,7 +203,7 @@ class Groups:
             if rank is None:
                 return
             if view.size == 1:
-                self._built[view.epoch] = Group(view, 0, None, None, [])
+                self._built[view.epoch] = Group(view, 0, None, None)
                 self._changed.notify_all()
                 return
             store = RelayStore(rank, lambda blob: self._post_blob(view.epoch, rank, blob))
@@ -252,9 +275,7 @@ class Groups:
             if current is not None and current[1] is store:
                 self._retry(view, rank, store, began)
             return
-        ports = {sockets.listening_port(blob) for blob in store.peers().values()}
-        held = sockets.connected(sockets.listening_port(store.own), ports)
-        group = Group(view, rank, backend, store, held)
+        group = Group(view, rank, backend, store)
         del backend
         with self._changed:
             if self._building.pop(view.epoch, None) is not None:
