@@ -22,15 +22,25 @@ def _about(name: str) -> Message:
     return {"name": name, "incarnation": 7}
 
 
+def _let_gossip(ear: Ear, names: list[str]) -> None:
+    """One after the other, each joining all before it."""
+    seeds: list[str] = []
+    for count, name in enumerate(names, 1):
+        ear.say(name, {"type": "gossip", "seeds": seeds})
+        _, answer = ear.wait("gossiping", count, lambda each: each["members"] == 1)
+        seeds = [*seeds, answer["address"]]
+    ear.wait("gossiping", len(names), _joined)
+
+
+def _joined(gossiping: Message) -> bool:
+    return gossiping["members"] > 1
+
+
 def test_a_silent_machine_is_reported_by_the_others_and_heard_again() -> None:
     ear = Ear()
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(worker(ear, IDLE, name=name)) for name in NAMES]
-        ear.say(NAMES[0], {"type": "gossip", "seeds": []})
-        _, first = ear.wait("gossiping")
-        for name in NAMES[1:]:
-            ear.say(name, {"type": "gossip", "seeds": [first["address"]]})
-        ear.wait("gossiping", 4)
+        _let_gossip(ear, NAMES)
         began, beats = time.monotonic(), ear.count("beat")
         for pid in (workers[2].pid, workers[2].sidecar):
             os.kill(pid, signal.SIGSTOP)
@@ -57,15 +67,22 @@ def test_what_still_holds_is_said_again_to_a_coordinator_that_is_back() -> None:
     ear = Ear()
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(worker(ear, IDLE, name=name)) for name in NAMES[:3]]
-        ear.say(NAMES[0], {"type": "gossip", "seeds": []})
-        _, first = ear.wait("gossiping")
-        for name in NAMES[1:3]:
-            ear.say(name, {"type": "gossip", "seeds": [first["address"]]})
-        ear.wait("gossiping", 3)
+        _let_gossip(ear, NAMES[:3])
         for pid in (workers[2].pid, workers[2].sidecar):
             os.kill(pid, signal.SIGSTOP)
         ear.wait("silent", 2)
         ear.drop()
         ear.wait("hello", 5)
         ear.wait("silent", 4)
+    ear.close()
+
+
+def test_who_has_nobody_to_watch_it_goes_on_beating() -> None:
+    ear = Ear()
+    with worker(ear, IDLE):
+        ear.say(NAMES[0], {"type": "gossip", "seeds": ["127.0.0.1:1"]})
+        _, alone = ear.wait("gossiping")
+        assert alone["members"] == 1
+        ear.wait("beat", ear.count("beat") + 5)
+        assert ear.count("gossiping") == 1
     ear.close()

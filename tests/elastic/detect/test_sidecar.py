@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import shoal
 from tests.elastic.detect.harness import KEY, Ear, sidecars_of, wait_until, worker, write_address
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -332,3 +335,30 @@ def test_a_coordinator_that_talks_nonsense_is_left_and_tried_again(ear: Ear) -> 
         _, beat = ear.wait("beat", 5)
         ear.wait("beat", where=lambda other: other["seq"] > beat["seq"] + 3)
         assert ear.kinds() == ["hello"] * 3
+
+
+def test_what_a_sidecar_imports() -> None:
+    """Every worker pays for it: nothing heavy, and of this package only what it needs."""
+    program = f"""if True:
+        import sys
+        sys.path.append({str(Path(shoal.__file__).parent.parent)!r})
+        from shoal.elastic.detect import sidecar_main
+        print(*sorted(sys.modules))
+    """
+    output = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], check=True, capture_output=True, text=True
+    )
+    modules = set(output.stdout.split())
+    assert not modules & {
+        "asyncio",
+        "dataclasses",
+        "inspect",
+        "logging",
+        "pathlib",
+        "ssl",
+        "subprocess",
+        "torch",
+    }
+    ours = {name.removeprefix("shoal.elastic.") for name in modules if name.startswith("shoal.elastic.")}
+    parts = {"detector", "findings", "progress", "sidecar_main", "uplink", "watched"}
+    assert ours == {"detect", "wire"} | {f"detect.{part}" for part in parts}

@@ -1,16 +1,19 @@
 """The detector for large jobs: sidecars watch each other by SWIM, and a few speak for all.
 
 The coordinator asks for it (`gossip`, with the addresses of some that gossip already) when beats from
-everybody would be too many. A silent member is reported by the four that rank first for it, not by all;
-should one of the four be silent, too, the next takes its place.
+everybody would be too many. Until one is among others it beats as before. A silent member is reported by
+the four that rank first for it, not by all; should one of the four be silent, too, the next takes its
+place.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Sequence
 
+from shoal.elastic.detect.detector import BEAT_SECONDS, Star
 from shoal.elastic.detect.swim.members import Change
 from shoal.elastic.detect.swim.runner import Runner
 from shoal.elastic.detect.swim.seal import Keys
@@ -41,6 +44,8 @@ class Gossip:
         self.address = self._runner.address
         self._seeds = [each for each in seeds if each != self.address]
         self._join_at = 0.0
+        self._alone = True
+        self._star = Star(BEAT_SECONDS, time.monotonic())
         self._silent: set[str] = set()
         self._said: set[str] = set()
         self._news: list[Message] = []
@@ -53,19 +58,21 @@ class Gossip:
     @property
     def next_at(self) -> float:
         """See `Detector`."""
-        return min(self._runner.next_at, self._join_at)
+        beats_at = self._star.next_at if self._alone else float("inf")
+        return min(self._runner.next_at, self._join_at, beats_at)
 
-    @property
-    def members(self) -> int:
-        """How many are there as far as this one knows, itself included."""
-        return len(self._runner.node.members)
+    def state(self) -> Message:
+        """`gossiping`: where this one is reached, and how many there are, itself included."""
+        members = len(self._runner.node.members)
+        return {"type": "gossiping", "address": self.address, "members": members}
 
     def turn(self, now: float) -> list[Message]:
         """See `Detector`: `silent`, and `heard` when one that was reported is back."""
         if now >= self._join_at:
-            self._join_at = now + _JOIN_SECONDS if self.members == 1 and self._seeds else float("inf")
+            self._join_at = now + _JOIN_SECONDS if self._alone and self._seeds else float("inf")
             self._runner.join(self._seeds)
         self._runner.turn(now)
+        self._watched(now)
         for name in self._silent - self._said:
             if self._reports(name):
                 self._said.add(name)
@@ -86,6 +93,17 @@ class Gossip:
         """See `Detector`."""
         self._runner.leave(_LEAVE_SECONDS)
         self._runner.close()
+
+    def _watched(self, now: float) -> None:
+        """Who has nobody to watch it beats: the coordinator is never without one or the other."""
+        alone = len(self._runner.node.members) == 1
+        if alone != self._alone:
+            self._alone = alone
+            self._star = Star(BEAT_SECONDS, now)
+            self._join_at = now + _JOIN_SECONDS if alone else self._join_at
+            self._news.append(self.state())
+        if alone:
+            self._news += self._star.turn(now)
 
     def _changed(self, change: Change) -> None:
         if change.kind == "dead":

@@ -186,7 +186,7 @@ class Sidecar:
                 self._detector = Gossip(name, self._incarnation, key, host, seeds, Settings())
             except OSError:  # no port is free: without an answer the star goes on
                 return
-        self._uplink.send({"type": "gossiping", "address": self._detector.address})
+        self._uplink.send(self._detector.state())
 
     def _find(self) -> str | None:
         """Where the coordinator is: as its file says, or else as the worker has said last."""

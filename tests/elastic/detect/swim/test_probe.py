@@ -32,6 +32,7 @@ def test_a_member_cut_off_from_one_is_reached_through_another() -> None:
     assert not [change for host in (one, two, *others) for _, change in host.changes]
 
 
+@pytest.mark.slow
 def test_a_dead_member_is_suspected_and_declared_dead() -> None:
     """training-C1: suspected after about 1.6 intervals by the first to probe it, then dead."""
     delays: list[float] = []

@@ -219,7 +219,10 @@ class Node:
 
     def _push_pull(self, now: float) -> None:
         self._push_pull_at = now + self._settings.push_pull_seconds(len(self.members))
-        for known in self.members.pick(1, lambda each: each.state == "alive"):
+        found = self.members.pick(1, lambda each: each.state == "alive")
+        # one of the dead, too: if only the way to it was dead, both sides learn what they missed
+        found += self.members.pick(1, lambda each: each.state == "dead")
+        for known in found:
             self._exchange(known.address, "push", joining=False)
 
     def _join(self, event: Join) -> None:
