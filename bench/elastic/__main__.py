@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.elastic import accounting, allreduce, checkpoint, larger, overhead, peers, recovery
+from bench.elastic import accounting, allreduce, checkpoint, larger, lines, overhead, peers, recovery
 from bench.elastic.plan import Plan
 from bench.elastic.report import Report, merge, text, write
 
@@ -23,6 +23,7 @@ _MEASUREMENTS: dict[str, Callable[[Plan], Report]] = {
     "allreduce": allreduce.allreduce,
     "checkpoint": lambda plan: checkpoint.report(plan.rounds, plan.folder),
     "accounting": accounting.accounting,
+    "lines": lines.lines,
     "grow": larger.grow,
     "standby": larger.standby,
     "grow256": larger.grow_wider,

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from bench.elastic.marks import Follower, Recorder
 
 

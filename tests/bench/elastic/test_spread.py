@@ -5,7 +5,6 @@ import random
 import statistics
 
 import pytest
-
 from bench.elastic.spread import percentile, ratio
 
 

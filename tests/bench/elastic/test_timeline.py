@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from bench.elastic.marks import Mark, Trace
 from bench.elastic.timeline import Harm, longest_gap, recovery, step_seconds
 
