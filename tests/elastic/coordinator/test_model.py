@@ -23,6 +23,8 @@ from .walks import act, walk
 from .workers import Violation
 from .world import CarelessCell, World
 
+pytestmark = pytest.mark.slow
+
 _INDEX = st.integers(0, (1 << 16) - 1)
 _SEEDS = int(os.environ.get("SHOAL_TEST_WALKS", "150"))
 
@@ -74,7 +76,6 @@ class Job(RuleBasedStateMachine):
             self.world.settle()
 
 
-@pytest.mark.slow
 def test_the_machine_keeps_its_promises_whatever_happens() -> None:
     """training-N1, N6, N7 and A13 in all their interleavings (hypothesis prints how to replay)."""
     run_state_machine_as_test(
@@ -89,7 +90,6 @@ def test_the_machine_keeps_its_promises_whatever_happens() -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("minimum", [1, 2])
 def test_long_random_walks(minimum: int) -> None:
     """Longer than hypothesis goes; and they get somewhere, or they would show nothing."""
