@@ -86,6 +86,7 @@ class Job:
         self._part: tuple[int, int] = (0, 0)
         self._epoch = 0
         self._told = 0.0
+        self._told_epoch = 0
         self._step_seconds = 0.0
         self._stepped_at = 0.0
         self._failed = False
@@ -295,15 +296,13 @@ class Job:
         parts: list[Any] = []
         while True:
             training.end_part()
-            before = training.group
             try:
                 training.settle()
             except Fenced:
                 assert self._membership is not None
                 self._join(self._membership)
                 continue
-            if training.group is not before:
-                self._changed()
+            self._changed()
             if training.step is None:
                 step = next_step(training.cursor, order.length, batch_size, epochs)
                 if step is None:
@@ -331,8 +330,10 @@ class Job:
         return training.step.first, training.step.first + 1
 
     def _changed(self) -> None:
+        """Tell the script of a view that it has not been told of."""
         view = self.view
-        if view is not None:
+        if view is not None and view.epoch != self._told_epoch:
+            self._told_epoch = view.epoch
             for call in self._changes:
                 call(view)
 
