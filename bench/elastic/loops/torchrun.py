@@ -1,6 +1,5 @@
 """With DDP, for torchrun, which restarts all workers when one is lost."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -33,6 +32,7 @@ for epoch in range(scheduler.last_epoch * BATCH // len(TRAIN), EPOCHS):
         scheduler.step()
         if scheduler.last_epoch % 64 == 0 and dist.get_rank() == 0:
             print(f"step {scheduler.last_epoch}: accuracy {accuracy(model):.3f}", flush=True)
-            torch.save({name: each.state_dict() for name, each in tracked.items()}, f"{checkpoint}.new")
-            os.replace(f"{checkpoint}.new", checkpoint)
+            new = checkpoint.with_suffix(".new")
+            torch.save({name: each.state_dict() for name, each in tracked.items()}, new)
+            new.replace(checkpoint)
 dist.destroy_process_group()
