@@ -108,8 +108,8 @@ def test_long_random_walks(minimum: int) -> None:
         epochs += world.cell.record().epoch
         restarts += world.restarts
     print(f"{committed} steps committed in {epochs} epochs, {restarts} first views")
-    assert committed > 2 * _SEEDS
-    assert epochs > 2 * _SEEDS
+    assert committed > _SEEDS
+    assert epochs > _SEEDS
 
 
 def test_without_the_compare_and_set_the_check_fails() -> None:

@@ -137,6 +137,8 @@ class World:
                 if record.epoch < former.epoch:
                     raise Violation(f"epochs go back from {former.epoch} to {record.epoch}")
                 self._saved(former, record)
+                if effect.why == "manifest":
+                    self._taken(coordinator, record)
             case Tell(connection=connection, message=message):
                 self._told(connection, message)
                 if connection in self.to_worker:
@@ -184,11 +186,16 @@ class World:
             known = self.published.setdefault(view.epoch, view)
             if (known.members, known.kind) != (view.members, view.kind):
                 raise Violation(f"two different views of epoch {view.epoch}: {known} and {view}")
-        if message["type"] == "published" and connection in self.ends:
-            worker = self.ends[connection][1]
-            view = self.cell.record().view
-            if view is None or all(member.id != worker.id for member in view.members):
-                raise Violation(f"a checkpoint of {worker.id} is taken, who is no member")
+
+    def _taken(self, coordinator: Coordinator, record: Record) -> None:
+        """A checkpoint is kept: what follows is the word to its sender, a member at that moment."""
+        answer = coordinator.outbox[0]
+        assert isinstance(answer, Tell) and answer.message["type"] == "published"
+        if answer.connection not in self.ends or record.view is None:
+            return
+        sender = self.ends[answer.connection][1]
+        if all(member.id != sender.id for member in record.view.members):
+            raise Violation(f"a checkpoint of {sender.id} is taken, who is no member")
 
     def _end_coordinator(self, coordinator: Coordinator) -> None:
         del self.coordinators[coordinator.number]
