@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import argparse
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.elastic import accounting, allreduce, checkpoint, larger, lines, overhead, peers, recovery
+from bench.elastic import (
+    accounting,
+    allreduce,
+    checkpoint,
+    headless,
+    larger,
+    lines,
+    overhead,
+    peers,
+    rebuild,
+    recovery,
+)
+from bench.elastic.jobs.job import NotReached
 from bench.elastic.plan import Plan
 from bench.elastic.report import Report, merge, text, write
 
@@ -24,6 +37,8 @@ _MEASUREMENTS: dict[str, Callable[[Plan], Report]] = {
     "checkpoint": lambda plan: checkpoint.report(plan.rounds, plan.folder),
     "accounting": accounting.accounting,
     "lines": lines.lines,
+    "headless": headless.headless,
+    "rebuild": rebuild.rebuild,
     "grow": larger.grow,
     "standby": larger.standby,
     "grow256": larger.grow_wider,
@@ -45,14 +60,22 @@ def main() -> None:
         only=frozenset(told.only),
     )
     reports: list[Report] = []
+    failed: list[str] = []
     command = " ".join(["python -m bench.elastic", *sys.argv[1:]])
     try:
         for name in told.names or _MEASUREMENTS:
             print(f"measuring {name}, seed {plan.seed} ...", file=sys.stderr, flush=True)
-            reports.append(_MEASUREMENTS[name](plan))
+            try:
+                reports.append(_MEASUREMENTS[name](plan))
+            except (NotReached, subprocess.SubprocessError) as error:
+                # the others can be measured all the same; the exit status tells
+                reports.append(Report(remarks=[f"- **{name} failed**: {error}"]))
+                failed.append(name)
     finally:
         shown = text(merge(reports), command, peers.versions(peers_python))
         print(shown)  # what was measured is shown even if a later measurement fails
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
     if told.write:
         write(shown)
 

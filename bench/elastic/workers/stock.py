@@ -59,7 +59,7 @@ def main() -> None:
         grads = [p.grad for p in loop.model.parameters() if p.grad is not None]
         torch.cat([grad.flatten() for grad in grads], out=flat)
         if not group.sum(flat):
-            began = time.monotonic()
+            began_ns = time.monotonic_ns()
             group.gloo.abort()
             del group  # the last reference: its sockets close, which wakes the others
             pids = _survivors(pids, watched)
@@ -67,7 +67,7 @@ def main() -> None:
             group = _Group(store, epoch, pids)
             largest = torch.tensor([float(step - 1)])
             group.sum(largest, ReduceOp.MAX)
-            loop.recorder.event(f"rebuilt-in-{(time.monotonic() - began) * 1e6:.0f}-us")
+            loop.recorder.event(f"rebuilt:{epoch}:{time.monotonic_ns() - began_ns}")
             step = int(largest)
             continue
         at = 0
