@@ -663,7 +663,7 @@ class World:
             coordinator.frozen = False
         if not self.coordinators:
             self.start_coordinator()
-        target = len(self.committed) + 3
+        least = len(self.committed)
         for index in range(rounds):
             for number in range(len(self.workers)):
                 self.connect(number)
@@ -682,7 +682,8 @@ class World:
             self.poll()
             if not self.coordinators and self.ended is None:
                 self.start_coordinator()
-            if self.ended is not None or len(self.committed) >= target:
+            least = min(least, len(self.committed))
+            if self.ended is not None or len(self.committed) >= least + 3:
                 return
             if index % 10 == 9 and sum(w.alive and not w.leaving for w in self.workers) < self.minimum:
                 return
