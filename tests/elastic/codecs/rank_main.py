@@ -6,6 +6,7 @@ torch's hook, step for step).
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -30,7 +31,10 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     try:
         found = {"tune": tune, "hook": hook}[sys.argv[1]]()
-        print(json.dumps(found))
+        print(json.dumps(found), flush=True)
+        dist.barrier()
+        # futures of torch's hook hold the group in cycles: it must not outlive its threads
+        gc.collect()
     finally:
         dist.destroy_process_group()
 
