@@ -42,7 +42,10 @@ def test_ranks_are_the_workers_alone() -> None:
         env = said[f"worker-{index}"].env
         assert (env["RANK"], env["WORLD_SIZE"], env["SHOAL_WORLD_SIZE"]) == (str(index), "2", "2")
         assert env["MASTER_PORT"] == "9001"
-        assert msgspec.json.decode(env["SHOAL_TASKS"]).keys() == {"worker"}
+        tasks = msgspec.json.decode(env["SHOAL_TASKS"])
+        assert [each["index"] for each in tasks["worker"]] == [0, 1]
+        assert tasks["coordinator"][0]["ports"] == {"rendezvous": 9000}
+        assert env["SHOAL_RUNTIME"] == "elastic"
 
 
 def test_workers_are_told_the_same_with_and_without_a_coordinator() -> None:

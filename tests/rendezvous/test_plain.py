@@ -15,6 +15,7 @@ def test_who_it_is() -> None:
         "SHOAL_NAMESPACE": "team-a",
         "SHOAL_JOB": "digits",
         "SHOAL_JOB_UID": UID,
+        "SHOAL_RUNTIME": "plain",
         "SHOAL_TASK": f"digits-{UID[:8]}-worker-0-1",
         "SHOAL_ROLE": "worker",
         "SHOAL_INDEX": "0",

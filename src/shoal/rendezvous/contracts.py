@@ -42,12 +42,12 @@ def tell(
         }
     own = [each for each in endpoints if not is_coordinator(job.spec, each.role)]
     platforms = [each for each in endpoints if is_coordinator(job.spec, each.role)]
-    group = Group(job, attempt, own)
+    group = Group(job, attempt, own, platforms)
     contract = _CONTRACTS.get(job.spec.runtime)
     told: dict[str, Told] = {}
     for spec in specs:
-        if is_coordinator(job.spec, spec.role):  # no rank of the others is its, nor is it anybody's peer
-            told[spec.name] = plain.tell(Group(job, attempt, platforms), spec)
+        if is_coordinator(job.spec, spec.role):  # none of the others' ranks is its
+            told[spec.name] = plain.tell(Group(job, attempt, platforms, own), spec)
             continue
         common = plain.tell(group, spec)
         if contract is None:

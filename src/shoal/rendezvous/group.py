@@ -22,9 +22,17 @@ _LEADERS = ("master", "chief", "launcher")
 class Group:
     """The members that are present, in the order of their ranks."""
 
-    def __init__(self, job: Job, attempt: int, endpoints: Iterable[Endpoint]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        attempt: int,
+        endpoints: Iterable[Endpoint],
+        others: Iterable[Endpoint] = (),
+    ) -> None:
+        """`others` are told of beside the members: they have no rank, and nobody counts them."""
         self.job = job
         self.attempt = attempt
+        self.others = tuple(others)
         order = {name: place for place, name in enumerate(_role_names(job))}
         # by role and index: a task that starts again may be known from before, the last said holds
         present = {(each.role, each.index): each for each in endpoints if each.role in order}

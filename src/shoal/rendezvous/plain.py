@@ -20,7 +20,7 @@ def tell(group: Group, spec: TaskSpec) -> Told:
     """The plain contract of one task.
 
     `SHOAL_TASKS` is `{"role": [{"index": 0, "host": ..., "ports": {...}, "node": ...}]}` in the order
-    of ranks. One that is too large for a variable is in the file that `SHOAL_TASKS_FILE` names
+    of ranks, then those that are known and have none. One that is too large for a variable is in the file that `SHOAL_TASKS_FILE` names
     instead.
     """
     member = group.member(spec.role, spec.index)
@@ -28,6 +28,7 @@ def tell(group: Group, spec: TaskSpec) -> Told:
         "SHOAL_NAMESPACE": spec.namespace,
         "SHOAL_JOB": spec.job,
         "SHOAL_JOB_UID": spec.job_uid,
+        "SHOAL_RUNTIME": group.job.spec.runtime,
         "SHOAL_TASK": spec.name,
         "SHOAL_ROLE": spec.role,
         "SHOAL_INDEX": str(spec.index),
@@ -56,6 +57,8 @@ def _tasks(group: Group) -> str:
     described = {
         role: [_described(member) for member in members] for role, members in group.by_role.items()
     }
+    for other in group.others:
+        described.setdefault(other.role, []).append(_described(other))
     return codec.encode(described).decode()
 
 

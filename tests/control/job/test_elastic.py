@@ -128,6 +128,19 @@ def test_a_coordinator_that_ends_well_leaves_the_job_to_its_workers() -> None:
     assert "j-uid-1-coordinator-0-2" in world.started, "a worker may need one again"
 
 
+def test_one_that_has_said_that_all_is_over_is_not_needed_again() -> None:
+    ends = {
+        "coordinator-0-1": Script(5),
+        "worker-0-1": Script(30),
+        "worker-1-1": Script(10, exit_code=1),
+    }
+    world = started("0-1", ends)
+    world.status(elastic=ElasticStatus(attempt=1, state="ended", message="all epochs are over"))
+    world.advance(20)
+    assert world.tasks() == {"worker-0-1": "Running", "worker-1-2": "Running"}
+    assert world.job.status.infrastructure_failures == 0
+
+
 def test_a_coordinators_death_is_the_platforms() -> None:
     """training-G5, the platform's side: it comes back at once, and no worker notices."""
     world = started("0-1", {"coordinator-0-1": Script(60, exit_code=137)}, restart=Restart(limit=0))

@@ -133,7 +133,11 @@ def _coordinator(
     if outcome.reason == "CommandNotFound":
         book.settle(slot_of(task), "Failed")
         return Verdict("Failed", "CommandNotFound", f"{_who(task)}: {_what(outcome)}", task)
-    if outcome.exit_code == 0:  # its members said that all is done; one that is wrong will need another
+    if outcome.exit_code == 0:
+        said = seen.job.status.elastic
+        if said is not None and said.state == "ended" and said.attempt == book.attempt:
+            book.settle(slot_of(task), "Succeeded")  # its record tells the rest of them
+            return None
         book.role_restart_after[task.spec.role] = now + _backoff(seen, 1)
         book.next_incarnation(slot_of(task))
         return None
