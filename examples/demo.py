@@ -189,7 +189,7 @@ def account(client: Client, story: Story, job: Job) -> None:
             "steps",
             f"{len(means)} of {story.steps}, " + (f"missing {missing}" if missing else "none missing"),
         ),
-        *((f"pause, {title}", f"{pause * 1000:.0f} ms") for title, pause in pauses(story)),
+        *((f"pause, {title}", milliseconds(pause)) for title, pause in pauses(story)),
         ("restarts of the gang", f"{status.attempt - 1}"),
         ("loss", f"{first:.2f} at first; {last:.2f} nats per character on held-out files"),
     ]
@@ -222,6 +222,11 @@ def pauses(story: Story) -> list[tuple[str, float]]:
     return found
 
 
+def milliseconds(pause: float) -> str:
+    """A pause; what is no longer than steps differ anyway cannot be told."""
+    return f"{pause * 1000:.0f} ms" if pause >= 0.005 else "none to be seen"
+
+
 def compare(story: Story) -> None:
     """The same kill under torchrun."""
     print(
@@ -234,8 +239,8 @@ def compare(story: Story) -> None:
         return
     mine = dict(pauses(story)).get("worker killed")
     rows = [
-        ("Shoal", f"{mine * 1000:.0f} ms, 0 steps done again" if mine is not None else "not seen"),
-        ("torchrun", f"{restart.pause_seconds * 1000:.0f} ms, {restart.redone} steps done again"),
+        ("Shoal", f"{milliseconds(mine)}, 0 steps done again" if mine is not None else "not seen"),
+        ("torchrun", f"{milliseconds(restart.pause_seconds)}, {restart.redone} steps done again"),
     ]
     print("\n".join(drawing.table(rows)))
 

@@ -357,7 +357,7 @@ class Job:
         self._membership.send({
             "type": "progress",
             "step": training.committed,
-            "cursor": [training.cursor.epoch, training.cursor.position],
+            "cursor": [training.committed_cursor.epoch, training.committed_cursor.position],
             "step_seconds": round(self._step_seconds, 6),
             "samples": training.step.samples if training.step is not None else 0,
             "world": training.size,

@@ -66,6 +66,7 @@ class Training:
         self.objects = Objects(self.may_apply, self._applying, self._optimizer_applied)
         self.applied = 0
         self.committed = 0
+        self.committed_cursor = Cursor()
         self.cursor = Cursor()
         self.length = 0
         self.stepped = False
@@ -238,7 +239,7 @@ class Training:
         """All steps are over here: whether they are everywhere. If not, `settle` and look again."""
         group = self._the_group()
         if group.size == 1 or self.membership is None:
-            self.committed = self.applied
+            self._commit()
             return True
         try:
             seen = group.gather(torch.tensor([self.applied], dtype=torch.int64))
@@ -247,7 +248,7 @@ class Training:
             return False
         if any(int(each) != self.applied for each in seen):
             raise ElasticError("ranks ended after different steps: their loops differ")
-        self.committed = self.applied
+        self._commit()
         return True
 
     # becoming a member, and changes of the members
@@ -355,13 +356,17 @@ class Training:
     def _reduced_to(self, total: Sum) -> None:
         self._reduced = total
         self._may_apply = True
-        self.committed = self.applied
+        self._commit()
         if self.step is not None:
             self.reducer.install(total, self.step.samples)
         if total.ready and self._ready_said:
             self._switch_to = self._ready_said
         if total.same is False:
             self._resync = True
+
+    def _commit(self) -> None:
+        """Everybody is known to have applied what this rank has."""
+        self.committed, self.committed_cursor = self.applied, self.cursor
 
     def _applying(self, number: int) -> None:
         if self.donor is None or not self.donor.followed:
