@@ -1,4 +1,4 @@
-"""Random harm to an elastic job of real processes, from a printed seed; and what must hold afterwards."""
+"""Random harm to an elastic job of real processes, from a printed seed; what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ class Storm:
 
     def over(self) -> bool:
         """Whether somebody has been through all epochs."""
-        return any(
-            line.get("done") for name in self.job.workers for line in self.job.lines(name)[-1:]
-        )
+        return any(line.get("done") for name in self.job.workers for line in self.job.lines(name)[-1:])
 
     def results(self, timeout_seconds: float = 60.0) -> list[dict]:
         """Wait for all; what those told who went through."""
