@@ -66,9 +66,8 @@ class Nodes(Job):
 
     def add(self, environment: Mapping[str, str] | None = None) -> None:
         """One launcher with one worker more."""
-        words = [self.python, "-m", "torch.distributed.run", f"--nnodes={self.world}:{self.world + 2}"]
-        if self._count >= self.world:
-            words[-1] = f"--nnodes=1:{self.world + 2}"
+        # a minimum of one: with more, a job of all its launchers cannot go on without one of them
+        words = [self.python, "-m", "torch.distributed.run", f"--nnodes=1:{self.world + 2}"]
         words += ["--nproc-per-node=1", "--max-restarts=1000", "--rdzv-backend=c10d"]
         words += ["--rdzv-conf=last_call_timeout=2", f"--rdzv-endpoint=127.0.0.1:{self._port}"]
         words += ["--rdzv-id=bench", "-m", _WORKER]
