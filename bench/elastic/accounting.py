@@ -17,6 +17,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bench.elastic.jobs.job import REPOSITORY, NotReached
 from bench.elastic.jobs.shoal import Shoal
@@ -126,7 +127,7 @@ def _static(plan: Plan, settings: Settings, folder: Path) -> str:
     return str(folder / "final.static.pt")
 
 
-def _judge(settings: Settings, python: str, *against: str) -> dict[str, int | float]:
+def _judge(settings: Settings, python: str, *against: str) -> dict[str, Any]:
     words = [python, "-m", "bench.elastic.workers.judge", *against]
     return json.loads(_run(words, settings))
 

@@ -8,7 +8,7 @@ the new group, with the operating system's word on who has died.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bench.elastic.harm import harm_anywhere
 from bench.elastic.jobs.floor import Floor
@@ -58,7 +58,7 @@ def rebuild(plan: Plan) -> Report:
 class _Timed(Shoal):
     """Its workers tell when groups come into use."""
 
-    def add(self, environment: dict[str, str] | None = None) -> None:
+    def add(self, environment: Mapping[str, str] | None = None) -> None:
         """One worker more."""
         super().add({"BENCH_GROUPS": "1", **(environment or {})})
 
