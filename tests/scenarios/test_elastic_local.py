@@ -104,6 +104,8 @@ def test_a_production_job_takes_two_of_four_and_gives_them_back(cluster: Standin
     assert cluster.cli("scale", f"job/{job.metadata.name}", "--max", "4").code == 0
     until_running(cluster, job, 4)
 
+    for index in range(4):
+        cluster.until_noted(job, f"came {index} 1")  # from then on it minds its notice
     half = {"resources": {"cpu": "500m"}, "replicas": 2}
     production = cluster.job(role("exec sleep 600", **half), priority="production")
     cluster.running(production)
@@ -133,6 +135,7 @@ def test_a_killed_worker_starts_again_alone(cluster: Standing) -> None:
     until_running(cluster, job, 3)
     status = until_counted(cluster, job, 3).status
     assert (status.failures, status.infrastructure_failures, status.attempt) == (1, 0, 1)
+    wait_until(lambda: len(cluster.notes(job)) >= 4, PATIENCE_SECONDS, "three starts and one more")
     assert len(cluster.notes(job)) == 4, "nobody else started again"
 
 
@@ -148,6 +151,7 @@ def test_a_killed_coordinator_starts_again_and_knows_what_it_knew(cluster: Stand
     assert record(cluster, job)["key"] == before["key"], "who may join may join again"
     status = cluster.look(job).status
     assert (status.phase, status.failures, status.attempt) == ("Running", 0, 1)
+    wait_until(lambda: len(cluster.notes(job)) >= 2, PATIENCE_SECONDS, "both have come")
     assert sorted(cluster.notes(job)) == ["came 0 1", "came 1 1"], "no worker noticed"
 
 
@@ -191,6 +195,7 @@ def test_both_killed_together(cluster: Standing) -> None:
 def test_scaled_while_it_runs(cluster: Standing) -> None:
     job = elastic(cluster)
     until_running(cluster, job, 4)
+    cluster.until_noted(job, "came 0 1")
     name = f"job/{job.metadata.name}"
     assert cluster.cli("scale", name, "--max", "1").code == 0
     until_running(cluster, job, 1)

@@ -20,8 +20,8 @@ def tell(group: Group, spec: TaskSpec) -> Told:
     """The plain contract of one task.
 
     `SHOAL_TASKS` is `{"role": [{"index": 0, "host": ..., "ports": {...}, "node": ...}]}` in the order
-    of ranks, then those that are known and have none. One that is too large for a variable is in the file that `SHOAL_TASKS_FILE` names
-    instead.
+    of ranks, then those that are known and have none. One that is too large for a variable is in the
+    file that `SHOAL_TASKS_FILE` names instead.
     """
     member = group.member(spec.role, spec.index)
     env = {
