@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test quick lint bench soak clean
+.PHONY: install demo test quick lint bench bench-elastic soak clean
 
 install: .venv/installed
 
@@ -32,8 +32,12 @@ lint: install
 bench: install
 	$(BIN)/python -m bench
 
+# Against torchrun and torchft, installed into an environment of their own: about an hour.
+bench-elastic: install
+	$(BIN)/python -m bench.elastic --peers .bench-venv --write
+
 soak: install
 	$(BIN)/python -m pytest -m soak --timeout 0 -s tests
 
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv .bench-venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info

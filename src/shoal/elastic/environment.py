@@ -2,7 +2,7 @@
 
 | who started it | what tells |
 | --- | --- |
-| `shoal run --min ...` | `SHOAL_API`, `SHOAL_TOKEN_FILE`, and a role `coordinator` in `SHOAL_TASKS` |
+| `shoal run --min ...` | `SHOAL_RUNTIME=elastic`, `SHOAL_API`, `SHOAL_TOKEN_FILE` |
 | anybody, with a coordinator | `SHOAL_ELASTIC`: folder of its `coordinator.json`; `SHOAL_ELASTIC_NAME` |
 | torchrun | `RANK`, `WORLD_SIZE` above 1, `MASTER_ADDR`, `MASTER_PORT` |
 | nobody | none of these |
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.elastic.errors import ElasticError
 from shoal.elastic.link import Contact
 
 __all__ = ["Place", "find"]
@@ -41,11 +40,7 @@ class Place:
 
 
 def find(environment: Mapping[str, str]) -> Place | None:
-    """Where this process is; None when it is alone, or under torchrun (see `torchrun`).
-
-    Raises:
-        ElasticError: the variables contradict each other.
-    """
+    """Where this process is; None when it is alone, or under torchrun (see `torchrun`)."""
     if folder := environment.get("SHOAL_ELASTIC"):
         name = environment.get("SHOAL_ELASTIC_NAME") or f"{socket.gethostname()}-{os.getpid()}"
         host = environment.get("SHOAL_HOST", "127.0.0.1")
@@ -60,19 +55,8 @@ def find(environment: Mapping[str, str]) -> Place | None:
 
 
 def _on_platform(environment: Mapping[str, str]) -> bool:
-    if not {"SHOAL_API", "SHOAL_TOKEN_FILE", "SHOAL_ROLE", "SHOAL_INDEX"} <= environment.keys():
-        return False
-    return bool(_tasks(environment).get("coordinator"))
-
-
-def _tasks(environment: Mapping[str, str]) -> dict[str, Any]:
-    text = environment.get("SHOAL_TASKS", "")
-    if not text and (path := environment.get("SHOAL_TASKS_FILE")):
-        text = Path(path).read_text()
-    try:
-        return dict(json.loads(text or "{}"))
-    except ValueError as error:
-        raise ElasticError(f"SHOAL_TASKS is no JSON object: {error}") from error
+    needed = {"SHOAL_API", "SHOAL_TOKEN_FILE", "SHOAL_ROLE", "SHOAL_INDEX"}
+    return environment.get("SHOAL_RUNTIME") == "elastic" and needed <= environment.keys()
 
 
 def _from_file(path: Path) -> Contact | None:
