@@ -1,4 +1,5 @@
-"""One rank of a real gloo group: `rank_main.py TASK`, the rest in the environment as torchrun has it.
+"""One rank of a real gloo group: `python -m tests.elastic.codecs.rank_main TASK`, the
+rest in the environment as torchrun has it.
 
 Prints one line of JSON. Tasks: `tune` (which codec pays on this network), `hook` (PowerSGD beside
 torch's hook, step for step).
@@ -6,8 +7,6 @@ torch's hook, step for step).
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from shoal.elastic.codecs import Bucket, make
 from shoal.elastic.codecs.exchange import Exchanges
 from shoal.elastic.codecs.tuner import Plan, Tuner
+from tests.elastic.codecs.ranks import leave
 
 MIB = 1 << 20
 _LAYERS = [(1024, 1024), (1024,)] * 8
@@ -29,14 +29,7 @@ _LAYERS = [(1024, 1024), (1024,)] * 8
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    try:
-        found = {"tune": tune, "hook": hook}[sys.argv[1]]()
-        print(json.dumps(found), flush=True)
-        dist.barrier()
-        # futures of torch's hook hold the group in cycles: it must not outlive its threads
-        gc.collect()
-    finally:
-        dist.destroy_process_group()
+    leave({"tune": tune, "hook": hook}[sys.argv[1]]())
 
 
 def tune() -> dict[str, object]:

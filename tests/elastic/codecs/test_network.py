@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.elastic.codecs.networks import cable
@@ -11,7 +9,7 @@ from tests.elastic.codecs.ranks import free_port, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-_MAIN = Path(__file__).with_name("rank_main.py")
+_MAIN = "tests.elastic.codecs.rank_main"
 
 
 def test_at_one_gigabit_a_codec_is_chosen() -> None:

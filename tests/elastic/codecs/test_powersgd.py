@@ -21,8 +21,8 @@ RANKS = pytest.mark.parametrize("rank", [1, 2, 4])
 def reference(
     rank: int, codec: PowerSGD, steps: list[list[torch.Tensor]], rows: int, columns: int
 ) -> list[torch.Tensor]:
-    """Algorithms 1 and 2 with warm start for one matrix in fp64, from the same first Q. Owings are the
-    paper's: each worker's X minus the mean that all decode."""
+    """Algorithms 1 and 2 with warm start for one matrix in fp64, from the same first Q. Owings are as
+    in torch's hook: each worker's X minus the mean that all decode."""
     ranks = len(steps[0])
     probe = PowerSGD(rank)
     rounds = probe.exchange(Bucket(0, torch.zeros(rows * columns), ((rows, columns),)))
@@ -82,6 +82,27 @@ def test_what_is_decoded_and_what_is_owed_is_everything(
             codec.commit()
     owed = torch.stack([codec.state_dict()["owed"][0] for codec in codecs]).double().sum(0)
     torch.testing.assert_close(got + owed, given_, rtol=0, atol=1e-4)
+
+
+def test_what_ranks_owe_does_not_grow() -> None:
+    """Independent gradients on two ranks: their differences must not pile up in what is owed, as they
+    do where each owes its X minus the mean that all decode."""
+    shape: list[tuple[int, ...]] = [(64, 64)]
+    codecs = [PowerSGD(4) for _ in range(2)]
+    as_torch = [torch.zeros(64 * 64) for _ in range(2)]
+    sizes: list[float] = []
+    for step in range(300):
+        raw = [each / 2 for each in gradients(2, shape, step)]
+        flats = [each.clone() for each in raw]
+        exchange(codecs, flats, shape)
+        for codec in codecs:
+            codec.commit()
+        as_torch = [e + r - flats[0] / 2 for e, r in zip(as_torch, raw, strict=True)]
+        sizes.append(float(codecs[0].state_dict()["owed"][0].norm()))
+    assert max(sizes[200:]) < 1.2 * max(sizes[50:100])
+    assert float(as_torch[0].norm()) > 3 * sizes[-1]
+    ours = sum(codec.state_dict()["owed"][0] for codec in codecs)
+    torch.testing.assert_close(ours, as_torch[0] + as_torch[1], rtol=1e-3, atol=1e-2)
 
 
 @RANKS

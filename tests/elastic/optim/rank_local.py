@@ -1,11 +1,11 @@
-"""One worker of a real gloo group that trains by DiLoCo: `rank_local.py HOW`.
+"""One worker of a real gloo group that trains by DiLoCo: `python -m tests.elastic.optim.rank_local
+HOW`.
 
 `stream`: two blocks, results one step later; `whole`: all at once. Prints one line of JSON.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,6 +17,7 @@ from torch import nn
 from shoal.elastic.optim.blocks import Rhythm
 from shoal.elastic.optim.local import LocalSteps
 from shoal.elastic.optim.outer import Outer
+from tests.elastic.codecs.ranks import leave
 
 _STEPS = 240
 
@@ -24,11 +25,7 @@ _STEPS = 240
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    try:
-        print(json.dumps(train(Rhythm(4, 2, 1) if sys.argv[1] == "stream" else Rhythm(4))), flush=True)
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
+    leave(train(Rhythm(4, 2, 1) if sys.argv[1] == "stream" else Rhythm(4)))
 
 
 def train(rhythm: Rhythm) -> dict[str, object]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.elastic.codecs.ranks import free_port, run
@@ -13,8 +11,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 @pytest.mark.parametrize(("how", "agreements"), [("whole", 60), ("stream", 120)])
 def test_two_workers_learn_what_neither_sees_alone(how: str, agreements: int) -> None:
-    script = Path(__file__).with_name("rank_local.py")
-    found = run(script, how, "127.0.0.1", free_port(), [(), ()], GLOO_SOCKET_IFNAME="lo")
+    found = run(
+        "tests.elastic.optim.rank_local",
+        how,
+        "127.0.0.1",
+        free_port(),
+        [(), ()],
+        GLOO_SOCKET_IFNAME="lo",
+    )
     assert found[0]["digest"] == found[1]["digest"]
     assert found[0]["agreements"] == agreements
     for each in found:

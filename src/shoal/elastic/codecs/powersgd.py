@@ -7,9 +7,8 @@ a parameter, with X = M + what is owed:
     P = sum over ranks of X Q;    P = orthogonalise(P);    Q = sum over ranks of X^T P;    M = P Q^T
 
 What a rank owes is X - P (X^T P)^T, its own part, not X - M as in torch's hook. Summed over ranks the
-two are the same, so the decoded gradients are; but here what one rank owes stays smaller than its
-gradient and vanishes with it, while there the ranks' owings drift apart, and a lost rank would take a
-large part of the others' along.
+two are the same, so the decoded gradients are; but there the differences between ranks' owings are never
+decoded and grow with every step, so that a lost rank leaves a large error behind, and here they do not.
 """
 
 from __future__ import annotations
