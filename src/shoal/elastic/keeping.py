@@ -9,6 +9,8 @@ peers.
 
 from __future__ import annotations
 
+import importlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.elastic import randomness
 from shoal.elastic.checkpoint.errors import CheckpointError
-from shoal.elastic.checkpoint.loader import load
-from shoal.elastic.checkpoint.saver import Saver
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.view import Cursor
 
 if TYPE_CHECKING:
+    from shoal.elastic.checkpoint.saver import Saver
     from shoal.elastic.membership import Membership
     from shoal.elastic.training import Training
 
@@ -49,6 +50,7 @@ class Keeper:
         self._saver: Saver | None = None
         self._staged: int | None = None
         self._due_at = time.monotonic() + every_seconds
+        self._importing: threading.Thread | None = None
 
     def load(self) -> bool:
         """Become the newest state there is; whether there was one.
@@ -56,6 +58,8 @@ class Keeper:
         Raises:
             ElasticError: there are checkpoints, and none can be trusted or fits.
         """
+        from shoal.elastic.checkpoint.loader import load
+
         try:
             found = load(self._folder)
         except CheckpointError as error:
@@ -83,13 +87,15 @@ class Keeper:
             self._saver.commit(self._staged, training.epoch)
             self._staged = None
         now = time.monotonic()
-        if self._staged is None and now >= self._due_at:
+        if self._staged is None and now >= self._due_at and self._imported():
             self._due_at = now + self._every
             self.stage()
         self._complain()
 
     def stage(self) -> None:
         """Copy the state of the step that was just applied."""
+        from shoal.elastic.checkpoint.saver import Saver
+
         training = self._training
         if self._saver is None:
             publish = self._publish if self._membership is not None else None
@@ -109,6 +115,14 @@ class Keeper:
             self._saver.close()
             self._complain()
 
+    def _imported(self) -> bool:
+        """Whether the writing parts are loaded: half a second, that neither a joiner nor a step waits
+        for."""
+        if self._importing is None:
+            self._importing = threading.Thread(target=_import, name="shoal-import", daemon=True)
+            self._importing.start()
+        return not self._importing.is_alive()
+
     def _publish(self, manifest: Mapping[str, Any]) -> bool:
         """On the saver's thread: whether the coordinator takes it; it refuses one who is no member.
 
@@ -126,3 +140,7 @@ class Keeper:
         error = self._saver.take_error() if self._saver is not None else None
         if error is not None:
             self._say(f"checkpoint failed, training goes on: {error}")
+
+
+def _import() -> None:
+    importlib.import_module("shoal.elastic.checkpoint.saver")
