@@ -189,7 +189,7 @@ def test_a_second_kill_while_the_first_is_dealt_with(tmp_path: Path, command: li
 def test_it_runs_under_torchrun(tmp_path: Path, command: list[str]):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_")}
     job = ElasticJob(tmp_path)
-    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "hurry").touch()
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     process = job._spawn("torchrun", [*torchrun, *command], environment)
     assert process.wait(90.0) == 0, (tmp_path / "torchrun.log").read_text()[-3000:]
