@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.elastic.link import Contact
+from shoal.elastic.unixhttp import UnixConnection, path_of
 
 __all__ = ["Place", "find"]
 
@@ -67,7 +68,7 @@ def _from_file(path: Path) -> Contact | None:
 
 
 def _from_api(api: str, token: Path) -> Contact | None:
-    connection = _Unix(api.removeprefix("unix://"))
+    connection = UnixConnection(path_of(api), _API_SECONDS)
     try:
         headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
         connection.request("GET", "/api/v1/elastic", headers=headers)
@@ -86,17 +87,3 @@ def _contact(told: dict[str, Any]) -> Contact:
     if ended := told.get("ended"):
         return Contact(ended=str(ended["reason"]), failed=bool(ended["failed"]))
     return Contact(str(told["address"]), str(told["key"]))
-
-
-class _Unix(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_API_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        """See `HTTPConnection.connect`."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)

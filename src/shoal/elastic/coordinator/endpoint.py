@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from shoal import faults
 from shoal.elastic.coordinator.records import Kept, Refused, Unavailable
+from shoal.elastic.unixhttp import UnixConnection, path_of
 
 __all__ = ["EndpointRecords"]
 
@@ -29,7 +29,7 @@ class EndpointRecords:
     def __init__(self, socket_path: str, token_file: Path) -> None:
         self._socket_path = socket_path
         self._token_file = token_file
-        self._connection: _UnixConnection | None = None
+        self._connection: UnixConnection | None = None
         self._token = ""
 
     @classmethod
@@ -44,8 +44,7 @@ class EndpointRecords:
             raise ValueError(
                 f"--api needs {' and '.join(missing)}, which the platform sets for its tasks"
             )
-        path = environment["SHOAL_API"].removeprefix("unix://").removeprefix("unix:")
-        return cls(path, Path(environment["SHOAL_TOKEN_FILE"]))
+        return cls(path_of(environment["SHOAL_API"]), Path(environment["SHOAL_TOKEN_FILE"]))
 
     def load(self) -> Kept:
         """See `Records.load`."""
@@ -104,28 +103,11 @@ class EndpointRecords:
             raise Unavailable(f"{method} {path}: the answer is no JSON") from error
         return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
-    def _connected(self) -> _UnixConnection:
+    def _connected(self) -> UnixConnection:
         if self._connection is None:
             self._token = self._token_file.read_text().strip()
-            self._connection = _UnixConnection(self._socket_path)
+            self._connection = UnixConnection(self._socket_path, _TIMEOUT_SECONDS)
         return self._connection
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_TIMEOUT_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket in the file system."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(_TIMEOUT_SECONDS)
-        try:
-            sock.connect(self._path)
-        except OSError:
-            sock.close()
-            raise
-        self.sock = sock
 
 
 def _first_words(content: bytes) -> str:
