@@ -22,7 +22,7 @@ from shoal.elastic.errors import ElasticError, Fenced, GroupFailed, Stopped
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
 from shoal.elastic.keeping import Keeper
-from shoal.elastic.ledger.deal import Step, next_step, parts_of, share_of
+from shoal.elastic.ledger.deal import next_step, parts_of, share_of
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.membership import Membership
@@ -81,8 +81,6 @@ class Job:
         self._membership = membership
         self._guardian = guardian
         self._changes: list[Callable[[View], None]] = []
-        self._order: Order | None = None
-        self._current: Step | None = None
         self._part: tuple[int, int] = (0, 0)
         self._epoch = 0
         self._told = 0.0
@@ -182,7 +180,7 @@ class Job:
         for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
             if value < 1:
                 raise ElasticError(f"{name} must be at least 1, not {value}")
-        self._order = order = Order(length, seed, shuffle)
+        order = Order(length, seed, shuffle)
         fetch = Fetch(dataset, collate)
         training = self._training
         training.length = length
@@ -252,8 +250,7 @@ class Job:
         membership = self._membership
         if membership is not None and not self._failed:
             training = self._training
-            cursor = [training.cursor.epoch, training.cursor.position]
-            message = {"type": "done", "step": training.applied, "cursor": cursor}
+            message = {"type": "done", "step": training.applied, "cursor": training.cursor.to_wire()}
             membership.send(message)
         if self._guardian is not None:
             self._guardian.training(False)
@@ -357,7 +354,7 @@ class Job:
         self._membership.send({
             "type": "progress",
             "step": training.committed,
-            "cursor": [training.committed_cursor.epoch, training.committed_cursor.position],
+            "cursor": training.committed_cursor.to_wire(),
             "step_seconds": round(self._step_seconds, 6),
             "samples": training.step.samples if training.step is not None else 0,
             "world": training.size,

@@ -46,13 +46,11 @@ class Membership:
         self.incarnation = 0
         self.epoch = 0
         self.step = -1
-        self.minimum = 1
         self.view: View | None = None
         self.plans: dict[int, View] = {}
         self.donor: Donor | None = None
         self.leaving = False
         self.on_joined: Callable[[int], None] = lambda incarnation: None
-        self.on_view: Callable[[View], None] = lambda view: None
         self._say = say
         self._news = threading.Condition()
         self._fenced = False
@@ -267,7 +265,6 @@ class Membership:
     def _welcome(self, message: Message) -> None:
         with self._news:
             self.incarnation = int(message["incarnation"])
-            self.minimum = int(message.get("minimum", 1))
             again = list(self._again.values())
             self._news.notify_all()
         self.on_joined(self.incarnation)
@@ -286,7 +283,6 @@ class Membership:
         self.groups.want(view)
         if group is not None and group.epoch < view.epoch and view.kind != "switch":
             group.interrupt()
-        self.on_view(view)
 
     def _newer(self, epoch: int) -> bool:
         return self.view is not None and self.view.epoch > epoch and self.view.kind != "switch"

@@ -73,7 +73,6 @@ class Training:
         self.largest: int | None = None
         self.group: Group | None = None
         self.step: Step | None = None
-        self.lost_steps = 0
         self.on_step: list[Callable[[], None]] = []
         self.at_boundary: list[Callable[[], None]] = []
         self.waiting: Callable[[bool], object] = lambda waits: None
@@ -132,11 +131,6 @@ class Training:
         return self._the_group().epoch
 
     @property
-    def newcomer(self) -> bool:
-        """Whether this process has to join before it can go on."""
-        return self.group is None or self._must_join
-
-    @property
     def has_to_rejoin(self) -> bool:
         """Whether it was a member, and has been put out."""
         return self._must_join
@@ -173,15 +167,15 @@ class Training:
         """How many samples of the step are this rank's."""
         self.own_samples = samples
 
-    def end_part(self) -> bool:
-        """The loop body is over. Whether the step is: then it has been applied, or is to be run anew.
+    def end_part(self) -> None:
+        """The loop body is over. With a step's last part it has been applied, or is to be run anew.
 
         Raises:
             ElasticError: the body never called `backward()`.
         """
         part, self._part = self._part, None
         if part is None:
-            return False
+            return
         if not self.reducer.backwards and not self._discarded:
             raise ElasticError(
                 "the loop asked for its next batch without backward() on the last one: call it in every "
@@ -190,12 +184,9 @@ class Training:
         self.reducer.rest()
         if self._discarded:
             self._rerun()
-            return True
-        if not part.last:
-            return False
-        self._count_applied()
-        self.step = None
-        return True
+        elif part.last:
+            self._count_applied()
+            self.step = None
 
     def may_apply(self) -> bool:
         """Whether optimizers act now: the step's last part, and its gradients are right."""
@@ -318,9 +309,15 @@ class Training:
         self.committed = step - 1
         self._note_step()
 
-    def joined(self, group: Group) -> None:
-        """A joiner is level, and takes part from the next step on."""
+    def switched_to(self, group: Group) -> None:
+        """Take part in this group from the next step on, and say so."""
         self._use(group)
+        self._the_membership().insist({
+            "type": "switched",
+            "epoch": group.epoch,
+            "step": self.applied,
+            "cursor": self.cursor.to_wire(),
+        })  # fmt: skip
 
     def whole(self) -> dict[str, Any]:
         """All that a joiner, or a rank that is behind, needs."""
@@ -525,11 +522,8 @@ class Training:
         if group is None:  # a loss has made it void meanwhile
             self.recover()
             return
-        self._use(group)
+        self.switched_to(group)
         faults.point("elastic.switched")
-        cursor = [self.cursor.epoch, self.cursor.position]
-        message = {"type": "switched", "epoch": epoch, "step": self.applied, "cursor": cursor}
-        membership.insist(message)
 
     def _serve(self) -> None:
         if self.donor is not None and self.donor.wanted:
@@ -563,7 +557,7 @@ class Training:
             "type": "recovered",
             "epoch": self._the_group().epoch,
             "step": self.applied,
-            "cursor": [self.cursor.epoch, self.cursor.position],
+            "cursor": self.cursor.to_wire(),
             "seconds": round(time.monotonic() - began, 6),
             "how": outcome.how,
         })  # fmt: skip

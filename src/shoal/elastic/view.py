@@ -35,6 +35,10 @@ class Cursor:
     epoch: int = 0
     position: int = 0
 
+    def to_wire(self) -> list[int]:
+        """As JSON has it."""
+        return [self.epoch, self.position]
+
 
 @dataclass(frozen=True)
 class View:
@@ -71,7 +75,7 @@ class View:
                 for each in self.members
             ],
             "step": self.step,
-            "cursor": [self.cursor.epoch, self.cursor.position],
+            "cursor": self.cursor.to_wire(),
         }
 
     @classmethod

@@ -113,7 +113,7 @@ def to_bytes(record: Record) -> bytes:
         "view": view.to_wire() if view is not None else None,
         "planned": [each.to_wire() for each in record.planned],
         "stateless": list(record.stateless),
-        "cursor": [record.cursor.epoch, record.cursor.position],
+        "cursor": record.cursor.to_wire(),
         "failures": [asdict(each) for each in record.failures],
         "ended": asdict(record.ended) if record.ended is not None else None,
     }

@@ -92,7 +92,7 @@ class Donor:
             message = {
                 "type": "snapshot",
                 "step": step,
-                "cursor": [cursor.epoch, cursor.position],
+                "cursor": cursor.to_wire(),
                 "meta": len(meta),
                 "digest": digest,
             }
@@ -106,7 +106,7 @@ class Donor:
 
     def applied(self, step: int, cursor: Cursor, rest: Packed) -> None:
         """A step is over; `rest`: buffers, and the state of schedulers and scalers after it."""
-        message = {"type": "applied", "step": step, "cursor": [cursor.epoch, cursor.position]}
+        message = {"type": "applied", "step": step, "cursor": cursor.to_wire()}
         meta = memoryview(rest.meta)
         self._push(message | {"meta": len(meta)}, (meta, _bytes_of(rest.flat)))
 

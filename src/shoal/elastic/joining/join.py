@@ -137,7 +137,5 @@ def _switch(training: Training, membership: Membership, event: Switch) -> bool:
     group = membership.groups.take(event.epoch, _TAKE_SECONDS)
     if group is None or training.applied != event.step:
         raise Fenced
-    training.joined(group)
-    cursor = [training.cursor.epoch, training.cursor.position]
-    membership.insist({"type": "switched", "epoch": event.epoch, "step": event.step, "cursor": cursor})
+    training.switched_to(group)
     return True
