@@ -9,7 +9,6 @@ arXiv 1904.00962, algorithm 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,11 +16,12 @@ from torch.optim.optimizer import ParamsT
 
 from shoal.elastic.optim import layers
 from shoal.elastic.optim.layers import Batch
+from shoal.elastic.optim.layerwise import LayerWise
 
 __all__ = ["LAMB"]
 
 
-class LAMB(torch.optim.Optimizer):
+class LAMB(LayerWise):
     """At a parameter's step t, with rate g, decay d and betas (p, q), for each layer's weights w:
 
         m = p * m + (1 - p) * grad;      v = q * v + (1 - q) * grad^2
@@ -62,52 +62,32 @@ class LAMB(torch.optim.Optimizer):
             },
         )
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One step on every parameter that has a gradient; gives what `closure` gave.
+    def apply(self, batch: Batch, group: dict[str, Any]) -> None:
+        """See `LayerWise.apply`."""
+        first, second = group["betas"]
+        mean, square = batch.moments("mean"), batch.moments("square")
+        steps = _count(batch)
+        torch._foreach_lerp_(mean, batch.gradients, 1 - first)
+        torch._foreach_mul_(square, second)
+        torch._foreach_addcmul_(square, batch.gradients, batch.gradients, 1 - second)
 
-        Raises:
-            RuntimeError: a gradient is sparse, or a parameter complex.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for batch in layers.batches(self, group["params"]):
-                _step(batch, group)
-        return loss
+        divisor = torch._foreach_div(square, [1 - second**t for t in steps])
+        torch._foreach_sqrt_(divisor)
+        torch._foreach_add_(divisor, group["eps"])
+        update = torch._foreach_div(mean, [1 - first**t for t in steps])
+        torch._foreach_div_(update, divisor)
+        if group["weight_decay"]:
+            torch._foreach_add_(update, batch.work, alpha=group["weight_decay"])
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, without rounding fp32 state of low-precision parameters."""
-        layers.load_exactly(self, super().load_state_dict, state_dict)
-
-
-def _step(batch: Batch, group: dict[str, Any]) -> None:
-    first, second = group["betas"]
-    mean, square = batch.moments("mean"), batch.moments("square")
-    steps = _count(batch)
-    torch._foreach_lerp_(mean, batch.gradients, 1 - first)
-    torch._foreach_mul_(square, second)
-    torch._foreach_addcmul_(square, batch.gradients, batch.gradients, 1 - second)
-
-    divisor = torch._foreach_div(square, [1 - second**t for t in steps])
-    torch._foreach_sqrt_(divisor)
-    torch._foreach_add_(divisor, group["eps"])
-    update = torch._foreach_div(mean, [1 - first**t for t in steps])
-    torch._foreach_div_(update, divisor)
-    if group["weight_decay"]:
-        torch._foreach_add_(update, batch.work, alpha=group["weight_decay"])
-
-    trust = torch.ones(len(update), dtype=update[0].dtype, device=update[0].device)
-    if group["adapt"]:
-        weight = layers.norms(batch.work)
-        length = layers.norms(update)
-        bounds = group["trust_bounds"]
-        target = weight if bounds is None else torch.where(weight > 0, weight.clamp(*bounds), weight)
-        trust = layers.ratios(target, length)
-    torch._foreach_sub_(batch.work, layers.scaled(update, trust * group["lr"]))
-    batch.store()
+        trust = torch.ones(len(update), dtype=update[0].dtype, device=update[0].device)
+        if group["adapt"]:
+            weight = layers.norms(batch.work)
+            length = layers.norms(update)
+            bounds = group["trust_bounds"]
+            target = weight if bounds is None else torch.where(weight > 0, weight.clamp(*bounds), weight)
+            trust = layers.ratios(target, length)
+        torch._foreach_sub_(batch.work, layers.scaled(update, trust * group["lr"]))
+        batch.store()
 
 
 def _count(batch: Batch) -> list[int]:

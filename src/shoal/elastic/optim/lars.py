@@ -9,7 +9,6 @@ algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,11 +16,12 @@ from torch.optim.optimizer import ParamsT
 
 from shoal.elastic.optim import layers
 from shoal.elastic.optim.layers import Batch
+from shoal.elastic.optim.layerwise import LayerWise
 
 __all__ = ["LARS"]
 
 
-class LARS(torch.optim.Optimizer):
+class LARS(LayerWise):
     """With learning rate g, momentum m, decay b and trust coefficient t, for each layer's weights w:
 
         local = t * |w| / (|grad| + b * |w| + eps)
@@ -61,42 +61,22 @@ class LARS(torch.optim.Optimizer):
             },
         )
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """One step on every parameter that has a gradient; gives what `closure` gave.
-
-        Raises:
-            RuntimeError: a gradient is sparse, or a parameter complex.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for batch in layers.batches(self, group["params"]):
-                _step(batch, group)
-        return loss
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, without rounding fp32 state of low-precision parameters."""
-        layers.load_exactly(self, super().load_state_dict, state_dict)
-
-
-def _step(batch: Batch, group: dict[str, Any]) -> None:
-    decay: float = group["weight_decay"]
-    update = batch.gradients
-    trust = torch.ones(len(batch.work), dtype=batch.work[0].dtype, device=batch.work[0].device)
-    if group["adapt"]:
-        weight = layers.norms(batch.work)
-        divisor = layers.norms(update) + decay * weight + group["eps"]
-        trust = layers.ratios(group["trust_coefficient"] * weight, divisor)
-    if decay:
-        update = torch._foreach_add(update, batch.work, alpha=decay)
-    step = layers.scaled(update, trust * group["lr"])
-    if group["momentum"]:
-        velocity = batch.moments("velocity")
-        torch._foreach_mul_(velocity, group["momentum"])
-        torch._foreach_add_(velocity, step)
-        step = velocity
-    torch._foreach_sub_(batch.work, step)
-    batch.store()
+    def apply(self, batch: Batch, group: dict[str, Any]) -> None:
+        """See `LayerWise.apply`."""
+        decay: float = group["weight_decay"]
+        update = batch.gradients
+        trust = torch.ones(len(batch.work), dtype=batch.work[0].dtype, device=batch.work[0].device)
+        if group["adapt"]:
+            weight = layers.norms(batch.work)
+            divisor = layers.norms(update) + decay * weight + group["eps"]
+            trust = layers.ratios(group["trust_coefficient"] * weight, divisor)
+        if decay:
+            update = torch._foreach_add(update, batch.work, alpha=decay)
+        step = layers.scaled(update, trust * group["lr"])
+        if group["momentum"]:
+            velocity = batch.moments("velocity")
+            torch._foreach_mul_(velocity, group["momentum"])
+            torch._foreach_add_(velocity, step)
+            step = velocity
+        torch._foreach_sub_(batch.work, step)
+        batch.store()
