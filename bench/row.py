@@ -23,6 +23,8 @@ class Row:
     beside: str = ""
     """A peer or the physical limit, measured in the same run."""
     higher: bool = False
+    number: str = ""
+    """Of the goal, where goals have one: `G1`."""
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     @property
@@ -47,7 +49,7 @@ def table(rows: Sequence[Row]) -> str:
     head = ("what", "goal", "figure", "met", "spread", "beside it, same run", "load")
     lines = [
         (
-            row.what,
+            f"{row.number} {row.what}".strip(),
             f"{'>=' if row.higher else '<='} {row.goal:g} {row.unit}",
             f"{row.figure:.3g} {row.unit}" if row.figure < 1000 else f"{row.figure:.0f} {row.unit}",
             "yes" if row.met else "**no**",

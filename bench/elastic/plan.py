@@ -21,6 +21,8 @@ class Plan:
     """Harms per situation of Shoal; peers that restart everything get fewer."""
     rounds: int = 10
     """Pairs of interleaved measurements."""
+    minutes: float = 10.0
+    """How long nobody may be counted lost while the machine is busy."""
     seed: int = 0
     peers: str | None = None
     """The interpreter of the peers' environment; None leaves out peers that are not in torch."""

@@ -35,35 +35,38 @@ _STOPPED_SECONDS = 5.0
 
 def kill_two(plan: Plan) -> Report:
     """G1."""
-    return _situation(plan, "SIGKILL 1 of 2", 0.25, Settings(""), 2, Harming(harm_anywhere), _ALL)
+    return _situation(plan, "G1", "SIGKILL 1 of 2", 0.25, Settings(""), 2, Harming(harm_anywhere), _ALL)
 
 
 def kill_four(plan: Plan) -> Report:
     """G2."""
-    return _situation(plan, "SIGKILL 1 of 4", 0.3, Settings(""), 4, Harming(harm_anywhere), _ALL)
+    return _situation(plan, "G2", "SIGKILL 1 of 4", 0.3, Settings(""), 4, Harming(harm_anywhere), _ALL)
 
 
 def kill_in_backward(plan: Plan) -> Report:
     """G3."""
     peers: list[type[Job]] = [Floor, Torchft, Torchrun]
     harming = Harming(harm_in_backward)
-    return _situation(plan, "SIGKILL 1 of 4 in backward, 41 MB", 0.5, _WIDE, 4, harming, peers)
+    return _situation(plan, "G3", "SIGKILL 1 of 4 in backward, 41 MB", 0.5, _WIDE, 4, harming, peers)
 
 
 def lose_machine(plan: Plan) -> Report:
     """G4."""
     peers: list[type[Job]] = [Nodes, Torchft]
-    return _situation(plan, "machine of 1 of 4 lost", 2.0, Settings(""), 4, Harming(harm_machine), peers)
+    return _situation(
+        plan, "G4", "machine of 1 of 4 lost", 2.0, Settings(""), 4, Harming(harm_machine), peers
+    )
 
 
 def stop(plan: Plan) -> Report:
     """G6, for a stopped worker; a silent machine needs a network of its own (tests/elastic)."""
     harming = Harming(_stop, _continue, check=True)
-    return _situation(plan, "SIGSTOP 1 of 4", 1.0, Settings(""), 4, harming, [Torchft])
+    return _situation(plan, "G6", "SIGSTOP 1 of 4", 1.0, Settings(""), 4, harming, [Torchft])
 
 
 def _situation(
     plan: Plan,
+    number: str,
     what: str,
     goal: float,
     settings: Settings,
@@ -73,19 +76,21 @@ def _situation(
 ) -> Report:
     found = [pauses(plan, subject, what, settings, world, harming) for subject in subjects(plan, peers)]
     return Report(
-        [_row(goal, ours, found) for ours in found if ours.system == Shoal.system],
+        [_row(number, goal, ours, found) for ours in found if ours.system == Shoal.system],
         [each.line() for each in found],
         [f"- {each.situation}: {failure}" for each in found for failure in each.failures],
     )
 
 
-def _row(goal: float, ours: Pauses, found: list[Pauses]) -> Row:
+def _row(number: str, goal: float, ours: Pauses, found: list[Pauses]) -> Row:
     beside = [each.short() for each in found if each is not ours]
     spread = f"of {len(ours.recoveries)}: no clean one"
     if ours.lost:
         middle, step = p50(ours.lost), p50([each.step_seconds for each in ours.recoveries])
         spread = f"p95 of {len(ours.lost)}; p50 {middle:.3f}, a step {step * 1000:.0f} ms"
-    return Row(ours.situation, goal, ours.bound, "s", spread, "; ".join(beside), load=ours.load)
+    return Row(
+        ours.situation, goal, ours.bound, "s", spread, "; ".join(beside), load=ours.load, number=number
+    )
 
 
 def _stop(job: Job, chance: Random) -> Harm:

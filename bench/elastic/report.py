@@ -1,21 +1,13 @@
-"""What a measurement gives: rows with goals, lines per system, remarks; and where they are shown."""
+"""What a measurement gives: rows with goals, lines per system, remarks."""
 
 from __future__ import annotations
 
-import os
-import platform
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from bench.elastic.jobs.job import REPOSITORY
-from bench.row import Row, table
+from bench.row import Row
 
-__all__ = ["Report", "System", "merge", "text", "write"]
-
-_BEGIN = "<!-- bench.elastic: written by `python -m bench.elastic --write` -->"
-_END = "<!-- bench.elastic: end -->"
+__all__ = ["Report", "System", "merge"]
 
 
 @dataclass(frozen=True)
@@ -51,62 +43,3 @@ def merge(reports: Sequence[Report]) -> Report:
         [system for each in reports for system in each.systems],
         [remark for each in reports for remark in each.remarks],
     )
-
-
-def text(report: Report, command: str, versions: str) -> str:
-    """Markdown: machine and versions, goals, systems, remarks."""
-    parts = [f"{time.strftime('%Y-%m-%d')}, {_machine()}, {versions}. Command: `{command}`."]
-    if report.rows:
-        parts.append(table(report.rows))
-    if report.systems:
-        parts.append(_systems(report.systems))
-    return "\n\n".join([*parts, *report.remarks]) + "\n"
-
-
-def write(shown: str, path: Path = REPOSITORY / "docs" / "benchmarks.md") -> None:
-    """Put the text in place of the section that an earlier run wrote, or at the page's end."""
-    page = path.read_text()
-    section = f"{_BEGIN}\n{shown}{_END}\n"
-    if _BEGIN in page:
-        before, _, rest = page.partition(_BEGIN)
-        _, found, after = rest.partition(f"{_END}\n")
-        if not found:
-            raise ValueError(f"{path}: the section has no end mark")
-        path.write_text(before + section + after)
-        return
-    path.write_text(f"{page.rstrip()}\n\n## Elastic training\n{section}")
-
-
-def _machine() -> str:
-    system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return f"{system}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-
-
-def _systems(systems: Sequence[System]) -> str:
-    head = ["situation", "system", "went on", "median", "p95", "worst", "step", "remark", "load"]
-    lines = [
-        [
-            each.situation,
-            each.system,
-            f"{each.recovered} of {each.tries}",
-            _seconds(each.median),
-            _seconds(each.p95),
-            _seconds(each.worst),
-            f"{each.step * 1000:.1f} ms",
-            each.remark,
-            f"{each.load:.1f}",
-        ]
-        for each in systems
-    ]
-    widths = [max(len(line[at]) for line in [head, *lines]) for at in range(len(head))]
-    shown = [head, ["-" * width for width in widths], *lines]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in shown
-    )
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
