@@ -47,6 +47,7 @@ class ElasticJob:
         self.coordinator: subprocess.Popen[bytes] | None = None
         self._options = list(options)
         self._environment = dict(environment or {})
+        self._read: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -111,13 +112,48 @@ class ElasticJob:
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """What a worker has told so far: its lines that are JSON objects."""
-        found: list[dict[str, Any]] = []
         path = self.folder / f"{name}.log"
-        for line in path.read_text().splitlines() if path.exists() else ():
-            if line.startswith("{"):
-                with contextlib.suppress(ValueError):
-                    found.append(json.loads(line))
-        return found
+        return _objects(path.read_text()) if path.exists() else []
+
+    def news(self, name: str) -> list[dict[str, Any]]:
+        """Of `lines`, those that were not there at the last call: for jobs that tell much."""
+        path = self.folder / f"{name}.log"
+        if not path.exists():
+            return []
+        with path.open("rb") as log:
+            log.seek(self._read.get(name, 0))
+            text = log.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read[name] = self._read.get(name, 0) + len(whole)
+        return _objects(whole.decode(errors="replace"))
+
+    def sidecar(self, name: str) -> int:
+        """The process id of a worker's sidecar; 0 while there is none. Linux."""
+        tasks = Path(f"/proc/{self.workers[name].pid}/task")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in " ".join((task / "children").read_text() for task in tasks.iterdir()).split():
+                if b"sidecar.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return int(child)
+        return 0
+
+    def kill_sidecar(self, name: str) -> bool:
+        """SIGKILL to a worker's sidecar; False when it has none now. Linux."""
+        pid = self.sidecar(name)
+        try:
+            process = os.pidfd_open(pid) if pid else -1
+        except ProcessLookupError:
+            return False
+        if process < 0:
+            return False
+        try:
+            if self.sidecar(name) != pid:
+                return False
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(process)
+        return True
 
     def until(self, condition: Callable[[], object], what: str, timeout_seconds: float = 60.0) -> None:
         """Return once the condition holds.
@@ -139,3 +175,12 @@ class ElasticJob:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **self._environment, **environment},
             )  # fmt: skip
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+    return found
