@@ -67,13 +67,15 @@ def test_the_sum_of_one_is_about_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_after_a_failure_and_a_new_view_it_goes_on(name: str) -> None:
+    """The bucket whose sum failed is not there, and one that needs another round never will be."""
+    came = [] if name.startswith("powersgd") else [2]
     codec, wire = make(name), Wire(broken_at=1)
     exchanges = Exchanges(codec, wire.launch, wire.wait)
     for bucket in buckets():
         exchanges.begin(bucket)
     with pytest.raises(ConnectionError):
         list(exchanges.finish())
-    exchanges.abandon()
+    assert exchanges.abandon(ConnectionError) == came
     codec.rollback()
     codec.view_changed(2)
     wire = Wire()
@@ -82,7 +84,6 @@ def test_after_a_failure_and_a_new_view_it_goes_on(name: str) -> None:
         exchanges.begin(bucket)
     assert list(exchanges.finish()) == [0, 1, 2]
     codec.commit()
-    codec.load_state_dict(codec.state_dict())
 
 
 def test_a_codec_that_there_is_not_is_named_with_those_that_there_are() -> None:

@@ -7,13 +7,18 @@ none by its price, in the middle of the trials and in most of them; what is meas
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Choice", "Setting", "Trial", "choose", "price"]
+__all__ = ["ONE_BUCKET", "Choice", "Setting", "Trial", "choose", "hopeless", "price"]
+
+ONE_BUCKET = 1 << 62
+"""The bucket size that is never reached."""
 
 _MOSTLY = 0.75
 """In this part of the paired trials the winner must have been faster."""
+
+_FAR_SLOWER = 1.3
 
 
 @dataclass(frozen=True, order=True)
@@ -23,15 +28,18 @@ class Setting:
     codec: str
     bucket_bytes: int
 
+    def __str__(self) -> str:
+        size = f"buckets of {self.bucket_bytes / (1 << 20):g} MiB"
+        return f"{self.codec} in {size if self.bucket_bytes < ONE_BUCKET else 'one bucket'}"
+
 
 @dataclass(frozen=True)
 class Trial:
-    """Gradients of `size_bytes` (before coding) were exchanged in `seconds`; sums over ranks or means,
-    as long as it is the same for all trials. Trials of one round follow each other closely."""
+    """The same gradients were made and exchanged in `seconds`; a sum over steps and ranks, as many in
+    all trials. Trials of one round follow each other closely."""
 
     setting: Setting
     round: int
-    size_bytes: float
     seconds: float
 
 
@@ -59,25 +67,21 @@ def choose(trials: Sequence[Trial], baseline: Setting) -> Choice:
     one round to the next. Of equals the first in order wins.
 
     Raises:
-        ValueError: the baseline was not measured, or a trial's numbers are not positive.
+        ValueError: the baseline was not measured, or a trial took no time.
     """
     for trial in trials:
-        if not (trial.seconds > 0 and trial.size_bytes > 0):
-            raise ValueError(f"{trial} has no duration or no size")
-    cost = {(t.setting, t.round): t.seconds / t.size_bytes for t in trials}
+        if not trial.seconds > 0:
+            raise ValueError(f"{trial} has no duration")
+    cost = {(trial.setting, trial.round): trial.seconds for trial in trials}
     if not any(setting == baseline for setting, _ in cost):
         raise ValueError(f"the baseline {baseline} was not measured")
     best, speedup = baseline, 1.0
     reasons: list[str] = []
     for setting in sorted({t.setting for t in trials} - {baseline}):
-        pairs = [
-            (cost[setting, r], cost[baseline, r])
-            for s, r in sorted(cost)
-            if s == setting and (baseline, r) in cost
-        ]
+        pairs = _pairs(cost, setting, baseline)
         found = _compare(pairs)
         wanted = 1 / (1 - price(setting.codec, baseline.codec))
-        label = f"{setting.codec} in buckets of {setting.bucket_bytes / (1 << 20):g} MiB"
+        label = str(setting)
         if not pairs:
             reasons.append(f"{label}: never measured beside the baseline")
         elif found.speedup < 1:
@@ -94,10 +98,24 @@ def choose(trials: Sequence[Trial], baseline: Setting) -> Choice:
     return Choice(best, speedup, tuple(reasons))
 
 
+def hopeless(trials: Sequence[Trial], setting: Setting, baseline: Setting) -> bool:
+    """Whether two trials or more have shown it, and each of them, to be far slower than the baseline."""
+    pairs = _pairs({(t.setting, t.round): t.seconds for t in trials}, setting, baseline)
+    return len(pairs) > 1 and all(own > _FAR_SLOWER * other for own, other in pairs)
+
+
 @dataclass(frozen=True)
 class _Comparison:
     speedup: float
     won: float
+
+
+def _pairs(
+    cost: Mapping[tuple[Setting, int], float], setting: Setting, baseline: Setting
+) -> list[tuple[float, float]]:
+    """What both cost, of each round in which both were tried."""
+    rounds = sorted(turn for tried, turn in cost if tried == setting)
+    return [(cost[setting, r], cost[baseline, r]) for r in rounds if (baseline, r) in cost]
 
 
 def _compare(pairs: Sequence[tuple[float, float]]) -> _Comparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -73,12 +73,8 @@ class Codec(Protocol):
         """From here on exchanges are among the members of that epoch."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """Of this rank, at a committed step."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave, of the same codec over the same buckets."""
+    def owed(self) -> dict[int, torch.Tensor]:
+        """By bucket, what this rank owes since the last commit: like the bucket's `flat`."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -19,7 +20,7 @@ class Exchanges(Generic[Pending]):
 
     First rounds are sent as buckets become full, in the order of `begin`; later rounds follow in
     lockstep: the second round of every bucket, then the third. What `launch` and `wait` raise goes
-    through; then `abandon`, once nothing writes into the buckets any more.
+    through; then `abandon`.
     """
 
     def __init__(
@@ -53,8 +54,15 @@ class Exchanges(Generic[Pending]):
                     yield number
             self._open = later
 
-    def abandon(self) -> None:
-        """What is not finished never will be."""
-        for _, rounds, _ in self._open:
+    def abandon(self, failure: type[Exception]) -> list[int]:
+        """Wait for what is under way, of which much fails with `failure`: the buckets that hold the sum
+        all the same. Those that would need another round never will."""
+        came: list[int] = []
+        for number, rounds, pending in self._open:
+            with contextlib.suppress(failure):
+                self._wait(pending)
+                if next(rounds, None) is None:
+                    came.append(number)
             rounds.close()
         self._open = []
+        return came

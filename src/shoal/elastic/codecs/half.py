@@ -13,7 +13,6 @@ ranges are those of the formats.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -100,16 +99,9 @@ class Half:
         """Scales begin at 1."""
         self._scales = {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Scales and residuals."""
-        owed = {} if self._residuals is None else self._residuals.state_dict()
-        return {"scales": dict(self._scales), "owed": owed}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave."""
-        self._scales = {int(number): float(scale) for number, scale in state["scales"].items()}
-        if self._residuals is not None:
-            self._residuals.load_state_dict(state["owed"])
+    def owed(self) -> dict[int, torch.Tensor]:
+        """Roundings, with feedback."""
+        return {} if self._residuals is None else self._residuals.owed()
 
     def _encode(self, bucket: Bucket, scale: float) -> torch.Tensor:
         coded = self._coded.get(bucket.number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import torch
 
 from shoal.elastic.codecs.base import Bucket, Rounds
 
@@ -30,9 +30,6 @@ class Plain:
     def view_changed(self, epoch: int) -> None:
         """Nothing is shared."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Empty."""
+    def owed(self) -> dict[int, torch.Tensor]:
+        """Nothing."""
         return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to load."""

@@ -14,7 +14,7 @@ decoded and grow with every step, so that a lost rank leaves a large error behin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -40,7 +40,6 @@ class PowerSGD:
         self._epoch = 0
         self._residuals = Residuals()
         self._places: dict[int, _Place] = {}
-        self._warm: dict[int, torch.Tensor] = {}
 
     @property
     def name(self) -> str:
@@ -94,28 +93,17 @@ class PowerSGD:
     def view_changed(self, epoch: int) -> None:
         """Q begins anew, from the epoch."""
         self._epoch = epoch
-        self._places, self._warm = {}, {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Epoch, Q and residuals."""
-        warm = {number: place.second.clone() for number, place in self._places.items()}
-        return {"epoch": self._epoch, "warm": warm, "owed": self._residuals.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave."""
-        self._epoch = int(state["epoch"])
         self._places = {}
-        self._warm = {int(number): each for number, each in state["warm"].items()}
-        self._residuals.load_state_dict(state["owed"])
+
+    def owed(self) -> dict[int, torch.Tensor]:
+        """What did not fit into the rank."""
+        return self._residuals.owed()
 
     def _place(self, bucket: Bucket, work: torch.Tensor) -> _Place:
         place = self._places.get(bucket.number)
         if place is None or place.key != _key(bucket, work):
             place = _lay_out(bucket, work, self.rank, self._saving)
             _draw(place, self._epoch, bucket.number)
-            warm = self._warm.pop(bucket.number, None)
-            if warm is not None and warm.shape == place.second.shape:
-                place.second.copy_(warm)
             self._places[bucket.number] = place
         return place
 

@@ -7,8 +7,6 @@ exactly what the decoded sum lacks.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from shoal.elastic.codecs.base import Bucket
@@ -76,11 +74,6 @@ class Residuals:
         self._next.pop(number, None)
         self._owed.pop(number, None)
 
-    def state_dict(self) -> dict[int, torch.Tensor]:
+    def owed(self) -> dict[int, torch.Tensor]:
         """What is owed, by bucket."""
         return dict(self._owed)
-
-    def load_state_dict(self, state: dict[int, Any]) -> None:
-        """What `state_dict` gave."""
-        self._owed = {int(number): each.clone() for number, each in state.items()}
-        self._next, self._spare = {}, {}

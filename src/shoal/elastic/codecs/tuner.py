@@ -1,29 +1,30 @@
-"""The measurements behind the choice: which setting is tried in which step, and when all ranks decide.
+"""The measurements behind the choice: which setting is tried in which step, and when it is decided.
 
-First the codecs, at the bucket size there is; then bucket sizes, with the codec that was chosen. Trials
-of a phase go round, so that each round sees the same other load; after each change of the setting some
-steps are not counted, because buffers are made and caches are cold. At the end of a phase every rank
-hands in its numbers as one vector; the choice is made from its sum, so all make the same one at the same
-step.
+First the codecs, at the first bucket size; then bucket sizes, with the codec that was chosen. Trials of
+a phase go round, so that each round sees the same other load; after each change of the setting some
+steps are not counted, because buffers are made and caches are cold. What is far slower is tried twice,
+not again.
+
+A tuner is a function of the durations that it is given. Those are sums over all ranks, so that all have
+the same settings in the same steps, and no message is needed for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
-from shoal.elastic.codecs.autotune import Choice, Setting, Trial, choose
+from shoal.elastic.codecs.autotune import Choice, Setting, Trial, choose, hopeless
 
 __all__ = ["Plan", "Tuner"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is tried. `codecs`: "none" is always among them, and is the baseline.
+    """What may be used. One codec and one bucket size are used without being measured; of several, the
+    first is the baseline, which another has to beat.
 
-    A phase takes rounds * settings * (cold + counted) steps.
+    A phase takes at most rounds * settings * (cold + counted) + 1 steps.
 
     Raises:
         ValueError: there is nothing to try, or no step to count.
@@ -36,123 +37,104 @@ class Plan:
     counted: int = 2
 
     def __post_init__(self) -> None:
+        if not self.codecs:
+            raise ValueError("there is no codec to use")
         if not self.bucket_bytes or min(self.bucket_bytes) < 1:
             raise ValueError(f"bucket sizes {self.bucket_bytes} must be positive, and at least one")
         if self.rounds < 1 or self.counted < 1 or self.cold < 0:
             raise ValueError(f"{self} counts no step")
 
+    @property
+    def measures(self) -> bool:
+        """Whether there is anything to choose."""
+        return len(set(self.codecs)) > 1 or len(set(self.bucket_bytes)) > 1
+
+    @property
+    def first(self) -> Setting:
+        """Used before anything is measured."""
+        return Setting(self.codecs[0], self.bucket_bytes[0])
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """One step; `counted`: its duration is part of the trial."""
+
+    setting: Setting
+    round: int
+    counted: bool
+
 
 class Tuner:
-    """Of one rank. Each step: use `setting`, then `record` it; when `due`, sum `vector` over all ranks
-    and give the sum to `agree`. All ranks do so at the same steps, because they count the same ones."""
+    """Of one rank, in one view. Each step: use `setting`, then `record`."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._chosen = plan.first
         self.choices: list[Choice] = []
-        self._chosen = Setting("none", plan.bucket_bytes[0])
+        """One a phase in which there was something to choose."""
         self._begin(0)
 
     @property
     def setting(self) -> Setting:
         """To be used in the next step."""
-        return self._chosen if self.done else self._schedule[self._at].setting
+        return self._chosen if self._slot is None else self._slot.setting
 
     @property
     def done(self) -> bool:
         """Nothing is left to be tried."""
         return self._phase > 1
 
-    @property
-    def due(self) -> bool:
-        """A phase is over: the vector is to be summed before the next step."""
-        return not self.done and self._at == len(self._schedule)
-
-    def record(self, seconds: float, size_bytes: int) -> None:
-        """A step in `setting` took that long for gradients of that size.
+    def record(self, seconds: float) -> Choice | None:
+        """A step is over. `seconds`: how long the one *before* it took, summed over all ranks; what the
+        first of a view is told is nobody's. The choice, when a phase ends with this step.
 
         Raises:
-            RuntimeError: the vector is due first.
+            ValueError: a step that counts took no time.
         """
         if self.done:
-            return
-        if self.due:
-            raise RuntimeError("the measurements of this phase are complete: agree() comes first")
-        slot = self._schedule[self._at]
-        self._at += 1
-        if slot.trial is not None:
-            self._sums[slot.trial][0] += seconds
-            self._sums[slot.trial][1] += size_bytes
-
-    def vector(self) -> torch.Tensor:
-        """This rank's measurements, fp64, shape (2 * trials,): seconds and MiB, in the order of
-        trials."""
-        flat = [number for seconds, size in self._sums for number in (seconds, size / (1 << 20))]
-        return torch.tensor(flat, dtype=torch.float64)
-
-    def agree(self, total: torch.Tensor) -> Choice:
-        """The sum of all ranks' vectors: what is chosen, and used from now on.
-
-        Raises:
-            RuntimeError: the phase is not over.
-        """
-        if not self.due:
-            raise RuntimeError("the measurements of this phase are not complete")
-        numbers = [float(each) for each in total]
-        trials = [
-            Trial(setting, turn, numbers[2 * at + 1], numbers[2 * at])
-            for at, (setting, turn) in enumerate(self._trials)
-        ]
-        choice = choose(trials, self._baseline)
+            return None
+        if self._before is not None and self._before.counted:
+            key = (self._before.setting, self._before.round)
+            self._seconds.setdefault(key, []).append(seconds)
+        self._before, self._slot = self._slot, next(self._slots, None)
+        if self._before is not None:
+            return None
+        choice = choose(self._trials(), self._baseline)
         self.choices.append(choice)
         self._chosen = choice.setting
         self._begin(self._phase + 1)
         return choice
 
-    def view_changed(self) -> None:
-        """Other members, other network: what was measured says nothing any more. The setting stays, and
-        all ranks, those that join too, are told it (`adopt`) and begin anew."""
-        self.adopt(self._chosen)
-
-    def adopt(self, chosen: Setting) -> None:
-        """Begin anew; `chosen` is in use until something else is measured to be better."""
-        self._chosen = chosen
-        self._begin(0)
-
     def _begin(self, phase: int) -> None:
         self._phase = phase
-        codecs, sizes = set(self._plan.codecs) | {"none"}, set(self._plan.bucket_bytes)
-        chosen = self._chosen
-        if phase == 0:
-            self._baseline = Setting("none", chosen.bucket_bytes)
-            tried = {Setting(codec, chosen.bucket_bytes) for codec in codecs}
-        else:
-            self._baseline = chosen
-            tried = {Setting(chosen.codec, size) for size in sizes} | {chosen}
-        if phase < 2 and len(tried) == 1:
-            self._chosen = self._baseline
+        self._before = self._slot = None
+        self._seconds: dict[tuple[Setting, int], list[float]] = {}
+        self._baseline = chosen = self._chosen
+        if self.done:
+            return
+        tried = {Setting(codec, chosen.bucket_bytes) for codec in self._plan.codecs}
+        if phase == 1:
+            tried = {Setting(chosen.codec, size) for size in self._plan.bucket_bytes}
+        if len(tried) == 1:
             self._begin(phase + 1)
             return
-        self._trials, self._schedule = _schedule(self._plan, sorted(tried))
-        self._sums = [[0.0, 0.0] for _ in self._trials]
-        self._at = 0
+        self._slots = self._schedule(sorted(tried))
+        self._slot = next(self._slots)
 
+    def _schedule(self, settings: list[Setting]) -> Iterator[_Slot]:
+        for turn in range(self._plan.rounds):
+            trials = self._trials()
+            going = [s for s in settings if not hopeless(trials, s, self._baseline)]
+            # each begins in its turn: who follows whom must not favour one of them
+            begin = turn % len(going)
+            for setting in (*going[begin:], *going[:begin]):
+                for step in range(self._plan.cold + self._plan.counted):
+                    yield _Slot(setting, turn, step >= self._plan.cold)
 
-@dataclass(frozen=True)
-class _Slot:
-    """One step: the number of its trial, or None where it is not counted."""
-
-    setting: Setting
-    trial: int | None
-
-
-def _schedule(plan: Plan, settings: Sequence[Setting]) -> tuple[list[tuple[Setting, int]], list[_Slot]]:
-    trials: list[tuple[Setting, int]] = []
-    slots: list[_Slot] = []
-    for turn in range(plan.rounds):
-        # each begins in its turn: who follows whom must not favour one of them
-        begin = turn % len(settings)
-        for setting in (*settings[begin:], *settings[:begin]):
-            slots += [_Slot(setting, None)] * plan.cold
-            slots += [_Slot(setting, len(trials))] * plan.counted
-            trials.append((setting, turn))
-    return trials, slots
+    def _trials(self) -> list[Trial]:
+        """Those that are complete."""
+        return [
+            Trial(setting, turn, sum(seconds))
+            for (setting, turn), seconds in self._seconds.items()
+            if len(seconds) == self._plan.counted
+        ]
