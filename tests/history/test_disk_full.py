@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 
 from shoal.history import segments
 from shoal.history.sql import SqlHistory
+from shoal.testing.disk import fill, small_disk
 from shoal.testing.history import entry, ids
-from shoal.testing.require import require
 
 PAGE = 4096
 
@@ -20,25 +19,8 @@ PAGE = 4096
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a megabyte."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        require("mount", f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all the room there is."""
-    filler = disk / "filler"
-    with filler.open("ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * PAGE)
-        except OSError:
-            return filler
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        yield disk
 
 
 @pytest.mark.slow

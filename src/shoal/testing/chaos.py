@@ -32,6 +32,7 @@ from shoal.cluster.local import components, processes
 from shoal.cluster.local.components import SERVER, component_of
 from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.launch import SUPERVISOR
+from shoal.testing.disk import fill
 from shoal.testing.local import environment_with, wait_until
 
 __all__ = ["Blow", "Chaos", "Victim", "full_disk"]
@@ -39,7 +40,6 @@ __all__ = ["Blow", "Chaos", "Victim", "full_disk"]
 Kind = Literal["server", "agent", "supervisor"]
 
 _PERIOD_SECONDS = 0.1
-_MOST_BYTES_TO_FILL = 256 << 20
 _PIDFD_GETFD = 438  # the same number on every architecture
 
 
@@ -220,14 +220,8 @@ def full_disk(folder: Path) -> Generator[None, None, None]:
     Raises:
         ValueError: it is so large that it is hardly a test's own.
     """
-    room = os.statvfs(folder)
-    if room.f_bavail * room.f_frsize > _MOST_BYTES_TO_FILL:
-        raise ValueError(f"{folder} is on a large file system; a small tmpfs is what this is for")
-    filler = folder / ".filler"
+    filler = fill(folder)
     try:
-        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
         yield
     finally:
         filler.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,33 +10,15 @@ import pytest
 from shoal.elastic.checkpoint.loader import load
 from shoal.elastic.checkpoint.manifest import list_checkpoints
 from shoal.elastic.checkpoint.saver import Saver
-from shoal.testing.require import require
+from shoal.testing.disk import fill, small_disk
 from tests.elastic.checkpoint.states import same, state_of
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk with room for two checkpoints and not for three."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        require("mount", f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(disk: Path, leave_bytes: int) -> Path:
-    """Take all the room there is but a little."""
-    filler = disk / "filler"
-    with filler.open("ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            file.truncate(max(0, file.tell() - leave_bytes))
-    return filler
+    with small_disk(tmp_path / "disk", 16 << 20) as disk:
+        yield disk
 
 
 @pytest.mark.slow

@@ -20,8 +20,8 @@ from shoal.objects.errors import Invalid, ShoalError, Unavailable, VersionSkew
 from shoal.objects.kinds import JOB
 from shoal.store.base import SYSTEM, Store
 from shoal.store.sql import SqlStore, open_sql
+from shoal.testing.disk import fill, small_disk
 from shoal.testing.postgres import PostgresServer
-from shoal.testing.require import require
 from shoal.testing.store.harness import collect, job, names, start_of, together
 
 WRITER = "import sys; from shoal.testing.store.crash import main; main(*sys.argv[1:])"
@@ -45,24 +45,8 @@ def store(path: Path) -> Iterator[SqlStore]:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a megabyte."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        require("tmpfs", f"no small disk can be mounted here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            return filler
+    with small_disk(tmp_path / "disk", 1 << 20) as disk:
+        yield disk
 
 
 def test_only_its_owner_can_read_the_files(store: Store, path: Path) -> None:
