@@ -80,6 +80,16 @@ def test_a_silent_machine_is_lost_within_a_second(pair: Bench) -> None:
     assert pair.members == ["a"]
 
 
+def test_when_all_are_silent_it_is_this_process_that_is_cut_off(pair: Bench) -> None:
+    """Their last beats came at different moments: the later one is no witness of the other's silence."""
+    pair.do(events.Beat(pair.sidecars["a"], 0.0))
+    for _ in range(3):
+        pair.now += 0.08
+        pair.do(events.Beat(pair.sidecars["b"], 0.0))
+    pair.pass_time(60.0, silent=("a", "b"))
+    assert (pair.epoch, pair.members) == (1, ["a", "b"])
+
+
 def test_a_sidecar_that_is_starved_has_longer(pair: Bench) -> None:
     """Lateness of the sidecar's own timer is a sign of a busy machine, not of a dead one."""
     pair.do(events.Beat(pair.sidecars["b"], 0.4))
@@ -156,3 +166,40 @@ def test_largest_connected_of_many_is_quick() -> None:
     reached = {each: set(members) - {each ^ 1} for each in members}
     staying = largest_connected(members, reached)
     assert staying == tuple(range(0, 60, 2))
+
+
+@pytest.mark.parametrize("how", ["silent", "stopped"])
+def test_in_a_first_view_nobody_must_have_said_that_it_goes_on(how: str) -> None:
+    """Nothing can be committed that any of them has not applied: each is a witness of the others."""
+    bench = Bench(minimum=1, expect=3)
+    bench.join("a", "b", "c")
+    assert bench.members == ["a", "b", "c"]
+    if how == "stopped":
+        bench.sidecar_says("b", "stopped")
+    bench.pass_time(0.9, silent=("b",) if how == "silent" else ())
+    assert (bench.view.kind, bench.members) == ("first", ["a", "c"])
+    bench.pass_time(0.9, silent=("b", "c"))
+    assert bench.members == ["a"]
+
+
+def test_a_newcomer_in_a_first_view_is_no_witness_of_those_that_may_have_a_state() -> None:
+    """They were in one before it, in which steps may have been committed that were not heard of."""
+    bench = Bench(minimum=2, expect=2)
+    bench.join("a", "b")
+    bench.sidecar_says("b", "gone")
+    bench.join("c")
+    assert (bench.view.kind, bench.members) == ("first", ["a", "c"])
+    bench.state = machine.step(bench.state, events.Wanted(None, 1, None), bench.now)[0]
+    bench.pass_time(3.0, silent=("a",))
+    assert bench.members == ["a", "c"]
+    bench.pass_time(0.2)
+    bench.pass_time(0.9, silent=("c",))
+    assert bench.members == ["a"]
+
+
+def test_a_first_view_that_fails_is_published_again_at_once() -> None:
+    """Though more are expected: that was waited for before the one that has failed."""
+    bench = Bench(minimum=1, expect=3)
+    bench.join("a", "b", "c")
+    bench.sidecar_says("c", "gone")
+    assert (bench.view.kind, bench.members) == ("first", ["a", "b"])

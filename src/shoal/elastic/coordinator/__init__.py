@@ -8,6 +8,7 @@ and one record that is written by compare-and-set before anybody is told.
 - `machine`, `turn`                one step: pure
 - `arrivals`, `heard`, `changes`   who comes and goes; what they say; which view follows
 - `evidence`, `partition`          who is counted lost; who stays when members cannot reach each other
+- `watching`                       who beats to this process, and who is watched by others
 - `messages`                       frames become events, or are refused
 - `records`, `endpoint`, `keeper`  where the record is kept, and the thread that writes it
 - `server`, `service`, `reporting` sockets, the process, and numbers for people

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         settings = Settings(
             platform=kept.minimum is not None,
             expect=kept.target or options.expect,
+            star_limit=options.star_limit,
             allow_lost_state=options.allow_lost_state,
         )
         service = Service(records, kept, record, settings, clock, _bind(options, environment))
@@ -70,6 +71,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--bind", metavar="HOST:PORT", help="where to listen (default 127.0.0.1, any port)"
     )
     parser.add_argument("--address-file", type=Path, help="where to say the address and the key")
+    parser.add_argument(
+        "--star-limit", type=int, default=Settings.star_limit, metavar="N",
+        help="workers above which sidecars watch each other instead of beating to this process",
+    )  # fmt: skip
     parser.add_argument("--allow-lost-state", action="store_true", help="may begin again at step 0")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--sqlite", type=Path, metavar="PATH", help="keep the record in this file")

@@ -35,12 +35,15 @@ def sidecar_hello(turn: Turn, hello: events.SidecarHello) -> None:
     _disconnect(turn, hello.connection)
     peer = turn.peer(hello.incarnation)
     if peer is None or peer.name != hello.name:
+        # it may gossip with members, and is none
+        turn.answer(hello.connection, {"type": "star"})
         return
     if peer.sidecar is not None and peer.sidecar != hello.connection:
         turn.close(peer.sidecar)
         turn.set(connections=_without(turn, peer.sidecar))
     turn.set(connections={**turn.state.connections, hello.connection: hello.incarnation})
-    turn.update(replace(peer, sidecar=hello.connection, heard_at=turn.now, late_seconds=0.0, seen=True))
+    peer = replace(peer, sidecar=hello.connection, heard_at=turn.now, late_seconds=0.0, seen=True)
+    turn.update(replace(peer, gossip=None, gossip_at=turn.now, accused=None))
 
 
 def dropped(turn: Turn, connection: int) -> None:
@@ -51,6 +54,9 @@ def dropped(turn: Turn, connection: int) -> None:
 def fence(turn: Turn, incarnation: int, reason: str) -> None:
     """Tell it that it is no member, and forget it: what it says from now on is of no effect."""
     turn.tell(incarnation, {"type": "fenced", "reason": reason})
+    peer = turn.peer(incarnation)
+    if peer is not None and peer.sidecar is not None:
+        turn.answer(peer.sidecar, {"type": "star"})
     turn.forget(incarnation)
 
 
@@ -116,7 +122,7 @@ def _back(turn: Turn, peer: Peer, hello: events.WorkerHello) -> None:
     if peer.worker is not None and peer.worker != hello.connection:
         turn.close(peer.worker)
     turn.set(connections={**_without(turn, peer.worker), hello.connection: peer.incarnation})
-    peer = replace(peer, worker=hello.connection, heard_at=turn.now, seen=True)
+    peer = replace(peer, worker=hello.connection, heard_at=turn.now, seen=True, accused=None)
     turn.update(peer)
     turn.answer(hello.connection, _welcome(turn, peer.incarnation))
     turn.adopt(hello.epoch)
@@ -162,6 +168,7 @@ def _disconnect(turn: Turn, connection: int) -> None:
         peer = replace(peer, worker=None, worker_dropped_at=turn.now)
     elif peer.sidecar == connection:
         peer = replace(peer, sidecar=None, late_seconds=0.0, heard_at=turn.now)
+        peer = replace(peer, gossip=None, accused=None)
     if peer.worker is None and peer.sidecar is None:
         peer = replace(peer, dropped_at=turn.now)
     turn.update(peer)

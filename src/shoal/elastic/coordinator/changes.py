@@ -138,13 +138,21 @@ def _pause(turn: Turn, have: int) -> None:
     turn.report(f"paused: {have} of at least {turn.record.minimum} workers are here")
 
 
-def _publish(turn: Turn, kind: Kind, members: tuple[Member, ...], stateless: tuple[int, ...]) -> None:
+def _publish(
+    turn: Turn,
+    kind: Kind,
+    members: tuple[Member, ...],
+    stateless: tuple[int, ...],
+    founders: tuple[int, ...] = (),
+) -> None:
     """Keep a view that is in use from now on, then tell its members; who is not in it is fenced."""
     record, state = turn.record, turn.state
     former = record.members
     ordered = tuple(sorted(members, key=lambda member: member.incarnation))
     view = View(record.epoch + 1, kind, ordered, record.step, record.cursor)
-    turn.save("view", epoch=view.epoch, view=view, planned=(), stateless=stateless)
+    turn.save(
+        "view", epoch=view.epoch, view=view, planned=(), stateless=stateless, founders=founders
+    )  # fmt: skip
     message = arrivals.view_message(turn)
     for member in ordered:
         turn.tell(member.incarnation, message)
@@ -339,7 +347,8 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     if state.minimum_met_at is None:
         turn.set(minimum_met_at=turn.now)
     due = (turn.state.minimum_met_at or turn.now) + state.settings.expect_seconds
-    if record.step == 0 and len(here) < state.expect and turn.now < due:
+    # members whose first view has failed do not wait once more
+    if not stateless and record.step == 0 and len(here) < state.expect and turn.now < due:
         return due
     if not lose_state(turn):
         return None
@@ -348,7 +357,10 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     if record.view is not None and record.step == 0:
         turn.report("every worker was lost before a step was heard to be committed: it begins at step 0")
     members = tuple(_member(peer) for peer in here[:count])
-    _publish(turn, "first", members, tuple(member.incarnation for member in members))
+    before = tuple(member.incarnation for member in stateless)
+    founders = tuple(each for each in before if each in record.founders) or before
+    ids = tuple(member.incarnation for member in members)
+    _publish(turn, "first", members, stateless=ids, founders=founders or ids)
     return None
 
 

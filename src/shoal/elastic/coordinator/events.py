@@ -18,6 +18,8 @@ __all__ = [
     "Dropped",
     "Event",
     "Failed",
+    "Gossips",
+    "Heard",
     "Leaving",
     "Left",
     "Progress",
@@ -26,6 +28,7 @@ __all__ = [
     "Resize",
     "SidecarHello",
     "SidecarSaid",
+    "Silent",
     "Started",
     "Switched",
     "Tick",
@@ -100,6 +103,36 @@ class SidecarSaid:
     connection: int
     what: Literal["gone", "stopped", "continued", "stalled", "notice"]
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Gossips:
+    """A sidecar gossips with others: by that word they know it, it is reached there, it knows so many
+    (itself included), and says so again after so long."""
+
+    connection: int
+    sidecar: str
+    address: str
+    members: int
+    again_seconds: float
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Those that gossip have no answer from the sidecar of that incarnation, which they know as that."""
+
+    connection: int
+    incarnation: int
+    sidecar: str
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One that was silent has been heard by them."""
+
+    connection: int
+    incarnation: int
+    sidecar: str
 
 
 @dataclass(frozen=True)
@@ -232,6 +265,9 @@ Event = (
     | SidecarHello
     | Beat
     | SidecarSaid
+    | Gossips
+    | Silent
+    | Heard
     | Blob
     | CaughtUp
     | Switched

@@ -2,8 +2,9 @@
 
 Evidence that comes from a clock (silence, lost connections, a stop) needs a witness: another member that
 is there, and could go on. If everybody falls silent at once it is more likely that this process was cut
-off, and a job whose members were all counted lost could not go on from what they hold. Silence never
-ends so; connections that were closed, and not opened again for long, do.
+off, and a job whose members were all counted lost could not go on from what they hold. So a witness of a
+silence has been heard well after it began, and silence never ends without one; connections that were
+closed, and not opened again for long, do.
 """
 
 from __future__ import annotations
@@ -11,20 +12,35 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from shoal.elastic.coordinator.state import Peer, Settings, State
+from shoal.elastic.coordinator.state import Accusation, Peer, Settings, State
 
-__all__ = ["Suspicion", "judge", "suspicion"]
+__all__ = ["Suspicion", "Verdict", "judge", "suspicion"]
+
+_MISSED = 3
+"""After so many of its words missed one is silent that is watched by others, whatever they say."""
 
 
 @dataclass(frozen=True)
 class Suspicion:
     """A peer is counted lost at `due` (monotonic seconds) unless something is heard. `alone_due`: when
-    even without a witness; None: never. `here`: it has a connection, and is not stopped."""
+    even without a witness; None: never. `here`: it has a connection, and is not stopped. `since`: a
+    witness must have been heard then, or later."""
 
     due: float
     alone_due: float | None
     reason: str
     here: bool
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`lost`: who, and why. `due`: when to look again; None: no need. `unheard`: somebody would be lost
+    if only a witness had been heard since."""
+
+    lost: dict[int, str]
+    due: float | None
+    unheard: bool
 
 
 def suspicion(peer: Peer, state: State) -> Suspicion:
@@ -44,37 +60,58 @@ def suspicion(peer: Peer, state: State) -> Suspicion:
     if peer.worker is None:
         due = peer.worker_dropped_at + bounds.worker_lost_seconds
         found.append(Suspicion(due, None, "its worker has not connected again", here=False))
-    found.append(_silence(peer, bounds))
+    found.append(_silence(peer, bounds) if peer.accused is None else _accused(peer.accused, bounds))
     return min(found, key=lambda each: each.due)
 
 
-def judge(
-    peers: Iterable[Peer], holders: Collection[int], state: State, now: float
-) -> tuple[dict[int, str], float | None]:
-    """Who of these members is lost by now, and why; and when to look again (None: no need).
+def judge(peers: Iterable[Peer], holders: Collection[int], state: State, now: float) -> Verdict:
+    """Who of these members is lost by now.
 
-    `holders`: the incarnations that could go on alone, because they hold the state of the view in use.
-    Only they are witnesses.
+    `holders`: the incarnations that could go on alone, because they hold the state of the view in use,
+    or as much of it as anybody. Only they are witnesses.
     """
     suspicions = {peer.incarnation: suspicion(peer, state) for peer in peers}
-    witnesses = {i for i, each in suspicions.items() if each.here and now < each.due and i in holders}
+    witnesses = {
+        i: state.peers[i].heard_at
+        for i, each in suspicions.items()
+        if each.here and now < each.due and i in holders
+    }
     lost: dict[int, str] = {}
     moments: list[float] = []
+    unheard = False
     for incarnation, each in suspicions.items():
-        witnessed = bool(witnesses - {incarnation})
+        witnessed = any(at >= each.since and i != incarnation for i, at in witnesses.items())
         if now < each.due:
             moments.append(each.due)
         elif witnessed or (each.alone_due is not None and now >= each.alone_due):
             lost[incarnation] = each.reason
         elif each.alone_due is not None:
             moments.append(each.alone_due)
-    return lost, min(moments, default=None)
+        else:
+            unheard = unheard or bool(witnesses.keys() - {incarnation})
+    return Verdict(lost, min(moments, default=None), unheard)
+
+
+def _accused(accused: Accusation, bounds: Settings) -> Suspicion:
+    several = len(accused.by) > 1
+    patience = bounds.accused_by_several_seconds if several else bounds.accused_seconds
+    reason = "neither the other members nor the coordinator hear its machine"
+    return Suspicion(accused.at + patience, None, reason, here=False, since=accused.at)
 
 
 def _silence(peer: Peer, bounds: Settings) -> Suspicion:
     if peer.sidecar is None:
         # The worker's own threads starve under a long call in C: their silence says little.
-        due = peer.heard_at + bounds.silent_without_sidecar_seconds
-        return Suspicion(due, None, "neither it nor a sidecar says anything", here=True)
+        return _unheard(
+            peer, bounds.silent_without_sidecar_seconds, "neither it nor a sidecar says anything"
+        )
     patience = bounds.silent_seconds + min(2 * peer.late_seconds, bounds.most_late_seconds)
-    return Suspicion(peer.heard_at + patience, None, "its machine is silent", here=True)
+    if peer.gossip is not None and peer.watched:
+        # others tell when it is silent; this is for when they all overlook it
+        patience += _MISSED * peer.gossip.again_seconds
+    return _unheard(peer, patience, "its machine is silent")
+
+
+def _unheard(peer: Peer, patience: float, reason: str) -> Suspicion:
+    began = peer.heard_at
+    return Suspicion(began + patience, None, reason, here=True, since=began + patience / 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shoal.elastic.coordinator import arrivals, changes, events, evidence, heard
+from shoal.elastic.coordinator import arrivals, changes, events, evidence, heard, watching
 from shoal.elastic.coordinator.effects import Effect, Wake
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.state import Peer, Settings, State
@@ -68,6 +68,7 @@ def _forgive(turn: Turn) -> None:
                 dropped_at=turn.now,
                 worker_dropped_at=turn.now,
                 stopped_at=turn.now if peer.stopped_at is not None else None,
+                accused=replace(peer.accused, at=turn.now) if peer.accused is not None else None,
             )
         )
     turn.set(wake_at=None)
@@ -83,7 +84,12 @@ def _beat(turn: Turn, event: events.Beat) -> None:
     if peer is not None:
         # Lateness wears off slowly: a machine that was starved once is likely to be again.
         late = max(event.late_seconds, 0.9 * peer.late_seconds)
-        turn.update(replace(peer, heard_at=turn.now, late_seconds=late if late > 0.001 else 0.0))
+        turn.update(replace(_heard(peer, turn.now), late_seconds=late if late > 0.001 else 0.0))
+        watching.beats(turn, turn.state.peers[peer.incarnation])
+
+
+def _heard(peer: Peer, now: float) -> Peer:
+    return replace(peer, heard_at=now, accused=None)
 
 
 def _handle(turn: Turn, event: events.Event) -> None:
@@ -115,12 +121,17 @@ def _word(turn: Turn, event: events.Event) -> None:
     peer = turn.state.peer_at(connection)
     if peer is None or peer.incarnation in turn.state.lost or turn.record.ended is not None:
         return
+    peer = _heard(peer, turn.now)
     if isinstance(event, events.SidecarSaid):
-        turn.update(replace(peer, heard_at=turn.now))
-        heard.sidecar_said(turn, turn.state.peers[peer.incarnation], event)
+        turn.update(peer)
+        heard.sidecar_said(turn, peer, event)
+    elif isinstance(event, (events.Gossips, events.Silent, events.Heard)):
+        if peer.sidecar == connection:
+            turn.update(peer)
+            watching.said(turn, peer, event)
     elif peer.worker == connection:
-        turn.update(replace(peer, heard_at=turn.now))
-        heard.worker_said(turn, turn.state.peers[peer.incarnation], event)
+        turn.update(peer)
+        heard.worker_said(turn, peer, event)
 
 
 def _wanted(turn: Turn, event: events.Wanted) -> None:
@@ -135,6 +146,7 @@ def _wanted(turn: Turn, event: events.Wanted) -> None:
 def _settle(turn: Turn) -> None:
     """Weigh the evidence, publish what follows, and ask to be woken when something may be due."""
     moments = [_weigh(turn), _stalls(turn), _troubles(turn), _cuts(turn), changes.advance(turn)]
+    moments.append(watching.advance(turn))
     if turn.record.ended is not None:
         moments = []
     due = min((moment for moment in moments if moment is not None), default=None)
@@ -149,11 +161,13 @@ def _weigh(turn: Turn) -> float | None:
     voting = [peer for peer in alive if peer.incarnation in members and not peer.departed]
     view = turn.record.view
     in_use = {member.incarnation for member in view.members} if view is not None else set[int]()
-    holders = in_use - set(turn.record.stateless)
-    lost, due = evidence.judge(voting, holders, turn.state, turn.now)
-    for incarnation, reason in lost.items():
+    holders = in_use - set(turn.record.stateless) | in_use & set(turn.record.founders)
+    verdict = evidence.judge(voting, holders, turn.state, turn.now)
+    for incarnation, reason in verdict.lost.items():
         turn.lose(incarnation, reason)
-    moments = [] if due is None else [due]
+    moments = [] if verdict.due is None else [verdict.due]
+    if verdict.unheard:
+        moments.append(watching.ask_for_words(turn, holders))
     for peer in alive:
         if peer.incarnation in members:
             continue

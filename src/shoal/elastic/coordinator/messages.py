@@ -20,6 +20,8 @@ MAX_NAME = 200
 MAX_ERROR = 2000
 MAX_RANGES = 64
 MAX_BLOB = 8192
+MAX_WORD = 64
+MAX_AGAIN_SECONDS = 3600.0
 _MAX_NUMBER = 1 << 53
 
 
@@ -80,7 +82,23 @@ def sidecar_event(connection: int, message: wire.Message) -> events.Event | None
         return events.SidecarSaid(connection, what)
     if what == "stalled":
         return events.SidecarSaid(connection, what, _seconds(message, "seconds"))
+    if what == "gossiping":
+        return _gossiping(connection, message)
+    if what in ("silent", "heard"):
+        make = events.Silent if what == "silent" else events.Heard
+        incarnation = _whole(message, "incarnation", least=1)
+        return make(connection, incarnation, _text(message, "sidecar", MAX_WORD))
     return None
+
+
+def _gossiping(connection: int, message: wire.Message) -> events.Event:
+    return events.Gossips(
+        connection,
+        _text(message, "sidecar", MAX_WORD),
+        _text(message, "address", MAX_NAME),
+        _whole(message, "members", least=1),
+        min(_seconds(message, "again_seconds"), MAX_AGAIN_SECONDS),
+    )
 
 
 def _text(message: Mapping[str, Any], field: str, longest: int) -> str:

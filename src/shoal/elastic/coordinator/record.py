@@ -51,7 +51,9 @@ class Record:
     `epoch` is the highest that was ever published or planned. `view` is in use as far as is known;
     `planned` are later ones that its members may have switched to (oldest first). `stateless` are the
     incarnations in `view` that came into it without a state and have not said since that they have one
-    (all of a first view, joiners after a switch).
+    (all of a first view, joiners after a switch). `founders` are those of a first view that have been in
+    every first view since nobody had a state: what may have been committed since, each of them has
+    applied, whether or not it was heard.
     `step` and `cursor` are the last heard to be committed. `lost_state`: the view began again at step 0
     though steps had been committed, because its settings allow that.
     """
@@ -64,6 +66,7 @@ class Record:
     view: View | None = None
     planned: tuple[View, ...] = ()
     stateless: tuple[int, ...] = ()
+    founders: tuple[int, ...] = ()
     next_incarnation: int = 1
     minimum: int = 1
     maximum: int | None = None
@@ -98,6 +101,7 @@ class Record:
             view=None,
             planned=(),
             stateless=(),
+            founders=(),
             failures=(),
             target=None,
             ended=None,
@@ -113,6 +117,7 @@ def to_bytes(record: Record) -> bytes:
         "view": view.to_wire() if view is not None else None,
         "planned": [each.to_wire() for each in record.planned],
         "stateless": list(record.stateless),
+        "founders": list(record.founders),
         "cursor": record.cursor.to_wire(),
         "failures": [asdict(each) for each in record.failures],
         "ended": asdict(record.ended) if record.ended is not None else None,
@@ -135,6 +140,7 @@ def from_bytes(data: bytes) -> Record:
             view=View.from_wire(raw["view"]) if raw["view"] is not None else None,
             planned=tuple(View.from_wire(each) for each in raw["planned"]),
             stateless=tuple(raw["stateless"]),
+            founders=tuple(raw.get("founders", ())),
             cursor=Cursor(*raw["cursor"]),
             failures=tuple(_failure(each) for each in raw["failures"]),
             ended=Ended(**raw["ended"]) if raw["ended"] is not None else None,

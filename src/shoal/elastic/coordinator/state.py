@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.view import Cursor
 
-__all__ = ["Peer", "Recovery", "Settings", "State"]
+__all__ = ["Accusation", "Gossiping", "Peer", "Recovery", "Settings", "State"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Settings:
     expect: int = 0
     """The first view waits for as many workers, at most `expect_seconds` after the minimum is there."""
     expect_seconds: float = 3.0
+    star_limit: int = 64
+    """Up to so many workers beat to this process; sidecars of more of them watch each other."""
     allow_lost_state: bool = False
     """Whether a job that has lost all its workers and has no checkpoint may begin again at step 0."""
     both_lost_seconds: float = 0.1
@@ -29,6 +31,13 @@ class Settings:
     most_late_seconds: float = 1.2
     """How much the bound on silence grows at most for a sidecar whose own timer is late."""
     silent_without_sidecar_seconds: float = 60.0
+    accused_seconds: float = 0.5
+    """How long one has to say anything, when another's sidecar says that it is silent."""
+    accused_by_several_seconds: float = 0.25
+    ask_again_seconds: float = 0.5
+    """How often some of those that do not beat are asked for a word, while a witness is wanted."""
+    gossip_again_seconds: float = 5.0
+    """When one that had to answer for itself is asked to gossip again."""
     stalled_seconds: float = 1.0
     """After the first `stalled`: how long to see whether all the others stall too."""
     trouble_seconds: float = 1.0
@@ -42,6 +51,27 @@ class Settings:
     retry_seconds: float = 2.0
     step_save_seconds: float = 5.0
     late_tick_seconds: float = 0.25
+
+
+@dataclass(frozen=True)
+class Gossiping:
+    """A sidecar that gossips with others: `sidecar` is the word by which they know it, `address` where
+    they reach it, `members` how many it knows there, itself included. It says so again each
+    `again_seconds`."""
+
+    sidecar: str
+    address: str
+    members: int
+    again_seconds: float
+
+
+@dataclass(frozen=True)
+class Accusation:
+    """Since `at` others (`by`: incarnations) say that the one that they know as `sidecar` is silent."""
+
+    at: float
+    sidecar: str
+    by: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -61,6 +91,11 @@ class Peer:
     """Whether it has had a connection to this process."""
     heard_at: float = 0.0
     late_seconds: float = 0.0
+    gossip: Gossiping | None = None
+    gossip_at: float = 0.0
+    """From when on its sidecar may be asked to gossip; infinite: it has been."""
+    accused: Accusation | None = None
+    """Nothing has been heard of it since."""
     stopped_at: float | None = None
     stalled_at: float | None = None
     leaving_at: float | None = None
@@ -74,6 +109,11 @@ class Peer:
     applied: int = -1
     cursor: Cursor = field(default_factory=Cursor)
     step_seconds: float = 0.0
+
+    @property
+    def watched(self) -> bool:
+        """Other members' sidecars watch its own, which does not beat."""
+        return self.gossip is not None and self.gossip.members > 1
 
 
 @dataclass(frozen=True)
@@ -120,6 +160,8 @@ class State:
     minimum_met_at: float | None = None
     began_at: float | None = None
     """When the evidence came that the next loss view answers."""
+    asked_at: float = float("-inf")
+    """When some that do not beat were asked for a word."""
     trouble_at: float | None = None
     renew: str | None = None
     """Why a new view with the same members is wanted."""

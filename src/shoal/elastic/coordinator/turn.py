@@ -147,7 +147,7 @@ class Turn:
             for member in view.members
             if member not in former or member.incarnation in self.record.stateless
         )
-        self.save("switch", view=view, planned=later, stateless=stateless)
+        self.save("switch", view=view, planned=later, stateless=stateless, founders=())
         self.set(trouble_at=None, unbuilt={}, unbuilt_epoch=0, unbuilt_at=None, retry_at=None)
         self.trim()
         self.report(f"epoch {epoch} is in use: {_names(view)}")

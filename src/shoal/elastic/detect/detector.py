@@ -32,16 +32,25 @@ class Detector(Protocol):
         """When (monotonic) `turn` is due at the latest."""
         ...
 
+    @property
+    def over(self) -> bool:
+        """It has left those that it watched, and is to be closed."""
+        ...
+
     def turn(self, now: float) -> list[Message]:
         """Go on; what the coordinator is to hear."""
         ...
 
-    def restate(self) -> None:
-        """The coordinator may have heard nothing of what was said."""
+    def restate(self) -> list[Message]:
+        """The coordinator may have heard nothing of what was said; what it must hear first."""
+        ...
+
+    def leave(self, now: float) -> None:
+        """It is not wanted any more: beat, tell those who would miss it, and then be `over`."""
         ...
 
     def close(self) -> None:
-        """Go, and tell those who would miss it."""
+        """Close its sockets. Whoever has not left before is missed, and found to be silent."""
         ...
 
 
@@ -53,6 +62,7 @@ class Star:
     """
 
     descriptor: int | None = None
+    over = False
 
     def __init__(self, interval_seconds: float, now: float) -> None:
         self._interval = interval_seconds
@@ -68,8 +78,12 @@ class Star:
         self.next_at = now + self._interval if late > self._interval else self.next_at + self._interval
         return [{"type": "beat", "seq": self._sequence, "late_seconds": round(late, 4)}]
 
-    def restate(self) -> None:
+    def restate(self) -> list[Message]:
         """The next beat says it."""
+        return []
+
+    def leave(self, now: float) -> None:
+        """It beats already."""
 
     def close(self) -> None:
         """Its end is told by the connection's."""

@@ -90,6 +90,18 @@ class Sidecar:
             if at is not None and (now >= at or self._detector.descriptor in ready):
                 for message in self._detector.turn(now):
                     self._uplink.send(message)
+                if self._detector.over:
+                    self._beat_again()
+        self._part()
+
+    def _part(self) -> None:
+        """Tell those that watch this one that it goes: it would be missed."""
+        self._detector.leave(time.monotonic())
+        while self._detector.descriptor is not None and not self._detector.over:
+            poll = select.poll()
+            poll.register(self._detector.descriptor, select.POLLIN)
+            poll.poll(max(0.0, (self._detector.next_at - time.monotonic()) * 1000))
+            self._detector.turn(time.monotonic())
         self._detector.close()
 
     def _detector_at(self) -> float | None:
@@ -157,36 +169,44 @@ class Sidecar:
         for evidence in self._findings.standing():
             self._uplink.send(evidence)
         if isinstance(self._detector, Star):
-            self._detector = Star(self._settings["beat_seconds"], time.monotonic())
-        else:
-            self._detector.restate()
+            self._beat_again()
+        for message in self._detector.restate():
+            self._uplink.send(message)
 
     def _told(self, message: Message) -> None:
-        """What the coordinator says: `gossip`, when the job is too large for a star; `star` again."""
+        """What the coordinator says: `gossip`, when the job is too large for a star; `star` again;
+        `answer`, when it wants a word."""
         match message["type"]:
             case "gossip":
                 self._gossip([str(each) for each in message["seeds"]])
             case "star":
-                self._detector.close()
-                self._detector = Star(self._settings["beat_seconds"], time.monotonic())
+                self._detector.leave(time.monotonic())
+            case "answer":
+                for said in self._detector.restate():
+                    self._uplink.send(said)
             case _:
                 pass
+
+    def _beat_again(self) -> None:
+        self._detector.close()
+        self._detector = Star(self._settings["beat_seconds"], time.monotonic())
 
     def _gossip(self, seeds: list[str]) -> None:
         # many modules, and only large jobs need them
         from shoal.elastic.detect.gossip import Gossip
-        from shoal.elastic.detect.swim.settings import Settings
 
-        if isinstance(self._detector, Gossip):
+        if isinstance(self._detector, Gossip) and not self._detector.leaving:
             self._detector.join(seeds)
-        else:
-            name, key = self._settings["name"], self._settings["key"]
-            host = self._uplink.host
-            try:
-                self._detector = Gossip(name, self._incarnation, key, host, seeds, Settings())
-            except OSError:  # no port is free: without an answer the star goes on
-                return
-        self._uplink.send(self._detector.state())
+            return
+        name, key = self._settings["name"], self._settings["key"]
+        try:
+            gossip = Gossip(name, self._incarnation, key, self._uplink.host, seeds)
+        except OSError:  # no port is free: without an answer the star goes on
+            return
+        self._detector.close()
+        self._detector = gossip
+        for message in gossip.restate():
+            self._uplink.send(message)
 
     def _find(self) -> str | None:
         """Where the coordinator is: as its file says, or else as the worker has said last."""
@@ -234,8 +254,7 @@ class Sidecar:
                 self._findings = Findings(message["max_stall"], LOOK_SECONDS)
             case "joined":
                 self._incarnation = message["incarnation"]
-                self._detector.close()  # another incarnation is another member
-                self._detector = Star(self._settings["beat_seconds"], time.monotonic())
+                self._beat_again()  # another incarnation is another member
                 self._uplink.restart()
             case "at":
                 if message["address"] != self._address and not self._uplink.connected:

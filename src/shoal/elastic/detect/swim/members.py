@@ -62,6 +62,7 @@ class Members:
         awareness: Awareness,
         randomness: random.Random,
         admit: Callable[[str, str], bool] = lambda _name, _address: True,
+        outdated: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         self.me = me.name
         self.changes: list[Change] = []
@@ -72,6 +73,7 @@ class Members:
         self._awareness = awareness
         self._random = randomness
         self._admit = admit
+        self._outdated = outdated
         self._leaving = False
         self._known = {me.name: Known(me.name, me.address, me.incarnation, "alive", 0.0)}
         self._suspicions: dict[str, Suspicion] = {}
@@ -96,6 +98,8 @@ class Members:
             own = self._known[self.me]
             if news.incarnation > own.incarnation or news.address != own.address:
                 self._refute(own, news.incarnation)
+            return
+        if (known is None or not known.there) and self._outdated(news.name):
             return
         if known is None:
             if not self._admit(news.name, news.address):
@@ -149,6 +153,12 @@ class Members:
         self._gossip.add(news)
         self._say("left" if known.state == "left" else "dead", known)
         return None
+
+    def expel(self, name: str, now: float) -> None:
+        """It is known from elsewhere that it is no member any more."""
+        known = self._known.get(name)
+        if known is not None:
+            self.dead(Dead(known.incarnation, name, self.me), now)
 
     def leave(self, now: float) -> None:
         """This member goes of its own will."""

@@ -35,7 +35,18 @@ from shoal.elastic.detect.swim.messages import (
 from shoal.elastic.detect.swim.prober import Prober
 from shoal.elastic.detect.swim.settings import Settings
 
-__all__ = ["Datagram", "Event", "Join", "Leave", "Node", "Output", "Request", "Response", "Tick"]
+__all__ = [
+    "Datagram",
+    "Event",
+    "Expel",
+    "Join",
+    "Leave",
+    "Node",
+    "Output",
+    "Request",
+    "Response",
+    "Tick",
+]
 
 _NACK_SHARE = 0.8  # of the probe's timeout: the nack must be back before the prober's interval is over
 _NEVER = float("inf")
@@ -82,7 +93,14 @@ class Leave:
     """Go of one's own will: others are told for as long as this node is stepped."""
 
 
-Event = Tick | Datagram | Request | Response | Join | Leave
+@dataclass(frozen=True)
+class Expel:
+    """That one is no member any more, as is known from elsewhere."""
+
+    name: str
+
+
+Event = Tick | Datagram | Request | Response | Join | Leave | Expel
 
 
 @dataclass(frozen=True)
@@ -111,7 +129,9 @@ class _Relay:
 
 
 class Node:
-    """See the module. `admit` is asked about the name and address of each stranger; None: all may come.
+    """See the module. `admit` is asked about the name and address of each stranger: with one that may
+    not come no table is exchanged. `outdated` is asked about the name of each that is not a member: it
+    does not become one, though it may stand in others' tables.
 
     Raises:
         ValueError: the name or the address is longer than a message may hold.
@@ -127,6 +147,7 @@ class Node:
         randomness: random.Random,
         incarnation: int = 1,
         admit: Callable[[str, str], bool] = lambda _name, _address: True,
+        outdated: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         if not 0 < len(name) <= MAX_NAME or not 0 < len(address) <= MAX_ADDRESS:
             raise ValueError(f"{name!r} at {address!r} is longer than a message may hold")
@@ -135,7 +156,7 @@ class Node:
         self._gossip = Gossip()
         self.awareness = Awareness(settings.awareness_max)
         me = Alive(incarnation, name, address)
-        self.members = Members(me, settings, self._gossip, self.awareness, randomness, admit)
+        self.members = Members(me, settings, self._gossip, self.awareness, randomness, admit, outdated)
         self._prober = Prober(self.members, settings, self.awareness, self._send, self._ask)
         self._relays: dict[int, _Relay] = {}
         self._gossiped_at = now - settings.gossip_interval
@@ -180,6 +201,8 @@ class Node:
                 self._join(event)
             case Leave():
                 self.members.leave(now)
+            case Expel(name):
+                self.members.expel(name, now)
         self.members.changes = []
         # a confirmation may have ended a suspicion in the past: that is no oversleeping
         self._due_at = max(now, self._first_timer())

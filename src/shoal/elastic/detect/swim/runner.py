@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from shoal.elastic.detect.swim.members import Change
-from shoal.elastic.detect.swim.node import Event, Join, Leave, Node, Request, Tick
+from shoal.elastic.detect.swim.node import Event, Expel, Join, Leave, Node, Request, Tick
 from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
 from shoal.elastic.detect.swim.transport import Transport
@@ -31,10 +31,18 @@ class Runner:
         settings: Settings,
         randomness: random.Random,
         changed: Callable[[Change], None],
+        outdated: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         self.transport = Transport(host, keys, settings)
         self.address = self.transport.address
-        self.node = Node(name, self.address, time.monotonic(), settings=settings, randomness=randomness)
+        self.node = Node(
+            name,
+            self.address,
+            time.monotonic(),
+            settings=settings,
+            randomness=randomness,
+            outdated=outdated,
+        )
         self._changed = changed
 
     @property
@@ -46,12 +54,18 @@ class Runner:
         """Become a member of those that are reached there; `changed` hears of each."""
         self._step(Join(tuple(addresses)))
 
-    def leave(self, seconds: float) -> None:
-        """Tell others that this member goes, for so long at most."""
+    def expel(self, name: str) -> None:
+        """Tell others that this one is no member any more, as is known from elsewhere."""
+        self._step(Expel(name))
+
+    def leave(self) -> None:
+        """Tell others from now on that this member goes: until `left`, or as long as there is time."""
         self._step(Leave())
-        deadline = time.monotonic() + seconds
-        while len(self.node.members) and not self.node.quiet and time.monotonic() < deadline:
-            self.turn(deadline)
+
+    @property
+    def left(self) -> bool:
+        """Nothing is left to be told, or there is nobody to tell it to."""
+        return self.node.quiet or not len(self.node.members)
 
     def turn(self, until: float) -> None:
         """Wait until then (monotonic) at most, take in all that has come, then look at the timers."""
