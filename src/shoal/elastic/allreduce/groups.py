@@ -1,8 +1,6 @@
-"""The collectives of one epoch, and the builder that makes them in the background.
+"""Builds the groups of the views that come, in threads, while training goes on with the one before.
 
-A group is built by a thread of its own while training goes on with the one before. One that a newer
-epoch has overtaken is abandoned. Whoever has a group may `interrupt` it from any thread: everybody who
-waits in it, here and in its peers, wakes with an error within milliseconds.
+One that a newer epoch has overtaken is abandoned.
 """
 
 # torch's own types are partial
@@ -12,153 +10,28 @@ waits in it, here and in its peers, wakes with an error within milliseconds.
 from __future__ import annotations
 
 import base64
-import ctypes
+import logging
+import os
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 import torch.distributed as dist
 
-from shoal.elastic.allreduce import sockets
+from shoal.elastic.allreduce import devices, nccl
+from shoal.elastic.allreduce.group import Group, Pending
 from shoal.elastic.allreduce.relay import Abandoned, RelayStore
-from shoal.elastic.errors import GroupFailed
 from shoal.elastic.view import View
 from shoal.elastic.wire import Message
 
 __all__ = ["Group", "Groups", "Pending"]
 
+_log = logging.getLogger(__name__)
+
 _FOREVER = timedelta(days=30)
-_LOOK = timedelta(milliseconds=200)
-_STUCK_SECONDS = 1.0
 BUILD_SECONDS = 5.0
-
-
-class Pending(Protocol):
-    """An operation under way."""
-
-    def wait(self, timeout: timedelta = ...) -> bool:
-        """Until it is done; RuntimeError when it fails, or the time is up."""
-        ...
-
-    def is_completed(self) -> bool:
-        """Whether it is done, or has failed."""
-        ...
-
-
-class _Done:
-    def wait(self, timeout: timedelta = _FOREVER) -> bool:
-        return True
-
-    def is_completed(self) -> bool:
-        return True
-
-
-class Group:
-    """The group of one view. Operations are asked for by one thread, the same on every rank."""
-
-    def __init__(
-        self,
-        view: View,
-        rank: int,
-        backend: dist.ProcessGroup | None,
-        store: RelayStore | None,
-    ) -> None:
-        """`backend` None: a group of one."""
-        self.view = view
-        self.rank = rank
-        self.size = view.size
-        self._backend = backend
-        self._store = store
-        self._stuck = False
-        self.failed = False
-
-    @property
-    def epoch(self) -> int:
-        """Of its view."""
-        return self.view.epoch
-
-    def sum(self, tensor: torch.Tensor) -> Pending:
-        """Begin to add up `tensor` over all ranks, in place.
-
-        Raises:
-            GroupFailed: the group is broken.
-        """
-        if self._backend is None:
-            return _Done()
-        return self._begin(lambda backend: backend.allreduce([tensor]))
-
-    def wait(self, pending: Pending) -> None:
-        """Until the operation is done.
-
-        Raises:
-            GroupFailed: it will never be.
-        """
-        broken_since = 0.0
-        while True:
-            try:
-                pending.wait(_LOOK)
-                return
-            except RuntimeError as error:
-                if pending.is_completed():
-                    self.failed = True
-                    raise GroupFailed(str(error)) from None
-            if not self.failed:
-                continue
-            broken_since = broken_since or time.monotonic()
-            self.interrupt()
-            if time.monotonic() - broken_since > _STUCK_SECONDS:
-                self._stuck = True
-                raise GroupFailed("an operation that was under way in a broken group never ended")
-
-    def broadcast(self, tensor: torch.Tensor, source: int) -> None:
-        """Everybody has `source`'s values afterwards.
-
-        Raises:
-            GroupFailed: the group broke.
-        """
-        if self._backend is not None and tensor.numel():
-            self.wait(self._begin(lambda backend: backend.broadcast(tensor, root=source)))
-
-    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Everybody's tensor of this shape, in rank order.
-
-        Raises:
-            GroupFailed: the group broke.
-        """
-        if self._backend is None:
-            return [tensor.clone()]
-        found = [torch.empty_like(tensor) for _ in range(self.size)]
-        self.wait(self._begin(lambda backend: backend.allgather(found, tensor)))
-        return found
-
-    def interrupt(self) -> None:
-        """Wake everybody who waits in it; it is of no use any more. Any thread, idempotent."""
-        self.failed = True
-        store = self._store
-        if store is not None:
-            ports = {sockets.listening_port(blob) for blob in store.peers().values()}
-            sockets.shut_down(sockets.connected(sockets.listening_port(store.own), ports))
-
-    def close(self) -> None:
-        """Let go of it: nothing may be under way here."""
-        self.interrupt()
-        if self._stuck and self._backend is not None:
-            # its destructor would wait for the threads of what never ends: it is never called
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._backend))
-        self._backend = None
-        self._store = None
-
-    def _begin(self, ask: Callable[[dist.ProcessGroup], Pending]) -> Pending:
-        if self.failed or self._backend is None:
-            raise GroupFailed(f"the group of epoch {self.epoch} is broken")
-        try:
-            return ask(self._backend)
-        except RuntimeError as error:
-            self.failed = True
-            raise GroupFailed(str(error)) from None
 
 
 class Groups:
@@ -185,7 +58,24 @@ class Groups:
         self._early: dict[int, dict[int, bytes]] = {}
         self._built: dict[int, Group] = {}
         self._newest = 0
-        self._dead: Exception | None = None
+        self._device = torch.device("cpu")
+        self._claim = ""
+        self._insists = False
+        self._communicators: list[nccl.Communicator] = []
+
+    def train_on(self, device: torch.device, backend: str | None = None) -> None:
+        """Buckets are on this device; before the first view. `backend`: one of `devices.BACKENDS`, else
+        what the environment says.
+
+        Raises:
+            ElasticError: there is no such backend, or it cannot be used with this device.
+        """
+        backend = backend or devices.wanted(os.environ)
+        self._claim = devices.claim(device, backend)
+        self._device = device
+        self._insists = backend == "nccl"
+        if self._claim:
+            os.environ.update(nccl.SETTINGS)
 
     def want(self, view: View) -> None:
         """Begin to build the group of this view. Idempotent.
@@ -206,7 +96,7 @@ class Groups:
                 self._built[view.epoch] = Group(view, 0, None, None)
                 self._changed.notify_all()
                 return
-            store = RelayStore(rank, lambda blob: self._post_blob(view.epoch, rank, blob))
+            store = RelayStore(rank, lambda blob: self._post_blob(view.epoch, rank, blob), self._claim)
             for peer, blob in self._early.pop(view.epoch, {}).items():
                 store.put(peer, blob)
             self._building[view.epoch] = (view, store)
@@ -255,6 +145,8 @@ class Groups:
     def close(self) -> None:
         """Abandon and close everything."""
         self.drop(1 << 62)
+        for communicator in self._communicators:
+            communicator.join(BUILD_SECONDS)
 
     def _abandon(self, before: int) -> None:
         for epoch in [epoch for epoch in self._building if epoch < before]:
@@ -266,16 +158,14 @@ class Groups:
         self._post({"type": "blob", "epoch": epoch, "rank": rank, "data": data})
 
     def _build(self, view: View, rank: int, store: RelayStore) -> None:
-        began = time.monotonic()
         try:
             backend = self._make(self._host, store, rank, view.size, timedelta(seconds=BUILD_SECONDS))
+            communicator = self._connect(view, backend, store)
         except (Abandoned, RuntimeError):
-            with self._changed:
-                current = self._building.get(view.epoch)
-            if current is not None and current[1] is store:
-                self._retry(view, rank, store, began)
+            if self._wanted(view, store):
+                self._retry(view, rank, store)
             return
-        group = Group(view, rank, backend, store)
+        group = Group(view, rank, backend, store, communicator)
         del backend
         with self._changed:
             if self._building.pop(view.epoch, None) is not None:
@@ -284,7 +174,28 @@ class Groups:
                 return
         group.close()
 
-    def _retry(self, view: View, rank: int, store: RelayStore, began: float) -> None:
+    def _connect(
+        self, view: View, backend: dist.ProcessGroup, store: RelayStore
+    ) -> nccl.Communicator | None:
+        if not devices.over_nccl(store.claims()):
+            return None
+        try:
+            made = nccl.connect(backend, store.rank, view.size, self._device)
+        except RuntimeError as error:
+            if self._wanted(view, store) and not self._insists:
+                # nobody was lost: it does not work here, and one rank without a claim is enough for all
+                _log.warning("%s; gradients go over gloo from now on", error)
+                self._claim = ""
+            raise
+        self._communicators = [each for each in self._communicators if each.lives] + [made]
+        return made
+
+    def _wanted(self, view: View, store: RelayStore) -> bool:
+        with self._changed:
+            current = self._building.get(view.epoch)
+            return current is not None and current[1] is store
+
+    def _retry(self, view: View, rank: int, store: RelayStore) -> None:
         """A peer could not be connected to: tell the coordinator, and leave it to decide."""
         reached = [view.members[rank].name]
         reached += [view.members[peer].name for peer in store.peers()]

@@ -1,8 +1,8 @@
 """Which gradient lies where: flat buckets in the order in which backward makes gradients.
 
-Parameters are taken last first, each bucket holds one type on one device, and the first bucket is small
-so that sending begins early. A gradient is a view into its bucket: nothing is copied but by the sum
-itself.
+Parameters are taken last first, each bucket holds one type, and the first bucket is small so that
+sending begins early. All is on the parameters' device. A gradient is a view into its bucket: nothing is
+copied but by the sum itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+
+from shoal.elastic.allreduce import devices
 
 __all__ = ["BUCKET_BYTES", "Bucket", "Layout", "plan"]
 
@@ -40,9 +42,19 @@ class Layout:
     control: torch.Tensor
     control_rides: bool
 
+    @property
+    def device(self) -> torch.device:
+        """That everything lies on."""
+        return self.control.device
+
 
 def plan(parameters: Sequence[torch.Tensor], extra: int, bucket_bytes: int = BUCKET_BYTES) -> Layout:
-    """Lay out gradients of these parameters, and a control vector of `extra` elements."""
+    """Lay out gradients of these parameters, and a control vector of `extra` elements.
+
+    Raises:
+        ElasticError: the parameters are on several devices.
+    """
+    device = devices.one_of(parameters)
     groups = _split(parameters, bucket_bytes)
     buckets: list[Bucket] = []
     place: dict[int, tuple[int, int]] = {}
@@ -51,7 +63,7 @@ def plan(parameters: Sequence[torch.Tensor], extra: int, bucket_bytes: int = BUC
         like = parameters[indices[0]]
         elements = sum(parameters[i].numel() for i in indices)
         rides = number == len(groups) - 1 and like.dtype == torch.float32
-        flat = torch.zeros(elements + (extra if rides else 0), dtype=like.dtype, device=like.device)
+        flat = torch.zeros(elements + (extra if rides else 0), dtype=like.dtype, device=device)
         if rides:
             control = flat[elements:]
         views: list[torch.Tensor] = []
@@ -65,7 +77,7 @@ def plan(parameters: Sequence[torch.Tensor], extra: int, bucket_bytes: int = BUC
     return Layout(
         tuple(buckets),
         tuple(place[i] for i in range(len(parameters))),
-        control if control is not None else torch.zeros(extra),
+        control if control is not None else torch.zeros(extra, device=device),
         control is not None,
     )
 
@@ -78,8 +90,7 @@ def _split(parameters: Sequence[torch.Tensor], bucket_bytes: int) -> list[list[i
         count = parameter.numel() * parameter.element_size()
         limit = min(_FIRST_BYTES, bucket_bytes) if len(groups) == 1 else bucket_bytes
         last = parameters[groups[-1][0]] if groups else None
-        same = last is not None and (last.dtype, last.device) == (parameter.dtype, parameter.device)
-        if not same or sizes[-1] + count > limit:
+        if last is None or last.dtype != parameter.dtype or sizes[-1] + count > limit:
             groups.append([])
             sizes.append(0)
         groups[-1].append(index)

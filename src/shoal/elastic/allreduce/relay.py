@@ -23,26 +23,35 @@ class Abandoned(Exception):
 class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
     """Keys are `0/<rank>`, as gloo asks for them. Thread-safe."""
 
-    def __init__(self, rank: int, post: Callable[[bytes], None]) -> None:
-        """`post` gives this end's address to the others."""
+    def __init__(self, rank: int, post: Callable[[bytes], None], claim: str = "") -> None:
+        """`post` gives this end's address to the others, and with it what this rank claims (at most 255
+        bytes; see `devices`)."""
         super().__init__()
-        self._rank = rank
+        self.rank = rank
         self._post = post
+        self._claims = {rank: claim}
         self._values: dict[str, bytes] = {}
         self._changed = threading.Condition()
         self._abandoned = False
         self.own: bytes = b""
 
-    def put(self, rank: int, blob: bytes) -> None:
-        """A peer's address has come. Idempotent."""
+    def put(self, rank: int, posted: bytes) -> None:
+        """What a peer has posted has come. Idempotent."""
+        end = 1 + posted[0]
         with self._changed:
-            self._values[f"0/{rank}"] = blob
+            self._claims[rank] = posted[1:end].decode()
+            self._values[f"0/{rank}"] = posted[end:]
             self._changed.notify_all()
+
+    def claims(self) -> list[str]:
+        """Of all ranks whose addresses are here, in rank order."""
+        with self._changed:
+            return [self._claims[rank] for rank in sorted(self._claims)]
 
     def peers(self) -> dict[int, bytes]:
         """The addresses of all others that have come."""
         with self._changed:
-            return {int(k[2:]): v for k, v in self._values.items() if k != f"0/{self._rank}"}
+            return {int(k[2:]): v for k, v in self._values.items() if k != f"0/{self.rank}"}
 
     def abandon(self) -> None:
         """Whoever waits here stops waiting, with an error."""
@@ -51,9 +60,10 @@ class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
             self._changed.notify_all()
 
     def repeat(self) -> None:
-        """Post the own address again: the coordinator may have missed it."""
+        """Post the own address, if it is known: the coordinator may have missed it before."""
         if self.own:
-            self._post(self.own)
+            claim = self._claims[self.rank].encode()
+            self._post(bytes([len(claim)]) + claim + self.own)
 
     # what torch calls
 
@@ -63,9 +73,9 @@ class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
         with self._changed:
             self._values[key] = blob
             self._changed.notify_all()
-        if key == f"0/{self._rank}":
+        if key == f"0/{self.rank}":
             self.own = blob
-            self._post(blob)
+            self.repeat()
 
     def get(self, key: str) -> bytes:
         """Wait for a value.

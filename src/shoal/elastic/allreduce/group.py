@@ -1,0 +1,174 @@
+"""The collectives of one epoch, over gloo, and NCCL where it can be.
+
+Whatever is on the CPU goes over gloo. What is on a GPU goes over NCCL where every rank has a GPU of its
+own, and over gloo too where ranks share one. Whoever has a group may `interrupt` it from any thread:
+everybody who waits in it, here and in its peers, wakes with an error within milliseconds.
+"""
+
+# torch's own types are partial
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from shoal.elastic.allreduce import nccl, sockets
+from shoal.elastic.allreduce.relay import RelayStore
+from shoal.elastic.errors import GroupFailed
+from shoal.elastic.view import View
+
+__all__ = ["Group", "Pending"]
+
+_FOREVER = timedelta(days=30)
+_LOOK = timedelta(milliseconds=200)
+_STUCK_SECONDS = 1.0
+
+
+class Pending(Protocol):
+    """An operation under way."""
+
+    def wait(self, timeout: timedelta = ...) -> bool:
+        """Until it is done; RuntimeError when it fails, or the time is up."""
+        ...
+
+    def is_completed(self) -> bool:
+        """Whether it is done, or has failed."""
+        ...
+
+
+class _Done:
+    def wait(self, timeout: timedelta = _FOREVER) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+class Group:
+    """The group of one view. Operations are asked for by one thread, the same on every rank."""
+
+    def __init__(
+        self,
+        view: View,
+        rank: int,
+        backend: dist.ProcessGroup | None,
+        store: RelayStore | None,
+        communicator: nccl.Communicator | None = None,
+    ) -> None:
+        """`backend` None: a group of one. `communicator`: for tensors of a GPU, if they go over NCCL."""
+        self.view = view
+        self.rank = rank
+        self.size = view.size
+        self._backend = backend
+        self._store = store
+        self._communicator = communicator
+        self._patience = _STUCK_SECONDS if communicator is None else nccl.PATIENCE_SECONDS
+        self._stuck = False
+        self.failed = False
+
+    @property
+    def epoch(self) -> int:
+        """Of its view."""
+        return self.view.epoch
+
+    @property
+    def over_nccl(self) -> bool:
+        """Whether tensors of a GPU go over NCCL."""
+        return self._communicator is not None
+
+    def sum(self, tensor: torch.Tensor) -> Pending:
+        """Begin to add up `tensor` over all ranks, in place.
+
+        Raises:
+            GroupFailed: the group is broken.
+        """
+        if self._backend is None:
+            return _Done()
+        return self._begin(tensor, lambda backend: backend.allreduce([tensor]))
+
+    def wait(self, pending: Pending) -> None:
+        """Until the operation is done; the current stream of a GPU comes after it.
+
+        Raises:
+            GroupFailed: it will never be.
+        """
+        broken_since = 0.0
+        while True:
+            try:
+                pending.wait(_LOOK)
+                return
+            except RuntimeError as error:
+                if pending.is_completed():
+                    self.failed = True
+                    raise GroupFailed(str(error)) from None
+            if not self.failed:
+                continue
+            broken_since = broken_since or time.monotonic()
+            self.interrupt()
+            if time.monotonic() - broken_since > self._patience:
+                self._stuck = True
+                raise GroupFailed("an operation that was under way in a broken group never ended")
+
+    def broadcast(self, tensor: torch.Tensor, source: int) -> None:
+        """Everybody has `source`'s values afterwards.
+
+        Raises:
+            GroupFailed: the group broke.
+        """
+        if self._backend is not None and tensor.numel():
+            self.wait(self._begin(tensor, lambda backend: backend.broadcast(tensor, root=source)))
+
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Everybody's tensor of this shape, in rank order.
+
+        Raises:
+            GroupFailed: the group broke.
+        """
+        if self._backend is None:
+            return [tensor.clone()]
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        self.wait(self._begin(tensor, lambda backend: backend.allgather(found, tensor)))
+        return found
+
+    def interrupt(self) -> None:
+        """Wake everybody who waits in it; it is of no use any more. Any thread, idempotent."""
+        self.failed = True
+        store, communicator = self._store, self._communicator
+        if communicator is not None:
+            communicator.abort()
+        if store is not None:
+            ports = {sockets.listening_port(blob) for blob in store.peers().values()}
+            sockets.shut_down(sockets.connected(sockets.listening_port(store.own), ports))
+
+    def close(self) -> None:
+        """Let go of it: nothing may be under way here."""
+        communicator = self._communicator
+        if communicator is not None and not self.failed:
+            # peers may still be reading what this rank has sent: an abort would take it from them
+            communicator.shut_down()
+        self._communicator = None
+        self.interrupt()
+        if self._stuck and self._backend is not None:
+            # its destructor would wait for the threads of what never ends: it is never called
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._backend))
+        self._backend = None
+        self._store = None
+
+    def _begin(self, tensor: torch.Tensor, ask: Callable[[dist.ProcessGroup], Pending]) -> Pending:
+        if self.failed or self._backend is None:
+            raise GroupFailed(f"the group of epoch {self.epoch} is broken")
+        try:
+            if self._communicator is not None and tensor.is_cuda:
+                return self._communicator.begin(ask)
+            return ask(self._backend)
+        except RuntimeError as error:
+            self.failed = True
+            raise GroupFailed(str(error)) from None
