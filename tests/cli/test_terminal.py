@@ -188,8 +188,9 @@ def test_questions_are_asked_on_a_terminal(machine: Machine, tmp_path: Path) -> 
 
 
 def test_a_reader_who_leaves_ends_the_job(machine: Machine) -> None:
+    endless = "while echo y; do sleep 0.01; done"  # slow enough that who reads late finds the first line
     ran = subprocess.run(
-        ["bash", "-c", "shoal run --name loud -- yes | head -1; exit ${PIPESTATUS[0]}"],
+        ["bash", "-c", f"shoal run --name loud -- sh -c '{endless}' | head -1; exit ${{PIPESTATUS[0]}}"],
         env=machine.env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (ran.stdout, ran.returncode) == ("[worker 0] y\n", 141)
