@@ -54,7 +54,7 @@ def init(
     place = environment.find(os.environ) or embedded.under_torchrun(os.environ)
     if place is None:
         alone = Training(None, None)
-        return Job(alone, None, None, _keeper(checkpoint, checkpoint_every, alone, None))
+        return Job(alone, keeper=_keeper(checkpoint, checkpoint_every, alone, None))
     if checkpoint is None and place.kind == "platform" and (output := os.environ.get("SHOAL_OUTPUT")):
         checkpoint = Path(output) / "checkpoints"
     key: dict[str, str] = {"": ""}
@@ -63,7 +63,7 @@ def init(
     training = Training(membership, donor)
     guardian = _guard(place, membership, key, max_stall)
     keeper = _keeper(checkpoint, checkpoint_every, training, membership)
-    return Job(training, membership, guardian, keeper)
+    return Job(training, membership, donor, guardian, keeper)
 
 
 class Job:
@@ -72,12 +72,14 @@ class Job:
     def __init__(
         self,
         training: Training,
-        membership: Membership | None,
-        guardian: Guardian | None,
+        membership: Membership | None = None,
+        donor: Donor | None = None,
+        guardian: Guardian | None = None,
         keeper: Keeper | None = None,
     ) -> None:
         self._training = training
         self._keeper = keeper
+        self._donor = donor
         self._membership = membership
         self._guardian = guardian
         self._changes: list[Callable[[View], None]] = []
@@ -91,7 +93,7 @@ class Job:
         self._closed = False
         training.on_step.append(self._after_step)
         if keeper is not None:
-            training.at_boundary.append(keeper.look)
+            training.boundary.calls.append(keeper.look)
             training.before_first = keeper.load
         if guardian is not None:
             training.waiting = lambda waits: guardian.training(not waits)
@@ -256,8 +258,8 @@ class Job:
             self._guardian.training(False)
         if membership is not None:
             membership.close()
-        if self._training.donor is not None:
-            self._training.donor.close()
+        if self._donor is not None:
+            self._donor.close()
         if self._guardian is not None:
             self._guardian.close()
 
@@ -300,7 +302,7 @@ class Job:
                 self._join(self._membership)
                 continue
             self._changed()
-            if training.step is None:
+            if training.hand.step is None:
                 step = next_step(training.cursor, order.length, batch_size, epochs)
                 if step is None:
                     if training.finish():
@@ -308,23 +310,21 @@ class Job:
                     continue
                 share = share_of(step, training.rank, training.size)
                 parts = list(parts_of(step, share, micro_batch or training.largest, accumulate))
-                training.deal(share[1] - share[0])
-                training.begin_step(step)
+                training.begin_step(step, share[1] - share[0])
+                self._epoch = step.epoch
             part = parts.pop(0)
-            self._epoch = training.step.epoch if training.step is not None else self._epoch
             first, end = (part.first, part.end) if part.samples else self._repeated(training)
             self._part = (first, end)
             batch = fetch(order.indices(self._epoch, first, end))
-            samples = training.step.samples if training.step is not None else 1
-            training.begin_part(part, training.own_samples / samples)
+            training.begin_part(part)
             self._progress()
             yield batch
 
     @staticmethod
     def _repeated(training: Training) -> tuple[int, int]:
         """Who has no sample of its own runs its body on another's; it counts nothing."""
-        assert training.step is not None
-        return training.step.first, training.step.first + 1
+        assert training.hand.step is not None
+        return training.hand.step.first, training.hand.step.first + 1
 
     def _changed(self) -> None:
         """Tell the script of a view that it has not been told of."""
@@ -356,7 +356,7 @@ class Job:
             "step": training.committed,
             "cursor": training.committed_cursor.to_wire(),
             "step_seconds": round(self._step_seconds, 6),
-            "samples": training.step.samples if training.step is not None else 0,
+            "samples": training.hand.planned,
             "world": training.size,
         })  # fmt: skip
 

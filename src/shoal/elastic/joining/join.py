@@ -50,7 +50,7 @@ def _joined(training: Training, membership: Membership) -> bool:
         group = membership.next_group(membership.epoch)
         if group.view.kind == "first":
             training.before_first()
-        if training.enter(group, began, newcomer=True):
+        if training.recovery.enter(group, began, newcomer=True):
             training.settle()
             return True
         return False
