@@ -15,6 +15,7 @@ from bench.elastic import (
     allreduce,
     checkpoint,
     codecs,
+    evictions,
     headless,
     larger,
     lines,
@@ -24,6 +25,7 @@ from bench.elastic import (
     rebuild,
     recovery,
     results,
+    silence,
 )
 from bench.elastic.jobs.job import REPOSITORY, NotReached
 from bench.elastic.plan import Plan
@@ -35,7 +37,9 @@ _MEASUREMENTS: dict[str, Callable[[Plan], Report]] = {
     "backward": recovery.kill_in_backward,
     "machine": recovery.lose_machine,
     "headless": headless.headless,
-    "stop": recovery.stop,
+    "stop": silence.stop,
+    "silence": silence.silence,
+    "evictions": evictions.evictions,
     "grow": larger.grow,
     "standby": larger.standby,
     "grow256": larger.grow_wider,

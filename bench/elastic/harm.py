@@ -7,17 +7,18 @@ import random
 import signal
 import time
 
+from bench.elastic.jobs.apart import Apart
 from bench.elastic.jobs.job import Job, NotReached
 from bench.elastic.marks import Trace
 from bench.elastic.timeline import Harm, step_seconds
 
-__all__ = ["harm_anywhere", "harm_in_backward", "harm_machine"]
+__all__ = ["harm_anywhere", "harm_in_backward", "harm_machine", "unplug"]
 
 
 def harm_anywhere(job: Job, chance: random.Random, how: signal.Signals = signal.SIGKILL) -> Harm:
     """Signal a random worker at a random phase of a step; rank 0 is as likely as any."""
     victim = chance.choice(_at_work(job))
-    time.sleep(chance.uniform(0, 2 * max(0.001, step_seconds(victim.applied[-20:]))))
+    _wait_a_phase(victim, chance)
     return _signal(job, [victim.pid], how)
 
 
@@ -43,11 +44,24 @@ def harm_in_backward(job: Job, chance: random.Random, deadline_seconds: float = 
     return _signal(job, [victim.pid], signal.SIGKILL)
 
 
-def harm_machine(job: Job, chance: random.Random) -> Harm:
-    """Kill a random worker and whatever serves it alone (its sidecar, its launcher) at the same time."""
+def harm_machine(job: Job, chance: random.Random, how: signal.Signals = signal.SIGKILL) -> Harm:
+    """Signal a random worker and whatever serves it alone (its sidecar, its launcher) at the same time."""
     victim = chance.choice([trace for trace in _at_work(job) if job.may_lose_machine_of(trace.pid)])
+    _wait_a_phase(victim, chance)
+    return _signal(job, [victim.pid, *job.served_by(victim.pid)], how)
+
+
+def unplug(job: Apart, chance: random.Random) -> Harm:
+    """Pull the cable of a random worker out at a random phase of a step."""
+    victim = chance.choice(_at_work(job))
+    _wait_a_phase(victim, chance)
+    at_ns = time.monotonic_ns()
+    job.plug(victim.name, connected=False)
+    return Harm(victim.pid, at_ns, job.world)
+
+
+def _wait_a_phase(victim: Trace, chance: random.Random) -> None:
     time.sleep(chance.uniform(0, 2 * max(0.001, step_seconds(victim.applied[-20:]))))
-    return _signal(job, [victim.pid, *job.served_by(victim.pid)], signal.SIGKILL)
 
 
 def _at_work(job: Job) -> list[Trace]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.elastic.growth import Growth, growth
+from bench.elastic.jobs.adaptdl import Adaptdl
 from bench.elastic.jobs.job import Job, NotReached
 from bench.elastic.jobs.shoal import Shoal
 from bench.elastic.jobs.torchft import Torchft
@@ -29,7 +30,7 @@ __all__ = ["grow", "grow_wider", "standby"]
 _WIDE = Settings("", model="wide", batch=16, samples=8192, adam=True)
 _BEFORE, _ADDED, _STEPS_AFTER = 2, 2, 10
 _STALL_GOAL, _COLD_GOAL, _WARM_GOAL = 0.05, 1.0, 0.5
-_PEERS: list[type[Job]] = [Torchft, Nodes]
+_PEERS: list[type[Job]] = [Torchft, Nodes, Adaptdl]
 
 
 def grow(plan: Plan) -> Report:

@@ -44,7 +44,7 @@ def prepare(folder: Path) -> str:
 def versions(peers: str | None) -> str:
     """Of everything that is measured."""
     own = _ask(sys.executable, ["torch", "shoal"])
-    return own if peers is None else f"{own}, {_ask(peers, ['torchft-nightly'])}"
+    return own if peers is None else f"{own}, {_ask(peers, ['torchft-nightly', 'adaptdl'])}"
 
 
 def _ask(python: str, names: list[str]) -> str:

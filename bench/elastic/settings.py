@@ -37,6 +37,8 @@ class Settings:
     """Parameters and data in 64 bits."""
     count: bool = False
     """One more parameter per sample, whose value counts how often the sample was used."""
+    mischief: bool = False
+    """Do what the driver asks for (`mischief`)."""
     marks_backward: bool = False
     """Write an event before each backward pass."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bench.elastic.jobs.adaptdl import Adaptdl
 from bench.elastic.jobs.floor import Floor
 from bench.elastic.jobs.job import Job
 from bench.elastic.jobs.shoal import Shoal
@@ -38,6 +39,7 @@ _PEERS: dict[type[Job], tuple[float, float]] = {
     Torchft: (0.5, 60.0),
     TunedTorchft: (0.5, 60.0),
     Floor: (0.5, 40.0),
+    Adaptdl: (0.1, 60.0),
 }
 
 
@@ -46,7 +48,7 @@ def subjects(plan: Plan, peers: Sequence[type[Job]]) -> list[Subject]:
     found = [Subject(Shoal.system, lambda settings, world: Shoal(settings, world, plan.python))]
     for kind in peers:
         share, deadline = _PEERS[kind]
-        python = plan.peers if issubclass(kind, Torchft) else plan.python
+        python = plan.peers if issubclass(kind, Torchft | Adaptdl) else plan.python
         if python is not None:
             found.append(Subject(kind.system, _maker(kind, python), share, deadline))
     return [subject for subject in found if plan.wants(subject.name)]

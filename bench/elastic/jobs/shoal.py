@@ -25,10 +25,13 @@ class Shoal(Job):
 
     def start_coordinator(self) -> None:
         """Start it, or one in place of one that has ended; its record is in the folder."""
+        self.coordinator = self.spawn(self.coordinator_words(), "coordinator")
+
+    def coordinator_words(self) -> list[str]:
+        """Its command line."""
         words = [self.python, "-m", "shoal.elastic.coordinator", "--minimum", "1"]
         words += ["--expect", str(self.world), "--sqlite", str(self.folder / "record.db")]
-        words += ["--address-file", str(self.folder / "coordinator.json")]
-        self.coordinator = self.spawn(words, "coordinator")
+        return [*words, "--address-file", str(self.folder / "coordinator.json")]
 
     def add(self, environment: Mapping[str, str] | None = None) -> None:
         """One worker more, under a new name."""

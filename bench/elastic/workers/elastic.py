@@ -25,6 +25,7 @@ def main() -> None:
     job = elastic.init()
     if os.environ.get("BENCH_GROUPS"):
         _time_groups(job, loop.recorder)
+    job.on_change(lambda view: loop.recorder.event(f"view:{view.kind}:{view.epoch}"))
     model, optimizer = job.wrap(loop.model, loop.optimizer)
     loop.recorder.event("started")
     joined = False
@@ -33,6 +34,7 @@ def main() -> None:
     ):
         if not joined:
             loop.recorder.event("joined")
+            loop.recorder.event(f"rank:{job.rank}")
             joined = True
         loop.begin(job.step + 1)
         loop.backward(loss_of(model, batch, settings))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bench.elastic.gate import wait_for_turn
 from bench.elastic.marks import Recorder
+from bench.elastic.mischief import obey
 from bench.elastic.models import Samples, model_of, optimizer_of
 from bench.elastic.settings import Settings
 
@@ -20,7 +21,8 @@ class Loop:
 
     def __init__(self, name: str | None = None) -> None:
         self.settings = Settings.here()
-        self.recorder = Recorder(self.settings.path, name or os.environ["BENCH_NAME"])
+        self._name = name or os.environ["BENCH_NAME"]
+        self.recorder = Recorder(self.settings.path, self._name)
         self.recorder.event("imported")
         self.model = model_of(self.settings)
         self.optimizer = optimizer_of(self.settings, self.model)
@@ -29,6 +31,8 @@ class Loop:
     def begin(self, step: int) -> None:
         """Wait for the turn of step `step`, then sleep for the pace."""
         wait_for_turn(self.settings.path, step)
+        if self.settings.mischief:
+            obey(self.settings.path, self._name, self.recorder)
         if self.settings.pace_seconds:
             time.sleep(self.settings.pace_seconds)
 
