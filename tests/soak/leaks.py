@@ -11,6 +11,8 @@ from shoal.elastic.checkpoint.memory import place_for
 __all__ = ["Marked"]
 
 _NAME = "SHOAL_SOAK_MARK"
+_TORCH_CACHE = "torchinductor_"
+"""One for each user: torch makes it when it is imported, and means it to stay."""
 
 
 @dataclass(frozen=True)
@@ -58,5 +60,9 @@ class Marked:
         return [
             *(f"process {pid}: {words}" for pid, words in self.processes().items()),
             *(f"shared memory {path}" for path in self.shared_memory(pids)),
-            *(f"temporary {path}" for path in (self.folder / "temporary").iterdir()),
+            *(
+                f"temporary {path}"
+                for path in (self.folder / "temporary").iterdir()
+                if not path.name.startswith(_TORCH_CACHE)
+            ),
         ]

@@ -44,7 +44,7 @@ def draw(seed: int, every: float, workers: int) -> Iterator[Blow]:
     kinds, weights = list(KINDS), list(KINDS.values())
     lasts = {
         "stop": (0.8, 4.0), "pause": (0.05, 0.3), "coordinator": (0.0, 3.0), "both": (0.3, 3.0),
-        "resize": (4.0, 15.0),
+        "resize": (3.0, 10.0),
     }  # fmt: skip
     while True:
         kind = chance.choices(kinds, weights)[0]

@@ -77,7 +77,7 @@ class Tape:
             self.problems.append(f"{name}: committed {line['committed']} at step {step}")
 
     def _digest(self, name: str, line: dict[str, Any]) -> None:
+        self.compared += line["of"] in self.digests
         known = self.digests.setdefault(line["of"], line["digest"])
-        self.compared += known is not line["digest"]
         if known != line["digest"]:
             self.problems.append(f"{name} has another state after step {line['of']} than its peers")
