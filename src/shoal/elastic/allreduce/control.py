@@ -67,7 +67,11 @@ def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
     head.append(int(said.digest is not None))
     pieces = pieces_of(said.digest) if said.digest is not None else [0] * _PIECES
     head += pieces + [piece * piece for piece in pieces]
-    control.copy_(torch.tensor([*head, *map(int, used)], dtype=torch.float32))
+    control[:FIXED] = torch.tensor(head, dtype=torch.float32)
+    if all(used):
+        control[FIXED:] = 1.0
+    else:
+        control[FIXED:] = torch.tensor(used, dtype=torch.float32)
 
 
 def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:

@@ -64,6 +64,9 @@ class Reducer:
         self._used = [False] * len(self.parameters)
         self._fired = [False] * len(self.parameters)
         self._waiting: list[int] = []
+        self._laid_out: Layout | None = None
+        self._places: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+        self._weights: dict[torch.dtype, torch.Tensor] = {}
         self._group: Group | None = None
         self._weight = 1.0
         self._last = True
@@ -105,8 +108,14 @@ class Reducer:
         if self._fresh:
             self._fresh = False
             self._arrangement.begin_step(group)
+        layout = self._arrangement.layout
+        if layout is not self._laid_out:
+            self._laid_out = layout
+            self._places = [self._place(layout, *place) for place in layout.place]
+        for weight_of_type in self._weights.values():
+            weight_of_type.fill_(weight)
         self._fired = [False] * len(self.parameters)
-        self._waiting = [len(bucket.indices) for bucket in self.layout.buckets]
+        self._waiting = [len(bucket.indices) for bucket in layout.buckets]
         self._queued = False
         self._armed = True
         self.backwards = 0
@@ -175,6 +184,15 @@ class Reducer:
         for hook in self._hooks:
             hook.remove()
 
+    def _place(
+        self, layout: Layout, number: int, position: int
+    ) -> tuple[int, torch.Tensor, torch.Tensor]:
+        """A parameter's bucket, its place in it, and what its gradients are weighed with: a tensor, as
+        a plain number would be made one anew for each gradient."""
+        view = layout.buckets[number].views[position]
+        precision = torch.promote_types(view.dtype, torch.float32)
+        return number, view, self._weights.setdefault(precision, torch.ones((), dtype=precision))
+
     def _made(self, index: int, parameter: torch.Tensor) -> None:
         if not self._armed:
             return
@@ -191,19 +209,18 @@ class Reducer:
             return
         if gradient.is_sparse:
             raise ElasticError("sparse gradients cannot be summed in buckets: use sparse=False")
-        layout = self._arrangement.layout
-        number, position = layout.place[index]
-        with torch.no_grad():
-            view = layout.buckets[number].views[position]
-            if self._used[index]:
-                view.add_(gradient, alpha=self._weight)
-            else:
-                torch.mul(gradient, self._weight, out=view)
-            self._used[index] = self._fired[index] = True
-            parameter.grad = None
-            self._waiting[number] -= 1
-            if self._last and not self._waiting[number]:
-                self._send_full(everything=False)
+        if gradient.requires_grad:
+            gradient = gradient.detach()  # of a backward that can be differentiated again
+        number, view, weight = self._places[index]
+        if self._used[index]:
+            view.add_(gradient, alpha=self._weight)
+        else:
+            torch.mul(gradient, weight, out=view)
+        self._used[index] = self._fired[index] = True
+        parameter.grad = None
+        self._waiting[number] -= 1
+        if self._last and not self._waiting[number]:
+            self._send_full(everything=False)
 
     def _send_full(self, *, everything: bool) -> None:
         """Send full buckets, in order; with `everything` also those that lack gradients."""
