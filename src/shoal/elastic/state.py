@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["Packed", "digest", "pack", "unpack"]
+from shoal.elastic.blocks import Blocks
+
+__all__ = ["Packed", "Plan", "digest", "pack", "plan", "unpack"]
 
 _ALIGNMENT = 64
 
@@ -38,28 +40,50 @@ class _Slot:
     device: str
 
 
-def pack(tree: Any, into: torch.Tensor | None = None) -> Packed:
-    """Copy the tensors of `tree` into one block; `into` is used for that when it is large enough."""
-    tensors: list[torch.Tensor] = []
+@dataclass(frozen=True)
+class Plan:
+    """How a tree will be packed: `size` bytes; `meta` as in `Packed`; its tensors and their offsets."""
+
+    meta: bytes
+    size: int
+    places: tuple[tuple[torch.Tensor, int], ...]
+
+    def pairs(self, block: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each tensor that is not empty, and its place in a block of `size` bytes: of its shape."""
+        return [
+            (tensor, block[at : at + tensor.nbytes].view(tensor.dtype).view(tensor.shape))
+            for tensor, at in self.places
+            if tensor.numel()
+        ]
+
+
+def plan(tree: Any) -> Plan:
+    """Find the tensors of `tree`; nothing is copied."""
+    places: list[tuple[torch.Tensor, int]] = []
     total = 0
 
     def slot(tensor: torch.Tensor) -> _Slot:
         nonlocal total
         place = _Slot(total, tuple(tensor.shape), tensor.dtype, tensor.device.type)
-        tensors.append(tensor)
-        total += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
+        places.append((tensor.detach(), total))
+        total += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
         return place
 
     skeleton = _map(tree, torch.Tensor, slot)
-    block = into[:total] if into is not None and into.numel() >= total else _block(total)
-    offset = 0
-    for tensor in tensors:
-        count = tensor.numel() * tensor.element_size()
-        if count:
-            target = block[offset : offset + count].view(tensor.dtype).view(tensor.shape)
-            target.copy_(tensor.detach())
-        offset += -(-count // _ALIGNMENT) * _ALIGNMENT
-    return Packed(pickle.dumps(skeleton, pickle.HIGHEST_PROTOCOL), block)
+    return Plan(pickle.dumps(skeleton, pickle.HIGHEST_PROTOCOL), total, tuple(places))
+
+
+def pack(tree: Any, blocks: Blocks | None = None) -> Packed:
+    """Copy the tensors of `tree` into one block, from `blocks` if given; from a GPU too they are there
+    on return."""
+    planned = plan(tree)
+    flat = (blocks or Blocks()).take(planned.size)
+    pairs = planned.pairs(flat)
+    for source, target in pairs:
+        target.copy_(source, non_blocking=True)
+    for device in {source.device for source, _ in pairs if source.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
+    return Packed(planned.meta, flat)
 
 
 def unpack(packed: Packed) -> Any:
@@ -80,10 +104,6 @@ def digest(tensors: Sequence[torch.Tensor]) -> int:
             part = int(torch.hash_tensor(tensor.detach()).view(torch.int64)) if tensor.numel() else 0
             total = (total * 0x100000001B3 + part + 1) % (1 << 64)
     return (total ^ (total >> 16)) & ((1 << 48) - 1)
-
-
-def _block(size: int) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.uint8)
 
 
 def _map(tree: Any, kind: type, change: Any) -> Any:
