@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.testing.elastic import ElasticJob
-from tests.soak.conduct import Soak
+from tests.soak.conduct import START_SECONDS, Soak
 from tests.soak.leaks import Marked
 from tests.soak.plan import draw
 from tests.soak.table import table
@@ -53,7 +53,7 @@ def soak(
     seed = int(number("SEED", 0)) or random.SystemRandom().randrange(1, 1 << 32)
     print(f"\nSHOAL_SOAK_SEED={seed} SHOAL_SOAK_SECONDS={seconds:g} SHOAL_SOAK_EVERY={every:g}")
     pace = number("PACE", PACE_SECONDS)
-    epochs = int(seconds * 1.1 / pace / STEPS_AN_EPOCH) + 1  # no step is shorter than its pace
+    epochs = int((seconds + START_SECONDS) / pace / STEPS_AN_EPOCH) + 1  # a step takes at least its pace
     command = [str(PROGRAM), str(SAMPLES), str(BATCH), str(epochs), str(pace), str(folder)]
     marked = Marked(folder)
     with ElasticJob(folder, environment=marked.environment) as job:
