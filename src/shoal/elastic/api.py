@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -17,15 +18,18 @@ from typing import Any
 import torch
 
 from shoal.elastic import embedded, environment, randomness
+from shoal.elastic.allreduce.layout import BUCKET_BYTES
+from shoal.elastic.codecs.catalogue import plan
 from shoal.elastic.detect.guardian import Guardian
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed, Stopped
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
 from shoal.elastic.keeping import Keeper
-from shoal.elastic.ledger.deal import next_step, parts_of, share_of
+from shoal.elastic.ledger.deal import Step, next_step, parts_of, share_of
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.membership import Membership
+from shoal.elastic.terms import Terms, described
 from shoal.elastic.training import Training
 from shoal.elastic.view import Cursor, View
 
@@ -41,29 +45,53 @@ def init(
     name: str | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float = 30.0,
+    backend: str | None = None,
 ) -> Job:
     """Take part in the job that this process was started for; alone if it was started by hand.
 
     `max_stall`: seconds without progress after which a running worker counts as hung. `checkpoint`: a
     folder where the state is kept every `checkpoint_every` seconds, and taken up from; under `shoal run`
-    it is in `$SHOAL_OUTPUT` unless another is given.
+    it is in `$SHOAL_OUTPUT` unless another is given. `backend`: "gloo" or "nccl"; by default, and with
+    "auto", what the parameters' devices allow.
 
     Raises:
         ElasticError: the surroundings contradict each other.
     """
     place = environment.find(os.environ) or embedded.under_torchrun(os.environ)
     if place is None:
-        alone = Training(None, None)
+        alone = Training(None, None, _say)
         return Job(alone, keeper=_keeper(checkpoint, checkpoint_every, alone, None))
     if checkpoint is None and place.kind == "platform" and (output := os.environ.get("SHOAL_OUTPUT")):
         checkpoint = Path(output) / "checkpoints"
     key: dict[str, str] = {"": ""}
     donor = Donor(place.host, lambda: key[""])
     membership = Membership(name or place.name, donor.address, place.contact, _say)
-    training = Training(membership, donor)
+    training = Training(membership, donor, _say)
     guardian = _guard(place, membership, key, max_stall)
     keeper = _keeper(checkpoint, checkpoint_every, training, membership)
-    return Job(training, membership, donor, guardian, keeper)
+    return Job(training, membership, donor, guardian, keeper, backend)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """What one loop over `job.shards` was given."""
+
+    fetch: Fetch
+    order: Order
+    batch_size: int
+    epochs: int
+    micro_batch: int | None
+    accumulate: int
+
+
+class _Shards:
+    """Each loop over it is a further pass over the data, as with a DataLoader."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._begin()
 
 
 class Job:
@@ -76,8 +104,10 @@ class Job:
         donor: Donor | None = None,
         guardian: Guardian | None = None,
         keeper: Keeper | None = None,
+        backend: str | None = None,
     ) -> None:
         self._training = training
+        self._backend = backend
         self._keeper = keeper
         self._donor = donor
         self._membership = membership
@@ -85,6 +115,9 @@ class Job:
         self._changes: list[Callable[[View], None]] = []
         self._part: tuple[int, int] = (0, 0)
         self._epoch = 0
+        self._loops = 0
+        self._epochs_given = 0
+        self._looping = False
         self._told = 0.0
         self._told_epoch = 0
         self._step_seconds = 0.0
@@ -144,17 +177,25 @@ class Job:
 
     # what a script does
 
-    def wrap(self, *things: Any) -> Any:
+    def wrap(self, *things: Any, codec: str | None = None, bucket: int | str | None = None) -> Any:
         """Follow models, optimizers, and whatever else has a state (schedulers, scalers, averages).
 
         The same objects are given back, as a tuple if there are several. Models must have the same
         parameters on every worker; their values are taken from the others.
 
+        `codec`: how gradients travel: "none" (the default), "bf16", "fp16" (each also with "+ef"),
+        "powersgd:4", or "auto": what is measured to be fastest here, and "none" unless that is worth its
+        loss of precision. `bucket`: bytes of gradients that are sent together (25 MiB), or "auto".
+
         Raises:
             ElasticError: one cannot be followed.
         """
+        if self._training.begun:
+            raise ElasticError("job.wrap() after job.shards(): wrap everything before the first loop")
         for thing in things:
             self._training.objects.add(thing)
+        if codec is not None or bucket is not None:
+            self._training.use_plan(plan(codec or "none", BUCKET_BYTES if bucket is None else bucket))
         return things[0] if len(things) == 1 else things
 
     def shards(
@@ -168,8 +209,11 @@ class Job:
         micro_batch: int | None = None,
         accumulate: int = 1,
         collate: Collate | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterable[Any]:
         """This worker's parts of the batches of `epochs` passes over the dataset.
+
+        Each loop over what is returned goes on where the one before ended: a script may loop once over
+        all epochs, or once an epoch. One that leaves a loop early has to do so on every worker.
 
         `batch_size` is the batch of all workers together. `micro_batch` caps what one pass of the loop
         body is handed (by default the most that it was ever handed); `accumulate`: the script itself
@@ -178,19 +222,22 @@ class Job:
         Raises:
             ElasticError: bad input, or the job cannot go on; each says why.
         """
-        length = length_of(dataset)
-        for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
+        whole = {"batch_size": batch_size, "epochs": epochs, "accumulate": accumulate}
+        if micro_batch is not None:
+            whole["micro_batch"] = micro_batch
+        for name, value in whole.items():
+            if not isinstance(value, int):  # pyright: ignore - scripts seldom have types
+                raise ElasticError(f"{name} must be a whole number, not {value!r}")
             if value < 1:
                 raise ElasticError(f"{name} must be at least 1, not {value}")
-        order = Order(length, seed, shuffle)
-        fetch = Fetch(dataset, collate)
+        order = Order(length_of(dataset), seed, shuffle)
+        loop = _Loop(Fetch(dataset, collate), order, batch_size, epochs, micro_batch, accumulate)
         training = self._training
-        training.length = length
-        training.largest = micro_batch
         training.reducer  # noqa: B018 - whatever is wrong with what was wrapped is said here
         if training.group is None:
+            training.begin_loop(self._terms(loop), self._epochs_given)
             self._enter(seed)
-        return self._parts(fetch, order, batch_size, epochs, micro_batch, accumulate)
+        return _Shards(lambda: self._begin(loop))
 
     def allreduce(self, tensor: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over all workers, in place; each must call it in the same pass of the loop.
@@ -253,6 +300,8 @@ class Job:
         if membership is not None and not self._failed:
             training = self._training
             message = {"type": "done", "step": training.applied, "cursor": training.cursor.to_wire()}
+            if membership.leaving:
+                message = {"type": "left", "step": training.applied}
             membership.send(message)
         if self._guardian is not None:
             self._guardian.training(False)
@@ -270,6 +319,7 @@ class Job:
             self._training.alone()
             self._training.before_first()
             return
+        self._membership.groups.train_on(self._training.reducer.layout.device, self._backend)
         self._membership.start()
         self._join(self._membership)
         randomness.seed(seed * 65537 + self._membership.incarnation)
@@ -282,15 +332,43 @@ class Job:
             self._guardian.training(True)
         self._changed()
 
-    def _parts(
-        self,
-        fetch: Fetch,
-        order: Order,
-        batch_size: int,
-        epochs: int,
-        micro_batch: int | None,
-        accumulate: int,
-    ) -> Iterator[Any]:
+    def _terms(self, loop: _Loop) -> Terms:
+        objects = self._training.objects
+        order = loop.order
+        return Terms(
+            self._loops, order.length, loop.batch_size, loop.epochs, order.seed, order.shuffle,
+            loop.accumulate, *described(objects.models, objects.optimizers, objects.others),
+        )  # fmt: skip
+
+    def _begin(self, loop: _Loop) -> Iterator[Any]:
+        if self._looping:
+            raise ElasticError(
+                "a loop over job.shards() has not ended: two at a time would share the same samples out"
+            )
+        self._looping = True
+        first, self._epochs_given = self._epochs_given, self._epochs_given + loop.epochs
+        self._training.begin_loop(self._terms(loop), first)
+        self._loops += 1
+        return self._guarded(loop)
+
+    def _guarded(self, loop: _Loop) -> Iterator[Any]:
+        """Hand out parts; progress is expected only while the script is in the loop."""
+        self._expect(True)
+        try:
+            yield from self._parts(loop, self._epochs_given)
+            self._part = (0, 0)  # what fails from here on does not fail on samples
+        except GeneratorExit:
+            self._training.break_off()
+            raise
+        finally:
+            self._looping = False
+            self._expect(False)
+
+    def _expect(self, on: bool) -> None:
+        if self._guardian is not None:
+            self._guardian.training(on)
+
+    def _parts(self, loop: _Loop, end_epoch: int) -> Iterator[Any]:
         training = self._training
         parts: list[Any] = []
         while True:
@@ -303,22 +381,28 @@ class Job:
                 continue
             self._changed()
             if training.hand.step is None:
-                step = next_step(training.cursor, order.length, batch_size, epochs)
+                step = self._next(loop, end_epoch)
                 if step is None:
                     if training.finish():
                         return
                     continue
                 share = share_of(step, training.rank, training.size)
-                parts = list(parts_of(step, share, micro_batch or training.largest, accumulate))
+                most = loop.micro_batch or training.largest
+                parts = list(parts_of(step, share, most, loop.accumulate))
                 training.begin_step(step, share[1] - share[0])
                 self._epoch = step.epoch
             part = parts.pop(0)
             first, end = (part.first, part.end) if part.samples else self._repeated(training)
             self._part = (first, end)
-            batch = fetch(order.indices(self._epoch, first, end))
+            batch = loop.fetch(loop.order.indices(self._epoch, first, end))
             training.begin_part(part)
             self._progress()
             yield batch
+
+    def _next(self, loop: _Loop, end_epoch: int) -> Step | None:
+        if self._training.behind:
+            return None
+        return next_step(self._training.cursor, loop.order.length, loop.batch_size, end_epoch)
 
     @staticmethod
     def _repeated(training: Training) -> tuple[int, int]:
@@ -376,7 +460,7 @@ class Job:
     def _told_to_go(self, number: int, frame: FrameType | None) -> None:
         assert self._membership is not None
         self._membership.leaving = True
-        if self._training.group is None:
+        if not self._looping:  # there is no step boundary to wait for
             raise SystemExit(0)
 
     def _say_failed(self, kind: type[BaseException], error: BaseException) -> None:
@@ -386,7 +470,7 @@ class Job:
         message = {
             "type": "failed",
             "step": self._training.applied + 1,
-            "samples": [list(self._part)],
+            "samples": [list(self._part)] if self._part != (0, 0) else [],
             "epoch_of_data": self._epoch,
             "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
         }

@@ -96,7 +96,8 @@ class Boundary:
     def _switch(self, membership: Membership) -> None:
         epoch, self._switch_to = self._switch_to, 0
         if self._donor is not None:
-            self._donor.switched(epoch, self._training.applied)
+            training = self._training
+            self._donor.switched(epoch, training.applied, training.given.loop)
         if not membership.includes_me(membership.plans.get(epoch)):
             self._go(membership)
         group = membership.groups.take(epoch, 0.0)

@@ -10,6 +10,7 @@ takes from a peer is installed when its loop asks for the next batch: the body i
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ import torch
 from shoal import faults
 from shoal.elastic.allreduce.rollforward import Outcome, Record, decide
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
-from shoal.elastic.state import Packed, digest, pack, unpack
+from shoal.elastic.state import Packed, pack, unpack
 from shoal.elastic.view import Cursor
 
 if TYPE_CHECKING:
@@ -128,18 +129,15 @@ class Recovery:
         """
         training = self._training
         first = group.view.kind == "first"
-        buffers = training.reducer.buffers()
-        finished = list(training.reducer.finished)
-        finished += [False] * (len(buffers) - len(finished))
+        finished = training.reducer.finished
         applied = training.applied if first or self.has_state else -1
-        shape = digest([torch.tensor([p.numel() for p in training.reducer.parameters])])
-        mine = torch.tensor([applied, shape, *map(int, finished)], dtype=torch.int64)
-        counts = group.gather(torch.tensor([len(mine), shape], dtype=torch.int64))
-        if any(not torch.equal(each, counts[group.rank]) for each in counts):
-            raise ElasticError("the ranks train different models: wrap the same model everywhere")
+        self._compare_terms(group)
+        heads = group.gather(torch.tensor([applied, len(finished)], dtype=torch.int64))
+        flags = torch.zeros(max(int(each[1]) for each in heads), dtype=torch.int64)
+        flags[: len(finished)] = torch.tensor(finished)
         records = [
-            Record(int(each[0]), tuple(bool(x) for x in each[2:].tolist()))
-            for each in group.gather(mine)
+            Record(int(head[0]), tuple(bool(x) for x in row[: int(head[1])].tolist()))
+            for head, row in zip(heads, group.gather(flags), strict=True)
         ]
         if all(record.applied < 0 for record in records):
             return self._begin_from_checkpoint(group)
@@ -150,8 +148,34 @@ class Recovery:
             level = [record.applied == outcome.applied and not first for record in records]
             self._share_state(group, outcome.donor, level)
         for bucket, holder in outcome.copies:
-            group.broadcast(buffers[bucket], holder)
+            group.broadcast(training.reducer.buffers()[bucket], holder)
         return outcome
+
+    def _compare_terms(self, group: Group) -> None:
+        """Whoever was given something else than the oldest member ends; who was not waits for a view
+        without it.
+
+        Raises:
+            ElasticError: it is this one.
+            GroupFailed: it is another.
+        """
+        terms = self._training.given
+        said = torch.tensor([terms.loop, *terms.digests()], dtype=torch.int64)
+        heard = group.gather(said)
+        for each in heard:
+            self._training.heard_of_loop(int(each[0]))
+        if all(_alike(each, heard[0]) for each in heard):
+            return
+        text = json.dumps(terms.to_wire()).encode()
+        size = torch.tensor([len(text)], dtype=torch.int64)
+        group.broadcast(size, 0)
+        oldest = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        if group.rank != 0:
+            oldest = torch.empty(int(size[0]), dtype=torch.uint8)
+        group.broadcast(oldest, 0)
+        terms.check(json.loads(bytes(oldest.tolist())))
+        group.gather(said)
+        raise GroupFailed("a worker was given something else")
 
     def _begin_from_checkpoint(self, group: Group) -> Outcome:
         """Whoever had a state is gone: a checkpoint is taken up, or the job fails. Never step 0."""
@@ -183,3 +207,8 @@ class Recovery:
         group.broadcast(flat, donor)
         if not gives and not level[group.rank]:
             self._taken = Packed(bytes(meta.numpy()), flat)  # pyright: ignore
+
+
+def _alike(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Loops that differ were given what they were given; the models are the same in all."""
+    return bool(mine[1] == theirs[1]) and bool(mine[0] != theirs[0] or mine[2] == theirs[2])

@@ -18,9 +18,9 @@ import torch
 from shoal import faults
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
-from shoal.elastic.allreduce.layout import BUCKET_BYTES
 from shoal.elastic.allreduce.reducer import Reducer
 from shoal.elastic.boundary import Boundary
+from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.hand import Hand
 from shoal.elastic.joining.donor import Donor
@@ -28,6 +28,7 @@ from shoal.elastic.ledger.deal import Part, Step, advance
 from shoal.elastic.membership import Membership
 from shoal.elastic.recovery import Recovery
 from shoal.elastic.state import digest, pack
+from shoal.elastic.terms import Terms
 from shoal.elastic.view import Cursor, Member, View
 from shoal.elastic.wrapping import Objects
 
@@ -47,8 +48,9 @@ class Training:
         self,
         membership: Membership | None,
         donor: Donor | None,
-        bucket_bytes: int = BUCKET_BYTES,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
+        """`say` tells a person something, in one line."""
         self.objects = Objects(self.may_apply, self._applying, self._optimizer_applied)
         self.hand = Hand()
         self.boundary = Boundary(self, membership, donor)
@@ -56,7 +58,8 @@ class Training:
         self.committed = 0
         self.committed_cursor = Cursor()
         self.cursor = Cursor()
-        self.length = 0
+        self.terms: Terms | None = None
+        self.loop_elsewhere = 0
         self.stepped = False
         self.largest: int | None = None
         self.group: Group | None = None
@@ -66,7 +69,8 @@ class Training:
         self._membership = membership
         self._recovery = Recovery(self, membership) if membership is not None else None
         self._donor = donor
-        self._bucket_bytes = bucket_bytes
+        self._plan = Plan()
+        self._say = say
         self._reducer: Reducer | None = None
         self._ready_said = 0
 
@@ -86,7 +90,8 @@ class Training:
                 self.objects.parameters(),
                 self.objects.statistics(),
                 self._backward_over,
-                self._bucket_bytes,
+                plan=self._plan,
+                say=self._say,
             )
             self._reducer.rest()
         return self._reducer
@@ -129,7 +134,53 @@ class Training:
         """Whether it was a member, and has been put out."""
         return self._recovery is not None and self._recovery.must_join
 
+    @property
+    def begun(self) -> bool:
+        """Whether what was wrapped is settled."""
+        return self._reducer is not None
+
+    @property
+    def given(self) -> Terms:
+        """What the loop in hand was given."""
+        if self.terms is None:
+            raise ElasticError("the training has not begun: iterate over job.shards()")
+        return self.terms
+
+    @property
+    def behind(self) -> bool:
+        """Whether the others have ended the loop in hand, and are in a later one."""
+        return self.loop_elsewhere > self.given.loop
+
+    def use_plan(self, plan: Plan) -> None:
+        """How gradients may travel.
+
+        Raises:
+            ElasticError: the training has begun.
+        """
+        if self.begun:
+            raise ElasticError("job.wrap(codec=...) comes before job.shards()")
+        self._plan = plan
+
     # what the loop calls
+
+    def begin_loop(self, terms: Terms, first_epoch: int) -> None:
+        """A loop over `job.shards` begins; its samples are those from `first_epoch` on."""
+        self.terms = terms
+        if self.cursor.epoch >= first_epoch:
+            return
+        # the loop before was left early: what joiners follow would not tell them
+        self.boundary.forget()
+        self._stand_at(self.applied, Cursor(first_epoch, 0))
+
+    def break_off(self) -> None:
+        """The script has left its loop before the end: an unfinished step is void."""
+        hand = self.hand
+        if hand.part is not None and hand.part.last and self.reducer.backwards and not hand.void:
+            self.end_part()
+            return
+        hand.part = None
+        self.reducer.rest()
+        self.rerun()
 
     def alone(self) -> None:
         """Train in a group of one."""
@@ -176,6 +227,7 @@ class Training:
             self.rerun()
         elif part.last:
             self._count_applied()
+            self._tell_followers()
             hand.step = None
 
     def may_apply(self) -> bool:
@@ -205,7 +257,7 @@ class Training:
     def finish(self) -> bool:
         """All steps are over here: whether they are everywhere. If not, `settle` and look again."""
         group = self.current_group
-        if group.size > 1:
+        if group.size > 1 and not self.behind:
             try:
                 seen = group.gather(torch.tensor([self.applied], dtype=torch.int64))
             except GroupFailed:
@@ -254,12 +306,18 @@ class Training:
     def adopt(self, tree: Any, step: int, cursor: Cursor) -> None:
         """Become this state."""
         self.objects.install(tree["objects"])
+        self.heard_of_loop(int(tree["terms"]["loop"]))
         self._stand_at(step, cursor)
         self.committed = max(self.committed, step - 1)
         if self._recovery is not None:
             self._recovery.adopted()
         self.hand.drop()
         self.reducer.begin_step()
+        self.reducer.owe_nothing()
+
+    def heard_of_loop(self, loop: int) -> None:
+        """Somebody is in that loop of the script, so those before it are over."""
+        self.loop_elsewhere = max(self.loop_elsewhere, loop)
 
     def follow_to(self, step: int, cursor: Cursor) -> None:
         """A joiner has applied one step more."""
@@ -272,6 +330,7 @@ class Training:
             "objects": self.objects.capture(),
             "applied": self.applied,
             "cursor": (self.cursor.epoch, self.cursor.position),
+            "terms": self.given.to_wire(),
         }
 
     def parameters_digest(self) -> int:
@@ -307,7 +366,7 @@ class Training:
         if self._donor is None or not self._donor.followed:
             return
         optimizer = self.objects.optimizers[number]
-        groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+        groups = self.objects.options(number)
         gradients = [p.grad for g in optimizer.param_groups for p in g["params"]]
         self._donor.update(number, groups, pack(gradients))
 
@@ -322,18 +381,23 @@ class Training:
         if hand.total is None or hand.step is None:
             return
         faults.point("elastic.applied")
-        self._stand_at(self.applied + 1, advance(hand.step, self.length))
-        if self._donor is not None and self._donor.followed:
-            rest = {
-                "buffers": self.objects.buffers(),
-                "others": self.objects.capture_others(),
-            }
-            self._donor.applied(self.applied, self.cursor, pack(rest))
+        self._stand_at(self.applied + 1, advance(hand.step, self.given.samples))
         hand.total = hand.step = None
         self.stepped = True
         self.reducer.begin_step()
         for each in self.on_step:
             each()
+
+    def _tell_followers(self) -> None:
+        """At the end of the loop body: what a script does after the step has been done as well."""
+        if self._donor is None or not self._donor.followed:
+            return
+        rest = {
+            "buffers": self.objects.buffers(),
+            "others": self.objects.capture_others(),
+            "options": [self.objects.options(i) for i in range(len(self.objects.optimizers))],
+        }
+        self._donor.applied(self.applied, self.cursor, pack(rest))
 
     def _stand_at(self, step: int, cursor: Cursor) -> None:
         self.applied, self.cursor = step, cursor

@@ -96,6 +96,16 @@ class Objects:
         """Take a step of this optimizer, whatever pass of the loop it is."""
         self._steps[number]()
 
+    def options(self, number: int) -> list[dict[str, Any]]:
+        """Of this optimizer's groups: learning rates and the like."""
+        groups = self.optimizers[number].param_groups
+        return [{k: v for k, v in group.items() if k != "params"} for group in groups]
+
+    def set_options(self, number: int, options: Sequence[dict[str, Any]]) -> None:
+        """What `options` gave."""
+        for group, each in zip(self.optimizers[number].param_groups, options, strict=True):
+            group.update(each)
+
     def capture(self) -> dict[str, Any]:
         """Everything, as state dicts whose tensors are the live ones."""
         return {

@@ -30,11 +30,13 @@ model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Li
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 job = elastic.init()
 model, optimizer = job.wrap(model, optimizer)
+together = 0
 for inputs, targets in job.shards(data, batch_size=batch, epochs=epochs, seed=3):
     if pace and hurry.exists():
         pace = 0.0
     time.sleep(pace)
-    if harm == "raise" and job.step >= 5 and os.environ["SHOAL_ELASTIC_NAME"] == "bad":
+    together += job.size == 2
+    if harm == "raise" and together > 5 and os.environ["SHOAL_ELASTIC_NAME"] == "bad":
         raise ValueError("this worker is out of luck")
     if harm == "poison" and not torch.isfinite(inputs).all():
         raise ValueError("a sample that nobody can learn")

@@ -110,9 +110,9 @@ class Donor:
         meta = memoryview(rest.meta)
         self._push(message | {"meta": len(meta)}, (meta, _bytes_of(rest.flat)))
 
-    def switched(self, epoch: int, step: int) -> None:
+    def switched(self, epoch: int, step: int, loop: int) -> None:
         """The next step is the new epoch's; who is not in it has followed in vain."""
-        self._push({"type": "switch", "epoch": epoch, "step": step})
+        self._push({"type": "switch", "epoch": epoch, "step": step, "loop": loop})
         for follower in self._current(served=True):
             follower.close()
 

@@ -49,10 +49,11 @@ class Applied:
 
 @dataclass(frozen=True)
 class Switch:
-    """The step after `step` is that epoch's."""
+    """The step after `step` is that epoch's; the script's loop number `loop` is under way."""
 
     epoch: int
     step: int
+    loop: int
 
 
 class Lost:
@@ -120,6 +121,6 @@ def _understand(message: wire.Message, block: torch.Tensor) -> Event:
             rest = unpack(Packed(head, flat))
             return Applied(int(message["step"]), Cursor(*message["cursor"]), rest)
         case "switch":
-            return Switch(int(message["epoch"]), int(message["step"]))
+            return Switch(int(message["epoch"]), int(message["step"]), int(message["loop"]))
         case other:
             raise ValueError(other)

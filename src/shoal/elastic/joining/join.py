@@ -78,6 +78,7 @@ def _keep_level(training: Training, membership: Membership, follower: Follower) 
         event = follower.next(_LOOK_SECONDS)
         match event:
             case Snapshot():
+                training.given.check(event.tree["terms"])
                 training.adopt(event.tree, event.step, event.cursor)
                 if training.parameters_digest() != event.digest:
                     return False
@@ -105,8 +106,7 @@ def _keep_level(training: Training, membership: Membership, follower: Follower) 
 
 def _apply(training: Training, update: Update) -> None:
     optimizer = training.objects.optimizers[update.optimizer]
-    for group, options in zip(optimizer.param_groups, update.groups, strict=True):
-        group.update(options)
+    training.objects.set_options(update.optimizer, update.groups)
     gradients = iter(update.gradients)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -123,6 +123,8 @@ def _install_rest(training: Training, event: Applied) -> None:
     for buffer, value in zip(training.objects.buffers(), event.rest["buffers"], strict=True):
         buffer.copy_(value)
     training.objects.install_others(event.rest["others"])
+    for number, options in enumerate(event.rest["options"]):
+        training.objects.set_options(number, options)
     training.follow_to(event.step, event.cursor)
 
 
@@ -137,5 +139,6 @@ def _switch(training: Training, membership: Membership, event: Switch) -> bool:
     group = membership.groups.take(event.epoch, _TAKE_SECONDS)
     if group is None or training.applied != event.step:
         raise Fenced
+    training.heard_of_loop(event.loop)
     training.switched_to(group)
     return True
