@@ -1,0 +1,83 @@
+"""What a donor's training does for joiners: the state of a step boundary, copied beside the next step.
+
+A joiner is served at the first boundary at which memory for the copy is there; what comes after it, the
+gradients of each step, is packed into memory that is used again and again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from shoal.elastic import state
+from shoal.elastic.blocks import Blocks
+from shoal.elastic.copying import Copying
+from shoal.elastic.state import Packed
+
+if TYPE_CHECKING:
+    from shoal.elastic.joining.donor import Donor
+    from shoal.elastic.training import Training
+    from shoal.elastic.wrapping import Objects
+
+__all__ = ["Giving"]
+
+
+class Giving:
+    """Of one process; `serve`, `settle` and `cancel` belong to the thread that trains."""
+
+    def __init__(self, training: Training, donor: Donor) -> None:
+        self._training = training
+        self._donor = donor
+        self._blocks: Blocks | None = None
+        self._copying: Copying | None = None
+        self._at_once = False
+
+    def serve(self) -> None:
+        """At a step boundary: begin to copy the state, if a joiner waits for it."""
+        training = self._training
+        if not self._donor.followed and not self._donor.wanted:
+            self._blocks = None
+        if not self._donor.wanted or self._copying is not None:
+            return
+        tree, blocks = training.whole(), self._memory()
+        if not blocks.ready(state.plan(tree).size):
+            return
+        step, cursor = training.applied, training.cursor
+
+        def done(packed: Packed) -> None:
+            self._donor.snapshot(packed, step, cursor, training.parameters_digest())
+
+        steady = [] if self._at_once else _steady(training.objects)
+        self._copying = Copying(tree, steady, blocks, done)
+        if self._at_once:
+            self.settle()
+
+    def settle(self) -> None:
+        """Parameters may change after this."""
+        copying, self._copying = self._copying, None
+        if copying is not None:
+            # a script that changes parameters between its steps is given no time for it
+            self._at_once = not copying.finish()
+
+    def cancel(self) -> None:
+        """The state is to be replaced."""
+        copying, self._copying = self._copying, None
+        if copying is not None:
+            copying.cancel()
+
+    def pack(self, tree: Any) -> Packed:
+        """Copy tensors that followers are to have."""
+        return state.pack(tree, self._memory())
+
+    def _memory(self) -> Blocks:
+        if self._blocks is None:
+            self._blocks = Blocks(self._training.reducer.layout.device)
+        return self._blocks
+
+
+def _steady(objects: Objects) -> list[torch.Tensor]:
+    """All that changes only when an optimizer steps: parameters, and what optimizers keep of them."""
+    parameters = [each for model in objects.models for each in model.parameters()]
+    kept = [value for of in objects.optimizers for each in of.state.values() for value in each.values()]
+    return [*parameters, *(value for value in kept if isinstance(value, torch.Tensor))]
