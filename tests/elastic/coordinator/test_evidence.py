@@ -144,9 +144,14 @@ def test_what_strangers_say_is_of_no_effect(pair: Bench) -> None:
 
 
 def test_a_member_speaks_only_through_its_own_connection(pair: Bench) -> None:
-    """A sidecar's connection says nothing in the worker's name."""
-    pair.do(events.Failed(pair.sidecars["b"], 1, ((0, 1),), 0, "x"))
+    """A sidecar's connection says nothing in the worker's name, but that it has crashed."""
+    pair.do(events.Left(pair.sidecars["b"], 1))
+    pair.do(events.Trouble(pair.sidecars["b"], 1))
     assert pair.members == ["a", "b"]
+    assert pair.state.trouble_at is None
+    pair.do(events.Failed(pair.sidecars["b"], 1, ((0, 1),), 0, "it crashed"))
+    assert pair.members == ["a"]
+    assert pair.state.record.failures[-1].error == "it crashed"
 
 
 def test_largest_connected() -> None:

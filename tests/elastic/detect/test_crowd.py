@@ -61,7 +61,7 @@ def test_six_above_a_limit_of_four(tmp_path: Path) -> None:
 
 
 def test_one_that_is_starved_is_not_put_out(tmp_path: Path) -> None:
-    """A sidecar that runs for a tenth of each half second: suspected now and then, it refutes in time."""
+    """A sidecar that runs for a tenth of a second in each half: suspected at times, it refutes."""
     with Crowd(tmp_path, 6, "--star-limit", "4") as crowd:
         crowd.until_watched(6)
         epoch, starved = crowd.members[0].epoch, crowd.members[3]

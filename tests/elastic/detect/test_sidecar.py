@@ -360,5 +360,5 @@ def test_what_a_sidecar_imports() -> None:
         "torch",
     }
     ours = {name.removeprefix("shoal.elastic.") for name in modules if name.startswith("shoal.elastic.")}
-    parts = {"detector", "findings", "progress", "sidecar_main", "uplink", "watched"}
+    parts = {"crash", "detector", "findings", "progress", "sidecar_main", "uplink", "watched"}
     assert ours == {"detect", "wire"} | {f"detect.{part}" for part in parts}

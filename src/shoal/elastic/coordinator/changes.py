@@ -384,9 +384,11 @@ def lose_state(turn: Turn) -> bool:
     record = turn.record
     if record.step == 0 or record.manifest is not None or turn.state.settings.allow_lost_state:
         return True
+    last = record.failures[-1] if record.failures else None
+    because = f"; the last to fail was {last.name}: {last.error}" if last is not None else ""
     reason = (
-        f"every worker was lost after step {record.step} was committed, and there is no checkpoint: "
-        "the job would begin again at step 0"
+        f"every worker was lost after step {record.step} was committed, and there is no checkpoint to "
+        f"go on from: give elastic.init(checkpoint=...) a folder{because}"
     )
     end(turn, reason, failed=True)
     return False

@@ -125,6 +125,9 @@ def _word(turn: Turn, event: events.Event) -> None:
     if isinstance(event, events.SidecarSaid):
         turn.update(peer)
         heard.sidecar_said(turn, peer, event)
+    elif isinstance(event, events.Failed):  # a sidecar says so of a worker that crashed
+        turn.update(peer)
+        heard.worker_said(turn, peer, event)
     elif isinstance(event, (events.Gossips, events.Silent, events.Heard)):
         if peer.sidecar == connection:
             turn.update(peer)

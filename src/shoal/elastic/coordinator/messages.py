@@ -82,6 +82,8 @@ def sidecar_event(connection: int, message: wire.Message) -> events.Event | None
         return events.SidecarSaid(connection, what)
     if what == "stalled":
         return events.SidecarSaid(connection, what, _seconds(message, "seconds"))
+    if what == "failed":
+        return _failed(connection, message)
     if what == "gossiping":
         return _gossiping(connection, message)
     if what in ("silent", "heard"):

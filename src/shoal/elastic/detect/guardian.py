@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from shoal.elastic.detect import crash
 from shoal.elastic.detect.child import Child
-from shoal.elastic.detect.progress import Progress, new_memory
+from shoal.elastic.detect.progress import Progress, Where, new_memory
 from shoal.elastic.wire import Message
 
 __all__ = ["Guardian"]
@@ -70,11 +71,14 @@ class Guardian:
         self.training: Callable[[bool], None] = self._progress.train
         """Expect progress from now on (True), or do not: while this worker starts, ends, or waits for
         others, whose fault that is. As cheap as `touch`."""
+        self.at: Callable[[Where], None] = self._progress.at
+        """The samples that the script is handed, for the case that it crashes on them."""
         try:
             self._child = Child(self._memory)
         except OSError:
             os.close(self._memory)
             raise
+        self._heeds_crashes = crash.watch(self._memory)
         self._greet()
         self._wake, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._attend, name="shoal-guardian", daemon=True)
@@ -111,8 +115,10 @@ class Guardian:
         self._child.end(_CLOSE_SECONDS)
         self._wake.close()
         self._waker.close()
+        if self._heeds_crashes:
+            crash.ignore()
         os.close(self._memory)
-        self.touch, self.training = _nothing, _nothing_either
+        self.touch, self.training, self.at = _nothing, _nothing_either, _nothing_of
         self._progress = None  # unmapped once nobody is in the middle of a mark
 
     def _greet(self) -> None:
@@ -179,4 +185,8 @@ def _nothing() -> None:
 
 
 def _nothing_either(_on: bool) -> None:
+    pass
+
+
+def _nothing_of(_where: Where) -> None:
     pass

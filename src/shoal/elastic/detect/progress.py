@@ -1,4 +1,4 @@
-"""What a worker shows its sidecar without a system call: three numbers in memory that both have mapped.
+"""What a worker shows its sidecar without a system call: seven numbers in memory that both have mapped.
 
 The worker writes, the sidecar reads, neither waits for the other: an aligned 64-bit number is never seen
 half written. Writing takes well under a microsecond, so that it can be done in every step.
@@ -11,10 +11,10 @@ import os
 import sys
 from typing import NamedTuple
 
-__all__ = ["Progress", "Shown", "new_memory"]
+__all__ = ["Progress", "Shown", "Where", "new_memory"]
 
 _BYTES = 4096
-_MARKS, _TRAINING, _ANSWERS = 0, 1, 2
+_MARKS, _TRAINING, _ANSWERS, _STEP, _EPOCH, _FIRST, _END = range(7)
 
 
 class Shown(NamedTuple):
@@ -26,6 +26,15 @@ class Shown(NamedTuple):
     """Progress is expected. False while the worker waits for others, starts or ends."""
     answers: int
     """How often a thread of the worker has answered; it can only while the interpreter lock is free."""
+
+
+class Where(NamedTuple):
+    """The samples `[first, end)` in the order of `epoch` that the worker is at, for `step`."""
+
+    step: int
+    epoch: int
+    first: int
+    end: int
 
 
 class Progress:
@@ -53,6 +62,15 @@ class Progress:
     def answer(self) -> None:
         """A thread of the worker runs. One thread only."""
         self._cells[_ANSWERS] += 1
+
+    def at(self, where: Where) -> None:
+        """What the script is handed now; nothing when `first` is `end`."""
+        for cell, value in zip((_STEP, _EPOCH, _FIRST, _END), where, strict=True):
+            self._cells[cell] = value
+
+    def where(self) -> Where:
+        """What it was handed last."""
+        return Where(*(self._cells[cell] for cell in (_STEP, _EPOCH, _FIRST, _END)))
 
     def shown(self) -> Shown:
         """What stands there."""

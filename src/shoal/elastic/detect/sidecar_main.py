@@ -16,6 +16,7 @@ import socket
 import time
 from typing import Any
 
+from shoal.elastic.detect import crash
 from shoal.elastic.detect.detector import BEAT_SECONDS, Detector, Star
 from shoal.elastic.detect.findings import Findings, Look
 from shoal.elastic.detect.progress import Progress
@@ -40,17 +41,18 @@ def main(arguments: list[str]) -> int:
     worker, channel, memory = map(int, arguments)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # its end is the worker's end
-    Sidecar(Watched(worker), socket.socket(fileno=channel), Progress(memory)).run()
+    Sidecar(Watched(worker), socket.socket(fileno=channel), memory).run()
     return 0
 
 
 class Sidecar:
     """The loop and what it holds."""
 
-    def __init__(self, worker: Watched, channel: socket.socket, progress: Progress) -> None:
+    def __init__(self, worker: Watched, channel: socket.socket, memory: int) -> None:
         self._worker = worker
+        self._memory = memory
         self._channel: socket.socket | None = channel
-        self._progress = progress
+        self._progress = Progress(memory)
         self._heard = b""
         self._uplink = Uplink(self._find, self._opened, self._told)
         self._detector: Detector = Star(BEAT_SECONDS, 0.0)
@@ -129,7 +131,9 @@ class Sidecar:
         stopped = not gone and self._worker.stopped
         outcome = self._findings.look(Look(gone, stopped, self._progress.shown()), now)
         for evidence in outcome.evidence:
-            self._uplink.send(evidence)
+            self._uplink.send(self._detailed(evidence))
+        if gone and outcome.evidence:
+            _warn(crash.report(self._memory))
         if outcome.ask:
             self._say({"type": "answer"})
         if outcome.end:
@@ -138,6 +142,21 @@ class Sidecar:
                 f"shoal: {self._settings['name']} made no progress for {self._settings['max_stall']:g} s"
                 " (max_stall) and was ended.\n"
             )
+
+    def _detailed(self, evidence: Message) -> Message:
+        """A worker that has crashed of itself is gone for a reason, and at some samples."""
+        words = crash.report(self._memory) if evidence["type"] == "gone" else ""
+        if not words:
+            return evidence
+        where = self._progress.where()
+        samples = [[where.first, where.end]] if where.first < where.end else []
+        return {
+            "type": "failed",
+            "step": where.step,
+            "samples": samples,
+            "epoch_of_data": where.epoch,
+            "error": f"it crashed: {crash.summary(words)}",
+        }
 
     def _is_over(self, now: float, gone_at: float) -> bool:
         if not self._incarnation or now - gone_at > _TELL_SECONDS:
@@ -167,7 +186,7 @@ class Sidecar:
             }
         )
         for evidence in self._findings.standing():
-            self._uplink.send(evidence)
+            self._uplink.send(self._detailed(evidence))
         if isinstance(self._detector, Star):
             self._beat_again()
         for message in self._detector.restate():
@@ -265,11 +284,11 @@ class Sidecar:
 
 
 def _warn(sentence: str) -> None:
-    """Not at the price of waiting for whoever should read it."""
+    """Not at the price of waiting for whoever should read it: so much fits into a pipe with room."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
-    if dict(poll.poll(0)).get(2) == select.POLLOUT:
-        os.write(2, sentence.encode())
+    if sentence and dict(poll.poll(0)).get(2) == select.POLLOUT:
+        os.write(2, sentence.encode()[: select.PIPE_BUF])
 
 
 def _contents(path: str) -> bytes:
