@@ -9,12 +9,15 @@ from pathlib import Path
 
 __all__ = ["Health", "Life", "look"]
 
-WARM_SHARE = 0.25
-"""Of a process's life that is left out: imports, first allocations, pools that fill."""
-MOST_MIB = 8.0
+WARM_SECONDS = 180.0
+"""Of a long life are left out, of a short one a quarter: a worker grows by 10 MiB in its first fifty
+changes (first allocations, threads' arenas, modules that only rank 0 needs), then by nothing."""
+SHORT_SECONDS = 480.0
+MOST_MIB_OF_SHORT = 24.0
+MOST_MIB = 6.0
 MOST_MIB_AN_HOUR = 32.0
-"""A process may grow by the larger of the two over the time it is watched. 8 MiB is what one process
-differs from itself with the number of its peers and with what glibc gives back; at a blow each five
+"""A long-lived process may grow by the larger of the two over the time it is watched. 6 MiB is what it
+differs from itself with the number of its peers and with what malloc gives back; at a blow each five
 seconds 32 MiB an hour is 45 KiB for each: less than a forgotten group, thread's stack or state."""
 MOST_MORE = 12
 """Descriptors, threads and listeners: the middle of the last quarter may lie above that of the first by
@@ -49,7 +52,8 @@ class Life:
     @property
     def warm(self) -> list[Held]:
         """After the warm-up."""
-        return self.held[int(len(self.held) * WARM_SHARE) :]
+        first = self.held[0].at + (self._all_seconds / 4 if self._is_short else WARM_SECONDS)
+        return [each for each in self.held if each.at >= first]
 
     def mib_an_hour(self) -> float:
         """The slope of its memory: the median over all pairs of moments."""
@@ -70,6 +74,7 @@ class Life:
         """What grew."""
         grown = self.mib_an_hour() * self.seconds / 3600.0
         most = max(MOST_MIB, MOST_MIB_AN_HOUR * self.seconds / 3600.0)
+        most = MOST_MIB_OF_SHORT if self._is_short else most
         found = []
         if grown > most:
             found.append(f"{self.who} ({self.pid}) grew by {grown:.1f} MiB in {self.seconds:.0f} s")
@@ -79,6 +84,14 @@ class Life:
             for what, more in counted.items()
             if more > MOST_MORE
         ]
+
+    @property
+    def _all_seconds(self) -> float:
+        return self.held[-1].at - self.held[0].at
+
+    @property
+    def _is_short(self) -> bool:
+        return self._all_seconds < SHORT_SECONDS
 
 
 @dataclass
