@@ -23,7 +23,7 @@ from shoal.elastic.allreduce import control
 from shoal.elastic.allreduce.arrangement import Arrangement
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
-from shoal.elastic.allreduce.layout import BUCKET_BYTES, Layout
+from shoal.elastic.allreduce.layout import Layout
 from shoal.elastic.allreduce.sending import buffers
 from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, GroupFailed
@@ -43,14 +43,12 @@ class Reducer:
         parameters: Sequence[torch.nn.Parameter],
         averaged: Sequence[torch.Tensor],
         ended: Callable[[], None],
-        bucket_bytes: int = BUCKET_BYTES,
-        plan: Plan | None = None,
+        plan: Plan,
         say: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`averaged`: fp32 buffers whose mean over the samples is agreed on with each step. `plan`: how
         buckets may travel; `say` is told what was chosen of it."""
-        plan = plan or Plan(bucket_bytes=(bucket_bytes,))
         self.parameters = list(parameters)
         self._averaged = list(averaged)
         self._ended = ended

@@ -57,7 +57,7 @@ def price(codec: str, baseline: str = "none") -> float:
     accuracy: 0.02, the noise of a measurement, where it loses no more."""
     if codec in ("none", baseline):
         return 0.02
-    return 0.25 if codec.startswith("powersgd") else 0.1
+    return 0.3 if codec.startswith("powersgd") else 0.2
 
 
 def choose(trials: Sequence[Trial], baseline: Setting) -> Choice:
