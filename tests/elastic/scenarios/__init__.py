@@ -1,0 +1,1 @@
+"""The reference's scenarios, with real training."""
