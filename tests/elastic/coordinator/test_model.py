@@ -21,20 +21,22 @@ from shoal.elastic.coordinator.turn import Turn
 
 from .walks import act, walk
 from .workers import Violation
-from .world import CarelessCell, World
+from .world import NAMES, CarelessCell, World
 
 pytestmark = pytest.mark.slow
 
 _INDEX = st.integers(0, (1 << 16) - 1)
-_SEEDS = int(os.environ.get("SHOAL_TEST_WALKS", "150"))
+_SEEDS = int(os.environ.get("SHOAL_TEST_WALKS", "80"))
 
 
 class Job(RuleBasedStateMachine):
     """The actions of a `World`, in any order that hypothesis can think of."""
 
+    star_limit = 64
+
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = World(star_limit=self.star_limit)
         for index in range(2):
             self.world.join(index)
 
@@ -62,7 +64,7 @@ class Job(RuleBasedStateMachine):
         act(self.world, action, index)
 
     @precondition(lambda self: self.world.ended is None)
-    @rule(action=st.sampled_from(["break", "partition"]), index=_INDEX)
+    @rule(action=st.sampled_from(["break", "partition", "accuse"]), index=_INDEX)
     def weather(self, action: str, index: int) -> None:
         act(self.world, action, index)
 
@@ -76,12 +78,19 @@ class Job(RuleBasedStateMachine):
             self.world.settle()
 
 
-def test_the_machine_keeps_its_promises_whatever_happens() -> None:
+class GossipingJob(Job):
+    """From the third worker on they watch each other."""
+
+    star_limit = 2
+
+
+@pytest.mark.parametrize("job", [Job, GossipingJob])
+def test_the_machine_keeps_its_promises_whatever_happens(job: type[Job]) -> None:
     """training-N1, N6, N7 and A13 in all their interleavings (hypothesis prints how to replay)."""
     run_state_machine_as_test(
-        Job,
+        job,
         settings=settings(
-            max_examples=120,
+            max_examples=80,
             stateful_step_count=60,
             deadline=None,
             print_blob=True,
@@ -90,26 +99,29 @@ def test_the_machine_keeps_its_promises_whatever_happens() -> None:
     )
 
 
-@pytest.mark.parametrize("minimum", [1, 2])
-def test_long_random_walks(minimum: int) -> None:
+@pytest.mark.parametrize(("minimum", "star_limit"), [(1, 64), (2, 64), (1, 2), (2, 3)])
+def test_long_random_walks(minimum: int, star_limit: int) -> None:
     """Longer than hypothesis goes; and they get somewhere, or they would show nothing."""
     base = int.from_bytes(os.urandom(4))
     print(f"seeds from {base}")
-    committed = epochs = restarts = 0
+    committed = epochs = restarts = accusations = 0
     for seed in range(base, base + _SEEDS):
-        world = World(minimum=minimum)
+        world = World(minimum=minimum, star_limit=star_limit)
         try:
             walk(world, seed, 400)
         except Violation as violation:
             raise AssertionError(
-                f"walk(World(minimum={minimum}), {seed}, 400): {violation}"
+                f"walk(World(minimum={minimum}, star_limit={star_limit}), {seed}, 400): {violation}"
             ) from violation
         committed += len(world.committed)
         epochs += world.cell.record().epoch
         restarts += world.restarts
-    print(f"{committed} steps committed in {epochs} epochs, {restarts} first views")
+        accusations += world.accusations
+    print(f"{committed} steps committed in {epochs} epochs, {restarts} first views", end=", ")
+    print(f"{accusations} of those that gossip were accused")
     assert committed > _SEEDS
     assert epochs > _SEEDS
+    assert (accusations > 0) == (star_limit < NAMES)
 
 
 def test_without_the_compare_and_set_the_check_fails() -> None:

@@ -72,6 +72,21 @@ def test_all_done_ends_the_job(start: Start) -> None:
     assert Worker(late, "c").hear("stop")["failed"] is False
 
 
+def test_a_job_that_has_failed_ends_its_coordinator_so(start: Start) -> None:
+    """Its exit status and its last line tell, too, and so does whoever starts again from its record."""
+    process = start("--minimum", "2")
+    workers = pair(process)
+    for worker in workers:
+        worker.say("failed", step=1, samples=[[0, 4]], epoch_of_data=0, error="ValueError: bad")
+    assert workers[1].hear("stop")["failed"] is True
+    for worker in workers:
+        worker.close()
+    assert process.child.wait(10.0) == 4
+    assert process.said().startswith("coordinator: the job has failed: two workers failed on the same")
+    again = start("--minimum", "2")
+    assert Worker(again, "c").hear("stop")["failed"] is True
+
+
 def test_both_connections_lost_is_a_loss(start: Start) -> None:
     process = start("--minimum", "2")
     first, second = pair(process)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from .world import World
+from .world import NAMES, World
 
 _ACTIONS: tuple[tuple[int, str], ...] = (
     (30, "deliver"),
@@ -27,6 +27,9 @@ _ACTIONS: tuple[tuple[int, str], ...] = (
 )
 
 
+_GOSSIP = ((4, "accuse"),)
+
+
 def act(world: World, action: str, index: int) -> None:
     """One action; `index` chooses among what it can be done to."""
     actions: dict[str, Callable[[], None]] = {
@@ -40,6 +43,7 @@ def act(world: World, action: str, index: int) -> None:
         "notice": lambda: world.notice(index),
         "break": lambda: world.break_connection(index),
         "partition": lambda: world.partition(index),
+        "accuse": lambda: world.accuse(index, heard=index % 5 == 0),
         "duplicate": lambda: world.duplicate(index),
         "publish": lambda: world.publish(index),
         "poll": world.poll,
@@ -57,7 +61,8 @@ def walk(world: World, seed: int, steps: int) -> None:
         Violation: what never may happen has happened.
     """
     chance = random.Random(seed)
-    names = [name for weight, name in _ACTIONS for _ in range(weight)]
+    actions = (*_ACTIONS, *_GOSSIP) if world.star_limit < NAMES else _ACTIONS
+    names = [name for weight, name in actions for _ in range(weight)]
     for _ in range(3):
         act(world, "join", chance.randrange(1 << 16))
     for _ in range(steps):

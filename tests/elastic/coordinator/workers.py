@@ -57,6 +57,8 @@ class Worker:
     """Which coordinator it is connected to."""
     connection: int = 0
     sidecar: int = 0
+    gossips: str = ""
+    """As whom its sidecar gossips with others; nothing while it beats."""
     epoch: int = 0
     entering: int = 0
     history: History | None = None

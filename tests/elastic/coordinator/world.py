@@ -22,6 +22,7 @@ from shoal.elastic.view import View
 from .workers import Content, Group, History, Violation, Worker
 
 MINIMUM = 1
+NAMES = 5
 T = TypeVar("T")
 
 
@@ -67,9 +68,10 @@ class Coordinator:
 class World:
     """See the module."""
 
-    def __init__(self, cell: Cell | None = None, minimum: int = MINIMUM) -> None:
+    def __init__(self, cell: Cell | None = None, minimum: int = MINIMUM, star_limit: int = 64) -> None:
         self.cell = cell or Cell()
         self.minimum = minimum
+        self.star_limit = star_limit
         self.now = 1000.0
         self.coordinators: dict[int, Coordinator] = {}
         self.workers: list[Worker] = []
@@ -83,6 +85,7 @@ class World:
         self.ended: tuple[str, bool] | None = None
         self.trace: list[str] = []
         self.restarts = 0
+        self.accusations = 0
         self.committed_in = 0
         self.former = Record()
         self._number = 0
@@ -96,7 +99,7 @@ class World:
         self._number += 1
         record = self.cell.record()
         record = records_format.from_bytes(records_format.to_bytes(record))
-        settings = Settings(step_save_seconds=0.0)
+        settings = Settings(step_save_seconds=0.0, star_limit=self.star_limit)
         state = machine.resume(_with_minimum(record, self.minimum), settings, self.now)
         coordinator = Coordinator(self._number, state, self.cell.version)
         self.coordinators[self._number] = coordinator
@@ -227,7 +230,11 @@ class World:
             self._arrive(connection, self.to_coordinator[connection].popleft())
         else:
             message = self.to_worker[connection].popleft()
-            self._hear(self.ends[connection][1], message)
+            _, worker, role = self.ends[connection]
+            if role == "worker":
+                self._hear(worker, message)
+            else:
+                self._asked(worker, message)
 
     def duplicate(self, index: int) -> None:
         """A word is said twice, as when it is insisted on after a connection was lost."""
@@ -239,7 +246,7 @@ class World:
 
     def _passes(self, connection: int, down: bool = False) -> bool:
         number, worker, _ = self.ends[connection]
-        if down and (not worker.alive or connection != worker.connection):
+        if down and (not worker.alive or connection not in (worker.connection, worker.sidecar)):
             return False
         return worker.reachable and not self.coordinators[number].frozen
 
@@ -328,7 +335,7 @@ class World:
     # workers come and go
 
     def join(self, index: int) -> None:
-        names = {f"w{number}" for number in range(5)} - {w.name for w in self.workers if w.alive}
+        names = {f"w{number}" for number in range(NAMES)} - {w.name for w in self.workers if w.alive}
         name = _pick(sorted(names), index)
         if name is not None and self.ended is None:
             self.workers.append(Worker(name))
@@ -357,6 +364,42 @@ class World:
             if connection:
                 self._close(connection, tell=True)
 
+    # what its sidecar hears
+
+    def _asked(self, worker: Worker, message: dict[str, Any]) -> None:
+        if message["type"] == "star":
+            worker.gossips = ""
+            return
+        if message["type"] == "gossip" and not worker.gossips:
+            self._number += 1
+            worker.gossips = str(self._number)
+        self._gossips(worker)
+
+    def _gossips(self, worker: Worker) -> None:
+        """In this model all that gossip know each other."""
+        if worker.gossips and worker.sidecar:
+            count = sum(bool(each.gossips) and each.alive for each in self.workers)
+            message = {"type": "gossiping", "sidecar": worker.gossips, "address": f"{worker.name}:7"}
+            self.to_coordinator[worker.sidecar].append(
+                {**message, "members": max(count, 1), "again_seconds": 5.0}
+            )
+
+    def accuse(self, index: int, heard: bool) -> None:
+        """Some sidecar says of some other, rightly or wrongly, that it is silent, or that it is not."""
+        pairs = [
+            (accuser, other)
+            for accuser in self.workers
+            for other in self.workers
+            if accuser.alive and accuser.sidecar and other.incarnation and accuser is not other
+        ]
+        gossiping = [pair for pair in pairs if pair[1].gossips]
+        chosen = _pick(gossiping or pairs, index)
+        if chosen is not None:
+            accuser, other = chosen
+            self.accusations += bool(other.gossips)
+            word = {"type": "heard" if heard else "silent", "incarnation": other.incarnation}
+            self.to_coordinator[accuser.sidecar].append({**word, "sidecar": other.gossips or "-"})
+
     # what a worker hears
 
     def _hear(self, worker: Worker, message: dict[str, Any]) -> None:
@@ -373,6 +416,7 @@ class World:
                         "incarnation": worker.incarnation,
                     }
                 )
+                self._gossips(worker)
                 for again in list(worker.insisted.values()):
                     self._say(worker, again)
             case "view":
@@ -648,7 +692,7 @@ class World:
             for connection, (number, worker, role) in list(self.ends.items()):
                 coordinator = self.coordinators[number]
                 quiet = connection in (worker.sidecar, worker.connection) and worker.alive
-                if role == "sidecar" and quiet and self._passes(connection):
+                if role == "sidecar" and quiet and not worker.gossips and self._passes(connection):
                     self._step(coordinator, events.Beat(connection, 0.0))
             for coordinator in list(self.coordinators.values()):
                 wake = coordinator.state.wake_at
@@ -687,7 +731,9 @@ class World:
                 return
             if index % 10 == 9 and sum(w.alive and not w.leaving for w in self.workers) < self.minimum:
                 return
-        alive = [(w.id, w.epoch, w.entering, w.applied, w.leaving) for w in self.workers if w.alive]
+        alive = [
+            (w.id, w.gossips, w.epoch, w.entering, w.applied, w.leaving) for w in self.workers if w.alive
+        ]
         raise Violation(f"nothing goes on: {alive}; {self.cell.record()}")
 
 

@@ -92,6 +92,7 @@ def test_who_has_set_up_something_else_is_left_alone() -> None:
 
 
 def test_a_summary_is_one_line() -> None:
-    words = 'Fatal Python error: Aborted\n\nThread:\n  File "a.py", line 3 in f\n  File "b.py", line 4 in g\n'
+    frames = '  File "a.py", line 3 in f\n  File "b.py", line 4 in g\n'
+    words = f"Fatal Python error: Aborted\n\nCurrent thread (most recent call first):\n{frames}"
     assert crash.summary(words) == "Aborted, in f (a.py:3)"
     assert crash.summary("something else") == "a fatal signal"

@@ -1,7 +1,8 @@
 """`python -m shoal.elastic.coordinator`: the coordinator of one job.
 
-Exit status: 0 when the job is over or this process was told to end, 3 when another coordinator has taken
-over, 2 for a wrong command line, 1 when it could not start.
+Exit status: 0 when the job is over or this process was told to end, 4 when the job has failed (not with
+a platform: it hears that in a report, and counts any other status than 0 against its machines), 3 when
+another coordinator has taken over, 2 for a wrong command line, 1 when it could not start.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = ["main"]
 
 _LOAD_SECONDS = 30.0
 REPLACED = 3
+FAILED = 4
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -53,11 +55,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _frame: service.stop(signal.Signals(got).name))
     outcome = service.run(lambda: _publish_address(options.address_file, service.address, record.key))
-    print(f"coordinator: {outcome.reason}", file=sys.stderr)  # noqa: T201
+    sentence = f"the job has failed: {outcome.reason}" if outcome.failed else outcome.reason
+    print(f"coordinator: {sentence}", file=sys.stderr)  # noqa: T201
     if outcome.ended and options.address_file is not None:  # for who comes too late to be told
         ended = {"reason": outcome.reason, "failed": outcome.failed}
         _write(options.address_file, {"ended": ended})
-    return REPLACED if outcome.replaced else 0
+    if outcome.replaced:
+        return REPLACED
+    return FAILED if outcome.failed and not options.api else 0
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

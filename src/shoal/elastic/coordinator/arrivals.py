@@ -55,7 +55,7 @@ def fence(turn: Turn, incarnation: int, reason: str) -> None:
     """Tell it that it is no member, and forget it: what it says from now on is of no effect."""
     turn.tell(incarnation, {"type": "fenced", "reason": reason})
     peer = turn.peer(incarnation)
-    if peer is not None and peer.sidecar is not None:
+    if peer is not None and peer.sidecar is not None and peer.asked_to_gossip:
         turn.answer(peer.sidecar, {"type": "star"})
     turn.forget(incarnation)
 

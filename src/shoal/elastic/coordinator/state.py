@@ -111,6 +111,11 @@ class Peer:
     step_seconds: float = 0.0
 
     @property
+    def asked_to_gossip(self) -> bool:
+        """Its sidecar gossips, or is about to."""
+        return self.gossip_at == float("inf")
+
+    @property
     def watched(self) -> bool:
         """Other members' sidecars watch its own, which does not beat."""
         return self.gossip is not None and self.gossip.members > 1

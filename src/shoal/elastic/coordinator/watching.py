@@ -51,8 +51,7 @@ def advance(turn: Turn) -> float | None:
         return turn.now + turn.state.settings.silent_seconds if gossiping else None
     moments: list[float] = []
     for peer in peers:
-        done = peer.gossip is not None or peer.gossip_at == _ASKED
-        if done or peer.sidecar is None or peer.accused is not None:
+        if peer.asked_to_gossip or peer.sidecar is None or peer.accused is not None:
             continue
         if turn.now < peer.gossip_at:
             moments.append(peer.gossip_at)
