@@ -71,12 +71,13 @@ def accounting(plan: Plan) -> Report:
     wrong, differing = counted.lost + counted.repeated, sum(run.differing for run in runs)
     finals = ", ".join(str(run.finals) for run in runs)
     return Report([
-        Row("samples lost or repeated", 0, wrong, "samples", used, load=load),
+        Row("samples lost or repeated", 0, wrong, "samples", used, load=load, number="G16"),
         Row("fp64 beside static, 200 steps", 1e-9, double.relative, "relative",
-            f"{double.kills} kills", load=load),
+            f"{double.kills} kills", load=load, number="G18"),
         Row("fp32 loss beyond 5 static runs", 0, beyond, "", f"{single.kills} kills; {losses}",
-            load=load),
-        Row("ends that differ in a bit", 0, differing, "workers", f"of {finals} in 3 runs", load=load),
+            load=load, number="G18"),
+        Row("ends that differ in a bit", 0, differing, "workers", f"of {finals} in 3 runs", load=load,
+            number="G18"),
     ])  # fmt: skip
 
 

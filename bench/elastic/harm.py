@@ -45,7 +45,7 @@ def harm_in_backward(job: Job, chance: random.Random, deadline_seconds: float = 
 
 
 def harm_machine(job: Job, chance: random.Random, how: signal.Signals = signal.SIGKILL) -> Harm:
-    """Signal a random worker and whatever serves it alone (its sidecar, its launcher) at the same time."""
+    """Signal a random worker and whatever serves it alone (its sidecar, its launcher) at once."""
     victim = chance.choice([trace for trace in _at_work(job) if job.may_lose_machine_of(trace.pid)])
     _wait_a_phase(victim, chance)
     return _signal(job, [victim.pid, *job.served_by(victim.pid)], how)

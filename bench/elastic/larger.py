@@ -81,7 +81,7 @@ class _Series:
         values = [figure(each) for each in self.found]
         bound = p95(values) if values and not self.failures else float("inf")
         spread = f"p95 of {len(values)}" + (f"; p50 {p50(values):.3f}" if values else "")
-        return Row(what, goal, bound, "s", spread, beside, load=self.load)
+        return Row(what, goal, bound, "s", spread, beside, load=self.load, number="G8")
 
     def line(self) -> System:
         """Stalls for the table of systems."""
@@ -110,7 +110,7 @@ def _series(
     plan: Plan, subject: Subject, situation: str, settings: Settings, *, warm: bool = False
 ) -> _Series:
     series = _Series(situation, subject)
-    for _ in range(max(1, subject.tries(plan) // 4)):
+    for _ in range(max(1, subject.tries(plan) // 5)):
         with subject.make(plan.fresh(settings, subject.name), _BEFORE) as job:
             try:
                 series.found.append(_once(job, subject.deadline_seconds * 2, warm=warm))

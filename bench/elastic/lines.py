@@ -6,16 +6,20 @@ docstring do not count: what is compared is each line without its indentation.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.elastic import loops
 from bench.elastic.jobs.job import REPOSITORY
+from bench.elastic.jobs.torchft import lighthouse_words
+from bench.elastic.jobs.torchrun import free_port
 from bench.elastic.plan import Plan
 from bench.elastic.report import Report
 from bench.row import Row
@@ -52,23 +56,44 @@ def changes(before: str, after: str) -> Changes:
 
 
 def lines(plan: Plan) -> Report:
-    """Both scripts run alone, without any server; torchrun's with two workers."""
-    plain, shoal, torchrun = ((_FOLDER / f"{n}.py").read_text() for n in ("plain", "shoal", "torchrun"))
+    """Ours and the plain one run alone, without any server; each peer's as it has to be run."""
+    plain = _text("plain")
+    ways = [
+        _Way("plain", "plain"),
+        _Way("Shoal, alone", "shoal"),
+        _Way("Shoal, 2 of torchrun", "shoal", 2),
+        _Way("torchrun, DDP", "torchrun", 2),
+    ]
+    if plan.peers:
+        ways += [_Way("torchft", "torchft", peer=True), _Way("AdaptDL", "adaptdl", peer=True)]
     with tempfile.TemporaryDirectory(prefix="shoal-bench-lines-", dir=plan.folder) as folder:
-        reached = {
-            "plain": _run(plan, folder, "plain"),
-            "Shoal, alone": _run(plan, folder, "shoal"),
-            "Shoal, 2 workers of torchrun": _run(plan, folder, "shoal", workers=2),
-            "torchrun": _run(plan, folder, "torchrun", workers=2),
-        }
-    ours, theirs = changes(plain, shoal), changes(plain, torchrun)
+        reached = {way.name: _run(plan, Path(folder), way) for way in ways}
+    ours = changes(plain, _text("shoal"))
+    others = {way.name: changes(plain, _text(way.script)) for way in ways[3:]}
+    beside = "; ".join(
+        f"{name}: {each.written}, {each.removed} removed" for name, each in others.items()
+    )
     row = Row(
         "lines of a loop written or changed", _GOAL, ours.written, "lines", f"{ours.removed} removed",
-        f"torchrun, DDP: {theirs.written}, {theirs.removed} removed",
+        beside, number="G20",
     )  # fmt: skip
     told = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in reached.items())
     remark = f"The loop's change to Shoal (indentation aside); accuracy reached: {told}.\n\n"
     return Report([row], remarks=[f"{remark}```diff\n{ours.diff}\n```"])
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a script is run: by `workers` of torchrun, or (0) by itself; `peer`: where peers are."""
+
+    name: str
+    script: str
+    workers: int = 0
+    peer: bool = False
+
+
+def _text(script: str) -> str:
+    return (_FOLDER / f"{script}.py").read_text()
 
 
 def _code(text: str) -> list[str]:
@@ -76,24 +101,44 @@ def _code(text: str) -> list[str]:
     return [line for line in lines if line and not line.startswith('"""')]
 
 
-def _run(plan: Plan, folder: str, name: str, workers: int = 0) -> float:
+def _run(plan: Plan, folder: Path, way: _Way) -> float:
     """The accuracy that a script ends with.
 
     Raises:
-        subprocess.CalledProcessError: it failed.
+        subprocess.CalledProcessError: one that is not a peer's failed.
         ValueError: it did not come to its end.
     """
-    words = [plan.python]
-    if workers:
-        words += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
-    place = Path(folder, f"{name}-{workers}")
+    words = [plan.peers if way.peer and plan.peers else plan.python, "-W", "ignore"]
+    if way.workers:
+        words += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={way.workers}"]
+    place = folder / way.name.replace(" ", "-").replace(",", "")
     place.mkdir()
-    words += ["-m", f"bench.elastic.loops.{name}", str(place)]
-    done = subprocess.run(
-        words, cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, check=True, text=True, timeout=_SECONDS,
-    )  # fmt: skip
+    words += ["-m", f"bench.elastic.loops.{way.script}", str(place)]
+    with _lighthouse(plan) if way.script == "torchft" else contextlib.nullcontext({}) as told:
+        done = subprocess.run(
+            words, cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1", **told},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False, text=True, timeout=_SECONDS,
+        )  # fmt: skip
+    if way.script in ("plain", "shoal"):
+        # a peer's may abort when it takes its groups down: after its last step that is nobody's concern
+        done.check_returncode()
     last = _LAST.search(done.stdout)
     if last is None:
-        raise ValueError(f"{name} ended without its last step: {done.stdout[-500:]}")
+        raise ValueError(f"{way.name} ended without its last step: {done.stdout[-500:]}")
     return float(last[1])
+
+
+@contextlib.contextmanager
+def _lighthouse(plan: Plan) -> Iterator[dict[str, str]]:
+    """What torchft's script has to be told about one that runs meanwhile; the script waits for it."""
+    port = free_port()
+    process = subprocess.Popen(
+        lighthouse_words(plan.peers or plan.python, port, {}), stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield {"TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}"}
+    finally:
+        process.kill()
+        process.wait(10)

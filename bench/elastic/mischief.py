@@ -1,7 +1,7 @@
 """What keeps a live worker from answering: the driver asks for it, the worker does it in its loop.
 
-The driver leaves a file `do.NAME` in the job's folder; the worker called NAME takes it away and does what
-it says at the begin of its next step. Torch is imported in the worker alone.
+The driver leaves a file `do.NAME` in the job's folder; the worker called NAME takes it away and does
+what it says at the begin of its next step. Torch is imported in the worker alone.
 """
 
 from __future__ import annotations

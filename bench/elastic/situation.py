@@ -1,4 +1,4 @@
-"""One way to harm a job, for Shoal and for its peers: the row of the goal, and a line for each system."""
+"""One way to harm a job, for Shoal and its peers: the row of the goal, and a line for each system."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from bench.row import Row
 __all__ = ["Situation", "measured", "measured_for"]
 
 
+_SMALL = Settings("")
+
+
 @dataclass(frozen=True)
 class Situation:
     """What happens to a job of `world` workers, and the goal for the pause, in seconds (p95)."""
@@ -27,7 +30,7 @@ class Situation:
     goal: float
     world: int
     harming: Harming
-    settings: Settings = Settings("")
+    settings: Settings = _SMALL
 
 
 def measured(plan: Plan, situation: Situation, peers: Sequence[type[Job]]) -> Report:

@@ -1,4 +1,4 @@
-"""AdaptDL without its cluster: a launcher in place of its scheduler restarts all workers at each change."""
+"""AdaptDL without its cluster: a launcher restarts all workers at each change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Adaptdl"]
 
 
 class Adaptdl(Job):
-    """Checkpoints are written when it is told to make way, and only then: a kill falls back to the last."""
+    """It writes a checkpoint when it is told to make way, and only then: a kill goes back to that."""
 
     system = "AdaptDL"
     restarts = True

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.elastic.jobs.job import Job
 from bench.elastic.jobs.torchrun import free_port
 
-__all__ = ["Torchft", "TunedTorchft"]
+__all__ = ["Torchft", "TunedTorchft", "lighthouse_words"]
 
 
 class Torchft(Job):
@@ -21,11 +21,7 @@ class Torchft(Job):
         """The lighthouse first; workers wait for it."""
         port, self._count = free_port(), 0
         self._address = f"http://127.0.0.1:{port}"
-        words = [str(Path(self.python).with_name("torchft_lighthouse")), "--bind", f"127.0.0.1:{port}"]
-        words += ["--min_replicas", "1", "--quorum_tick_ms", "20"]
-        for name, value in self.timeouts.items():
-            words += [f"--{name}", str(value)]
-        self.spawn(words, "lighthouse")
+        self.spawn(lighthouse_words(self.python, port, self.timeouts), "lighthouse")
         for _ in range(self.world):
             self.add()
 
@@ -42,3 +38,12 @@ class TunedTorchft(Torchft):
 
     system = "torchft, tuned"
     timeouts = {"join_timeout_ms": 100, "heartbeat_timeout_ms": 200}
+
+
+def lighthouse_words(python: str, port: int, timeouts: Mapping[str, int]) -> list[str]:
+    """The command line of a lighthouse on this port, in the environment of that interpreter."""
+    words = [str(Path(python).with_name("torchft_lighthouse")), "--bind", f"127.0.0.1:{port}"]
+    words += ["--min_replicas", "1", "--quorum_tick_ms", "20"]
+    for name, value in timeouts.items():
+        words += [f"--{name}", str(value)]
+    return words

@@ -1,5 +1,8 @@
-"""What AdaptDL's scheduler does, for processes of one machine: `... PYTHON` starts as many workers as the
-file `target` says. When that changes, or one of them ends, all are told to make way, and started anew."""
+"""What AdaptDL's scheduler does, for processes of one machine: `... PYTHON`.
+
+As many workers are started as the file `target` says. When that changes, or one of them ends, all are
+told to make way, and started anew.
+"""
 
 from __future__ import annotations
 

@@ -61,6 +61,11 @@ class _Raw:
         """In place."""
         self.gloo.allreduce([tensor]).wait()
 
+    def sum_and_keep(self, tensor: Tensor, kept: Tensor) -> None:
+        """In place; `kept` is what it was."""
+        kept.copy_(tensor)
+        self.sum(tensor)
+
     def timed(self, call: Callable[[], object]) -> float:
         """Seconds of a call that all begin together."""
         self.sum(self._barrier)
@@ -105,15 +110,16 @@ def main() -> None:
 
 
 def _sizes(job: elastic.Job, raw: _Raw, size: int, rounds: int) -> list[list[float]]:
-    tensor = torch.zeros(size << 18)
+    tensor, kept = torch.zeros(size << 18), torch.zeros(size << 18)
     # what the gradient buckets go through; a script has `job.allreduce`, which keeps a copy until all
-    # have the sum, so that it can be done again after a loss
+    # have the sum, so that it can be done again after a loss: beside it, gloo and such a copy
     group = job._training.group
     assert group is not None
     calls = [
         lambda: group.wait(group.sum(tensor)),
         lambda: raw.sum(tensor),
         lambda: job.allreduce(tensor),
+        lambda: raw.sum_and_keep(tensor, kept),
     ]
     # small ones several times in a row: one alone is mostly the scheduler's mood
     times = max(1, _TOGETHER_MIB // size)

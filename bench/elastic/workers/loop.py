@@ -17,16 +17,17 @@ __all__ = ["Loop"]
 
 
 class Loop:
-    """A worker's surroundings. Made after the imports, which is the first thing it marks."""
+    """A worker's surroundings: what any script of this model has to make. Marks that it is made."""
 
     def __init__(self, name: str | None = None) -> None:
         self.settings = Settings.here()
         self._name = name or os.environ["BENCH_NAME"]
         self.recorder = Recorder(self.settings.path, self._name)
-        self.recorder.event("imported")
         self.model = model_of(self.settings)
         self.optimizer = optimizer_of(self.settings, self.model)
         self.samples = Samples(self.settings)
+        # not before: the first optimizer of a process imports a good part of torch
+        self.recorder.event("imported")
 
     def begin(self, step: int) -> None:
         """Wait for the turn of step `step`, then sleep for the pace."""
