@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from bench.elastic.gate import allow
 from bench.elastic.jobs.ddp import Ddp
-from bench.elastic.jobs.job import Job
+from bench.elastic.jobs.job import Job, NotReached
 from bench.elastic.jobs.shoal import Shoal
 from bench.elastic.jobs.torchft import Torchft
 from bench.elastic.plan import Plan
@@ -38,14 +38,15 @@ def overhead(plan: Plan) -> Report:
     """Two workers, both models."""
     rows: list[Row] = []
     systems: list[System] = []
+    remarks: list[str] = []
     for situation, (settings, steps) in _SITUATIONS.items():
         load = os.getloadavg()[0]
-        turns = _turns(plan, settings, steps)
+        turns = _turns(plan, settings, steps, remarks)
         load = max(load, os.getloadavg()[0])
         systems += [_line(situation, name, turns, load) for name in turns]
         if (ours := turns.get(Shoal.system)) is not None:
             rows += _rows(situation, ours, turns, load)
-    return Report(rows, systems)
+    return Report(rows, systems, remarks)
 
 
 def _line(situation: str, name: str, turns: dict[str, list[float]], load: float) -> System:
@@ -80,19 +81,28 @@ def _beside(medians: Sequence[float], plain: Sequence[float]) -> str:
     return f"{(found.mean - 1) * 100:+.1f} % ({(p50(medians) - p50(plain)) * 1e3:+.2f} ms)"
 
 
-def _turns(plan: Plan, settings: Settings, steps: int) -> dict[str, list[float]]:
-    """The median step of each turn, by system."""
+def _turns(plan: Plan, settings: Settings, steps: int, remarks: list[str]) -> dict[str, list[float]]:
+    """The median step of each turn, by system; `remarks` gets peers that do not get going."""
     kinds: list[tuple[type[Job], str | None]] = [
         (Ddp, plan.python), (Shoal, plan.python), (Torchft, plan.peers),
     ]  # fmt: skip
     with contextlib.ExitStack() as stack:
         jobs: list[Job] = []
         for kind, python in kinds:
-            if python is not None and (kind is Ddp or plan.wants(kind.system)):
-                fresh = plan.fresh(settings, kind.system)
-                allow(fresh.path, _WARM_UP)
-                jobs.append(stack.enter_context(kind(fresh, _WORLD, python)))
-                _until(jobs[-1], _WARM_UP)
+            if python is None or not (kind is Ddp or plan.wants(kind.system)):
+                continue
+            fresh = plan.fresh(settings, kind.system)
+            allow(fresh.path, _WARM_UP)
+            job = stack.enter_context(kind(fresh, _WORLD, python))
+            try:
+                _until(job, _WARM_UP)
+            except NotReached as error:
+                if kind is not Torchft:
+                    raise
+                job.close()
+                remarks.append(f"- overhead: {error}")
+                continue
+            jobs.append(job)
         found: dict[str, list[float]] = {job.system: [] for job in jobs}
         for turn in range(plan.rounds * _TURNS_A_ROUND):
             end = _WARM_UP + (turn + 1) * steps

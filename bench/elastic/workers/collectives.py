@@ -124,7 +124,7 @@ def _sizes(job: elastic.Job, raw: _Raw, size: int, rounds: int) -> list[list[flo
     # small ones several times in a row: one alone is mostly the scheduler's mood
     times = max(1, _TOGETHER_MIB // size)
     turns: list[list[float]] = []
-    for turn in range(rounds + _WARM_UP):
+    for turn in range(2 * rounds + _WARM_UP):
         took = [0.0] * len(calls)
         for which in range(len(calls)) if turn % 2 else reversed(range(len(calls))):
             call = calls[which]
