@@ -81,6 +81,7 @@ class Soak:
         self._tell()
         self._strike_next()
         self._until(lambda: time.monotonic() >= self.ended, "the time is over", self.seconds + 60.0)
+        assert not self.tape.done, "the epochs were over before the time was"
         self._agenda.clear()
         self._finish()
         self.problems += self.tape.problems + self.places.problems
@@ -155,8 +156,11 @@ class Soak:
     def _look(self) -> None:
         self._later(self._look_every, self._look)
         now = time.monotonic()
+        steady = self.places.steady()
         for name in self.places.living():
-            self.health.note(name, self.job.workers[name].pid, now)
+            pid = self.job.workers[name].pid
+            if name in steady or pid in self.health.lives:  # before that it imports
+                self.health.note(name, pid, now)
             if (sidecar := self.job.sidecar(name)) != 0:
                 self.places.pids.add(sidecar)
                 self.health.note(f"{name}'s sidecar", sidecar, now)

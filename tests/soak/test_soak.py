@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shoal.testing.elastic import ElasticJob
-from tests.soak.conduct import START_SECONDS, Soak
+from tests.soak.conduct import Soak
 from tests.soak.leaks import Marked
 from tests.soak.plan import draw
 from tests.soak.table import table
@@ -27,6 +27,8 @@ WORKERS = 4
 SAMPLES, BATCH = 650, 16
 STEPS_AN_EPOCH = -(-SAMPLES // BATCH)
 PACE_SECONDS = 0.05
+SLACK_SECONDS = 15.0
+"""The first workers have taken steps already when the last has joined and the blows begin."""
 
 
 def number(name: str, default: float) -> float:
@@ -36,7 +38,7 @@ def number(name: str, default: float) -> float:
 @pytest.mark.timeout(420)
 def test_a_minute(tmp_path: Path) -> None:
     """training-A13, training-P3, training-N9, in small."""
-    soak(tmp_path, seconds=45.0, every=2.0, look_every=1.0, watched_seconds=15.0)
+    soak(tmp_path, seconds=45.0, every=2.0, look_every=1.0, parts=2, watched_seconds=10.0)
 
 
 @pytest.mark.soak
@@ -44,20 +46,21 @@ def test_a_minute(tmp_path: Path) -> None:
 def test_an_hour(tmp_path: Path) -> None:
     """training-A13, training-P3, training-N9: SHOAL_SOAK_SECONDS of it."""
     seconds = number("SECONDS", 3600.0)
-    soak(tmp_path, seconds, number("EVERY", 5.0), look_every=5.0, watched_seconds=seconds / 8)
+    soak(tmp_path, seconds, number("EVERY", 5.0), look_every=5.0, parts=4, watched_seconds=seconds / 8)
 
 
 def soak(
-    folder: Path, seconds: float, every: float, *, look_every: float, watched_seconds: float
+    folder: Path, seconds: float, every: float, *, look_every: float, parts: int, watched_seconds: float
 ) -> None:
     seed = int(number("SEED", 0)) or random.SystemRandom().randrange(1, 1 << 32)
     print(f"\nSHOAL_SOAK_SEED={seed} SHOAL_SOAK_SECONDS={seconds:g} SHOAL_SOAK_EVERY={every:g}")
     pace = number("PACE", PACE_SECONDS)
-    epochs = int((seconds + START_SECONDS) / pace / STEPS_AN_EPOCH) + 1  # a step takes at least its pace
+    epochs = int((seconds + SLACK_SECONDS) / pace / STEPS_AN_EPOCH) + 1  # a step takes at least its pace
     command = [str(PROGRAM), str(SAMPLES), str(BATCH), str(epochs), str(pace), str(folder)]
     marked = Marked(folder)
     with ElasticJob(folder, environment=marked.environment) as job:
-        run = Soak(job, command, draw(seed, every, WORKERS), WORKERS, seconds, look_every=look_every)
+        plan = draw(seed, every, WORKERS)
+        run = Soak(job, command, plan, WORKERS, seconds, parts=parts, look_every=look_every)
         try:
             run.run()
         finally:
