@@ -56,7 +56,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_copy_is_of_the_moment_it_was_asked_for(device: str):
-    """training-D1: buffers change in the forward pass that runs beside it."""
+    """Buffers change in the forward pass that runs beside it."""
     trained = Trained(device)
     before = copy.deepcopy(trained.tree())
     found: list[Packed] = []

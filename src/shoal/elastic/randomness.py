@@ -16,9 +16,10 @@ __all__ = ["capture", "restore", "seed"]
 
 
 def capture() -> dict[str, Any]:
-    """Of torch (all devices in use), Python, and NumPy where a script has imported it."""
+    """Of torch and its GPUs if any is in use, Python, and NumPy where a script has imported it."""
     state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
     if torch.cuda.is_initialized():
+        # kept by the host: a GPU that this process does not use is not woken
         state["cuda"] = torch.cuda.get_rng_state_all()
     if (numpy := sys.modules.get("numpy")) is not None:
         state["numpy"] = numpy.random.get_state()
@@ -26,11 +27,13 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Go back to what `capture` saw."""
-    torch.set_rng_state(state["torch"])
+    """Go back to what `capture` saw, on as many GPUs as there are now."""
+    # a copy: torch 2.15 reads past the end of a state that is a view into a larger block
+    torch.set_rng_state(state["torch"].clone())
     random.setstate(state["python"])
     if "cuda" in state and torch.cuda.is_initialized():
-        torch.cuda.set_rng_state_all(state["cuda"])
+        for device, each in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(each, device)
     if "numpy" in state and (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.set_state(state["numpy"])
 
