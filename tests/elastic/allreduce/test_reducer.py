@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Sequence
 
 import pytest
 import torch
 
+from shoal.elastic.allreduce import arrangement, layout
 from shoal.elastic.allreduce.groups import Group, Pending
 from shoal.elastic.allreduce.sending import Coded
 from shoal.elastic.codecs.base import views
@@ -295,6 +297,27 @@ def test_what_is_tried_is_the_same_on_all_ranks_and_costs_no_gradient():
         for index, each in rank.reducer._arrangement.carried.items():
             assert not each.any(), index
     torch.testing.assert_close(got + left, given, rtol=0, atol=0.1)
+
+
+def test_there_are_never_two_layouts_at_once(monkeypatch: pytest.MonkeyPatch):
+    """Gradients are as large as the model: a new layout is made when the one before is gone."""
+    made: dict[int, list[weakref.ref[torch.Tensor]]] = {}
+    alive: list[int] = []
+
+    def lay_out(parameters: list[torch.Tensor], extra: int, bucket_bytes: int) -> layout.Layout:
+        before = made.setdefault(id(parameters), [])
+        alive.append(sum(flat() is not None for flat in before))
+        found = layout.plan(parameters, extra, bucket_bytes)
+        before.extend(weakref.ref(bucket.flat) for bucket in found.buckets)
+        return found
+
+    monkeypatch.setattr(arrangement, "lay_out", lay_out)
+    tried = Plan(("none", "bf16"), (SMALL, 1 << 20), rounds=2, cold=0, counted=1)
+    ranks, in_ = [Rank(Given(), tried) for _ in range(2)], groups(2)
+    for turn in range(12):
+        step(ranks, in_, drawn(turn, 2), (2, 2))
+    assert len(alive) > 4
+    assert set(alive) == {0}
 
 
 def test_a_new_view_measures_anew():

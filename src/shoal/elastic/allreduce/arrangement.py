@@ -13,6 +13,7 @@ import torch
 
 from shoal.elastic import codecs
 from shoal.elastic.allreduce.groups import Group
+from shoal.elastic.allreduce.layout import Layout
 from shoal.elastic.allreduce.layout import plan as lay_out
 from shoal.elastic.allreduce.sending import Coded, Sending, Whole
 from shoal.elastic.codecs.autotune import Choice, Setting
@@ -22,7 +23,8 @@ __all__ = ["Arrangement"]
 
 
 class Arrangement:
-    """Of one rank. `layout` and `sending` hold from one `begin_step` to the next."""
+    """Of one rank. `layout` and `sending` hold from one `begin_step` to the next; `places[i]`: which
+    bucket parameter i is in, and its gradient's place there."""
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class Arrangement:
         # until there is a group, and alone, nothing is gained by a codec
         self._setting = Setting("none", plan.first.bucket_bytes)
         self.layout = lay_out(parameters, extra, plan.first.bucket_bytes)
+        self.places = _places(self.layout)
         self.sending: Sending = Whole(self.layout)
         self.carried: dict[int, torch.Tensor] = {}
 
@@ -65,8 +68,9 @@ class Arrangement:
         self._setting = wanted
         if wanted.bucket_bytes != before.bucket_bytes:
             self._coded.clear()
-            del self.layout, self.sending  # two layouts at once would be twice the memory
+            del self.layout, self.places, self.sending  # two at once would be twice the memory
             self.layout = lay_out(self._parameters, self._extra, wanted.bucket_bytes)
+            self.places = _places(self.layout)
         self.sending = self._sending(wanted.codec)
         self.sending.begin_step()
         if self._tuner.done:
@@ -101,6 +105,10 @@ class Arrangement:
         if codec not in self._coded:
             self._coded[codec] = Coded(self.layout, codecs.make(codec))
         return self._coded[codec]
+
+
+def _places(layout: Layout) -> list[tuple[int, torch.Tensor]]:
+    return [(number, layout.buckets[number].views[position]) for number, position in layout.place]
 
 
 def _sentence(choice: Choice, ranks: int) -> str:

@@ -25,6 +25,7 @@ from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
 from shoal.elastic.allreduce.layout import Layout
 from shoal.elastic.allreduce.sending import buffers
+from shoal.elastic.allreduce.streams import Writers
 from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, GroupFailed
 
@@ -58,13 +59,14 @@ class Reducer:
         self._timed = plan.measures
         extra = self._fixed + sum(each.numel() for each in self._averaged) + self._timed
         self._arrangement = Arrangement([p.data for p in self.parameters], extra, plan, say)
-        self._everything = [True] * len(self.parameters)
+        self._writers = Writers(self.layout.device)
         self._used = [False] * len(self.parameters)
         self._fired = [False] * len(self.parameters)
         self._waiting: list[int] = []
-        self._laid_out: Layout | None = None
-        self._places: list[tuple[int, torch.Tensor, torch.Tensor]] = []
-        self._weights: dict[torch.dtype, torch.Tensor] = {}
+        # tensors: a plain number would be made one anew for each gradient
+        kinds = [torch.promote_types(p.dtype, torch.float32) for p in self.parameters]
+        self._weights = {kind: torch.ones((), dtype=kind) for kind in set(kinds)}
+        self._weight_of = [self._weights[kind] for kind in kinds]
         self._group: Group | None = None
         self._weight = 1.0
         self._last = True
@@ -103,22 +105,18 @@ class Reducer:
         part of the step's samples, by which its statistics count."""
         self._group, self._weight, self._last, self._said = group, weight, last, said
         self._share = share
+        for parameter in self.parameters:
+            parameter.grad = None
         if self._fresh:
             self._fresh = False
             self._arrangement.begin_step(group)
-        layout = self._arrangement.layout
-        if layout is not self._laid_out:
-            self._laid_out = layout
-            self._places = [self._place(layout, *place) for place in layout.place]
-        for weight_of_type in self._weights.values():
-            weight_of_type.fill_(weight)
+        for each in self._weights.values():
+            each.fill_(weight)
         self._fired = [False] * len(self.parameters)
-        self._waiting = [len(bucket.indices) for bucket in layout.buckets]
+        self._waiting = [len(bucket.indices) for bucket in self.layout.buckets]
         self._queued = False
         self._armed = True
         self.backwards = 0
-        for parameter in self.parameters:
-            parameter.grad = None
         self._began = self._clock()
 
     def rest(self) -> None:
@@ -182,15 +180,6 @@ class Reducer:
         for hook in self._hooks:
             hook.remove()
 
-    def _place(
-        self, layout: Layout, number: int, position: int
-    ) -> tuple[int, torch.Tensor, torch.Tensor]:
-        """A parameter's bucket, its place in it, and what its gradients are weighed with: a tensor, as
-        a plain number would be made one anew for each gradient."""
-        view = layout.buckets[number].views[position]
-        precision = torch.promote_types(view.dtype, torch.float32)
-        return number, view, self._weights.setdefault(precision, torch.ones((), dtype=precision))
-
     def _made(self, index: int, parameter: torch.Tensor) -> None:
         if not self._armed:
             return
@@ -209,11 +198,12 @@ class Reducer:
             raise ElasticError("sparse gradients cannot be summed in buckets: use sparse=False")
         if gradient.requires_grad:
             gradient = gradient.detach()  # of a backward that can be differentiated again
-        number, view, weight = self._places[index]
+        number, view = self._arrangement.places[index]
         if self._used[index]:
             view.add_(gradient, alpha=self._weight)
         else:
-            torch.mul(gradient, weight, out=view)
+            torch.mul(gradient, self._weight_of[index], out=view)
+        self._writers.wrote(number)
         self._used[index] = self._fired[index] = True
         parameter.grad = None
         self._waiting[number] -= 1
@@ -228,6 +218,7 @@ class Reducer:
         while (number := sending.sent) < len(self._waiting):
             if self._waiting[number] and not everything:
                 return
+            self._writers.join(number)
             self._fill_up(number)
             try:
                 sending.send(group)
