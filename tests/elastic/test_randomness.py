@@ -40,6 +40,16 @@ def test_a_state_of_fewer_or_more_gpus_is_taken(device: str):
         torch.rand(3)
 
 
+def test_a_state_from_a_checkpoint_lies_in_a_larger_block():
+    """torch ends the process where it is given such a view."""
+    randomness.seed(5)
+    state = randomness.capture()
+    first = drawn("cpu")
+    block = torch.cat([torch.zeros(64, dtype=torch.uint8), state["torch"]])
+    randomness.restore(state | {"torch": block[64:]})
+    assert drawn("cpu") == first
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_ranks_begin_differently(device: str):
     randomness.seed(1)

@@ -33,7 +33,7 @@ def restore(state: dict[str, Any]) -> None:
     random.setstate(state["python"])
     if "cuda" in state and torch.cuda.is_initialized():
         for device, each in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
-            torch.cuda.set_rng_state(each, device)
+            torch.cuda.set_rng_state(each.clone(), device)
     if "numpy" in state and (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.set_state(state["numpy"])
 
