@@ -32,8 +32,9 @@ def table(soak: Soak, shown_seconds: float) -> str:
         f"recoveries {len(seconds)}: {dict(how)}, as members measure them"
         + _spread(seconds, 0.0)
         + f", lost steps {sum(each['lostSteps'] for each in soak.recoveries.values())}",
-        f"steps {tape.step}, views {tape.epoch}, workers started {soak.places.starts}, states compared "
-        f"{tape.compared}, states taken from a peer {tape.jumps}",
+        f"steps {tape.step}, by number of workers {dict(sorted(tape.sizes.items()))}",
+        f"views {tape.epoch}, workers started {soak.places.starts}, states compared {tape.compared}, "
+        f"states taken from a peer {tape.jumps}",
         f"kept at the end, bytes: {soak.kept_bytes}",
         f"{'process':<16}{'pid':>8}{'watched s':>11}{'MiB':>8}{'MiB/h':>9}"
         f"{'more fds':>10}{'threads':>9}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,7 +13,8 @@ __all__ = ["Tape"]
 
 @dataclass
 class Tape:
-    """`first_at[s]`: when step s was first told of; `problems`: one line for each rule that was broken.
+    """`first_at[s]`: when step s was first told of; `sizes[n]`: steps of n workers; `problems`: a line
+    for each rule that was broken.
 
     A life (an incarnation) tells each of its steps once, in order; one may be missing where it took the
     state of a peer that was ahead. Lives that went on from a step had the same state then.
@@ -22,6 +23,7 @@ class Tape:
     first_at: dict[int, float] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
     compared: int = 0
+    sizes: Counter[int] = field(default_factory=Counter[int])
     jumps: int = 0
     members: list[str] = field(default_factory=list)
     joined_at: dict[str, float] = field(default_factory=dict)
@@ -29,7 +31,6 @@ class Tape:
     done: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     _last: dict[tuple[str, int], int] = field(default_factory=dict)
-    _sizes: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     @property
     def step(self) -> int:
@@ -65,6 +66,7 @@ class Tape:
 
     def _step(self, name: str, line: dict[str, Any]) -> None:
         step, life = line["step"], (name, line["life"])
+        self.sizes[line["size"]] += step not in self.first_at
         self.first_at[step] = min(line["at"], self.first_at.get(step, line["at"]))
         before = self._last.get(life)
         self._last[life] = step

@@ -28,7 +28,14 @@ def test_a_seed_draws_the_same_blows_again() -> None:
 
 
 def step(number: int, life: int = 1, **fields: object) -> dict:
-    return {"at": float(number), "step": number, "life": life, "committed": number - 1, **fields}
+    return {
+        "at": float(number),
+        "step": number,
+        "life": life,
+        "committed": number - 1,
+        "size": 1,
+        **fields,
+    }
 
 
 def test_a_step_left_out_or_done_twice_is_seen() -> None:
