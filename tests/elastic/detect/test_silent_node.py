@@ -12,21 +12,22 @@ from pathlib import Path
 import pytest
 
 from shoal.testing.elastic import ElasticJob
-from tests.elastic.storm import COUNT
 
 from .harness import sidecars_of
 from .nodes import Nodes, nodes
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
+COUNT = Path(__file__).parents[1] / "programs" / "count.py"
 NAMES = ("a", "b", "c")
 
 
 class Spread(ElasticJob):
     """A job whose workers are machines of their own, the coordinator at the switch."""
 
-    def __init__(self, folder: Path, machines: Nodes) -> None:
-        super().__init__(folder, options=["--bind", f"{machines.address(0)}:0", "--expect", "3"])
+    def __init__(self, folder: Path, machines: Nodes, *options: str) -> None:
+        bind = ("--bind", f"{machines.address(0)}:0")
+        super().__init__(folder, options=[*bind, "--expect", "3", *options])
         self.machines = machines
 
     def _spawn(
@@ -91,9 +92,13 @@ def finish(job: ElasticJob) -> None:
     assert all(job.lines(name)[-1]["exact"] for name in NAMES)
 
 
-def test_a_machine_whose_cable_is_pulled(tmp_path: Path) -> None:
-    """G6: the others go on; when the cable is back, it is fenced, joins, and each sample counts once."""
-    with nodes(3) as machines, Spread(tmp_path, machines) as job:
+@pytest.mark.parametrize("star_limit", ["64", "2"])
+def test_a_machine_whose_cable_is_pulled(tmp_path: Path, star_limit: str) -> None:
+    """G6: the others go on; when the cable is back, it is fenced, joins, and each sample counts once.
+
+    Its silence is seen by the coordinator, which misses its beats, or by the other machines.
+    """
+    with nodes(3) as machines, Spread(tmp_path, machines, "--star-limit", star_limit) as job:
         begin(job)
         pulled = time.monotonic()
         machines.pull(number_of("b"))
