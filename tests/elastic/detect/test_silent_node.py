@@ -128,4 +128,3 @@ def test_worker_and_sidecar_stand_still(tmp_path: Path) -> None:
         began = time.monotonic()
         job.until(lambda: "b" in newest(job, "a"), "it is back", 40.0)
         print(f"back after {time.monotonic() - began:.2f} s")
-        finish(job)
