@@ -6,6 +6,8 @@
 | anybody, with a coordinator | `SHOAL_ELASTIC`: folder of its `coordinator.json`; `SHOAL_ELASTIC_NAME` |
 | torchrun | `RANK`, `WORLD_SIZE` above 1, `MASTER_ADDR`, `MASTER_PORT` |
 | nobody | none of these |
+
+`SHOAL_HOST` is the address at which other machines reach this one (default: they cannot).
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from shoal.elastic import wire
+from shoal.elastic.errors import ElasticError
 from shoal.elastic.link import Contact
 from shoal.elastic.unixhttp import UnixConnection, path_of
 
 __all__ = ["Place", "find"]
 
 _API_SECONDS = 2.0
+_ANYWHERE = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,20 @@ class Place:
 
 
 def find(environment: Mapping[str, str]) -> Place | None:
-    """Where this process is; None when it is alone, or under torchrun (see `torchrun`)."""
+    """Where this process is; None when it is alone, or under torchrun (see `embedded`).
+
+    Raises:
+        ElasticError: `SHOAL_HOST` is no address of this machine.
+    """
     if folder := environment.get("SHOAL_ELASTIC"):
         name = environment.get("SHOAL_ELASTIC_NAME") or f"{socket.gethostname()}-{os.getpid()}"
-        host = environment.get("SHOAL_HOST", "127.0.0.1")
+        host = _own_host(environment)
         file = Path(folder) / "coordinator.json"
         return Place("folder", name, host, lambda: _from_file(file), str(file))
     if _on_platform(environment):
         name = f"{environment['SHOAL_ROLE']}-{environment['SHOAL_INDEX']}"
         api, token = environment["SHOAL_API"], environment["SHOAL_TOKEN_FILE"]
-        host = environment.get("SHOAL_HOST", "127.0.0.1")
+        host = _own_host(environment)
         return Place("platform", name, host, lambda: _from_api(api, Path(token)))
     return None
 
@@ -58,6 +67,28 @@ def find(environment: Mapping[str, str]) -> Place | None:
 def _on_platform(environment: Mapping[str, str]) -> bool:
     needed = {"SHOAL_API", "SHOAL_TOKEN_FILE", "SHOAL_ROLE", "SHOAL_INDEX"}
     return environment.get("SHOAL_RUNTIME") == "elastic" and needed <= environment.keys()
+
+
+def _own_host(environment: Mapping[str, str]) -> str:
+    host = environment.get("SHOAL_HOST") or "127.0.0.1"
+    wrong = "nobody can connect to that" if host in _ANYWHERE else _unbindable(host)
+    if wrong is not None:
+        raise ElasticError(
+            f"this worker cannot be reached at {host}: {wrong}; set SHOAL_HOST to an address of this "
+            "machine that the other workers reach"
+        )
+    return host
+
+
+def _unbindable(host: str) -> str | None:
+    """Why nothing can listen there; None: it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def _from_file(path: Path) -> Contact | None:
@@ -83,7 +114,16 @@ def _from_api(api: str, token: Path) -> Contact | None:
         connection.close()
 
 
-def _contact(told: dict[str, Any]) -> Contact:
-    if ended := told.get("ended"):
+def _contact(told: object) -> Contact:
+    """
+    Raises:
+        KeyError, ValueError: it says nothing of the kind, or no more than half of it yet.
+    """
+    if not isinstance(told, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004 - of data, not of a caller
+    said = cast("dict[str, Any]", told)
+    if ended := said.get("ended"):
         return Contact(ended=str(ended["reason"]), failed=bool(ended["failed"]))
-    return Contact(str(told["address"]), str(told["key"]))
+    address = str(said["address"])
+    wire.address_of(address)
+    return Contact(address, str(said["key"]))

@@ -1,4 +1,4 @@
-"""A user's script of twenty lines, with the lines that go wrong put in; and what became of its workers."""
+"""A script of twenty lines, with the lines that go wrong put in; and what became of its workers."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_wrong_call_is_one_sentence(name: str):
 
 
 def test_shards_before_wrap():
-    with pytest.raises(ElasticError, match="call job.wrap"):
+    with pytest.raises(ElasticError, match=r"call job\.wrap"):
         elastic.init().shards(data(), 4)
 
 
@@ -82,7 +82,7 @@ def test_an_optimizer_of_parameters_that_nobody_wrapped():
     job = elastic.init()
     model, head = nn.Linear(2, 1), nn.Linear(1, 1)
     job.wrap(model, torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1))
-    with pytest.raises(ElasticError, match="pass their module to job.wrap"):
+    with pytest.raises(ElasticError, match=r"pass their module to job\.wrap"):
         job.shards(data(), 4)
 
 
@@ -125,7 +125,9 @@ def test_a_sample_that_is_not_there_is_named_by_the_dataset_itself():
             return super().__getitem__(index)
 
     job, model, optimizer = wrapped()
-    with pytest.raises(ElasticError, match=r"shorter than its len\(\) said at the start: no sample [789]"):
+    with pytest.raises(
+        ElasticError, match=r"shorter than its len\(\) said at the start: no sample [789]"
+    ):
         for batch in job.shards(Short("tensor"), 4):
             model(batch).sum().backward()
             optimizer.step()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.testing.elastic import ElasticJob
+from tests.elastic.bad.reports import messages
 from tests.elastic.bad.scripts import ends, run, write
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -29,8 +30,6 @@ finish()
 
 def one_goes_the_other_through(folder: Path, harm: str, stall: float = 60.0) -> tuple[int, str, str]:
     """Exit code and words of the worker that fails, and what the coordinator was told."""
-    from tests.elastic.bad.reports import messages
-
     found = run(folder, LOOP.format(harm=harm, stall=stall), ("bad", "good"), minimum=1, meanwhile=_two)
     assert found["good"].code == 0, found["good"].said
     assert '"done": true, "step": 120' in found["good"].said
@@ -74,7 +73,9 @@ def test_a_worker_that_is_killed_from_outside_has_not_failed(tmp_path: Path):
     assert "failed" not in told
 
 
-@pytest.mark.parametrize("harm", ["ctypes.PyDLL(None).sleep(60)", "time.sleep(60)"], ids=["GIL", "waits"])
+@pytest.mark.parametrize(
+    "harm", ["ctypes.PyDLL(None).sleep(60)", "time.sleep(60)"], ids=["GIL", "waits"]
+)
 def test_a_worker_that_hangs_is_put_out_and_ended(tmp_path: Path, harm: str):
     """training-N3: in C with the interpreter lock held, or in a wait."""
     code, said, told = one_goes_the_other_through(tmp_path, harm, stall=2.0)
@@ -130,8 +131,6 @@ def test_a_sample_that_ends_every_worker_ends_the_job_and_is_named(
 
 def test_an_exception_after_the_loop_is_no_fault_of_the_last_samples(tmp_path: Path):
     """badinput-1: both raise, and the job is not said to have failed on samples."""
-    from tests.elastic.bad.reports import messages
-
     body = LOOP.format(harm="pass", stall=60).replace("finish()", "raise OSError('no room to save')")
     found = run(tmp_path, body)
     assert [end.code for end in found.values()] == [1, 1]
