@@ -13,8 +13,8 @@ __all__ = ["Dealt", "Harm"]
 
 _PUTS_OUT = ("kill", "stop", "notice", "both")
 """After these somebody else must be there who has the state: with the last of them it would be lost.
-And where half of the places are on their way back already, members are left alone: on a slow machine
-there would soon be one, to whom nothing happens any more."""
+Nor do they fall while half of the workers are on their way back already: on a slow machine there would
+soon be one, whose peers never come."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Harm:
             name
             for name in places.living()
             if name not in places.stopped | places.leaving | {spared}
-            and (kind not in _PUTS_OUT or (steady - {name} and (name not in steady or calm)))
+            and (kind not in _PUTS_OUT or (calm and steady - {name}))
         ]
         return found[int(blow.chance * len(found))] if found else ""
 
