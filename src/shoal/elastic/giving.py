@@ -6,6 +6,7 @@ gradients of each step, is packed into memory that is used again and again.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +38,7 @@ class Giving:
         """At a step boundary: begin to copy the state, if a joiner waits for it."""
         training = self._training
         if not self._donor.followed and not self._donor.wanted:
-            self._blocks = None
+            self._forget_memory()
         if not self._donor.wanted or self._copying is not None:
             return
         tree, blocks = training.whole(), self._memory()
@@ -69,6 +70,12 @@ class Giving:
     def pack(self, tree: Any) -> Packed:
         """Copy tensors that followers are to have."""
         return state.pack(tree, self._memory())
+
+    def _forget_memory(self) -> None:
+        blocks, self._blocks = self._blocks, None
+        if blocks is not None:
+            # giving 120 MB back to the kernel takes 8 ms
+            threading.Thread(target=blocks.clear, name="shoal-blocks", daemon=True).start()
 
     def _memory(self) -> Blocks:
         if self._blocks is None:
