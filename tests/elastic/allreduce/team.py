@@ -88,15 +88,17 @@ class Rank:
         """A step of one part with `samples` of the `planned`; `failed` tells whether the group broke.
         `said`: how many it says it had, when it is not as planned."""
         self.reducer.begin_step()
-        self.part(group, loss, samples / planned, samples if said is None else said)
+        share = samples / planned
+        self.part(group, loss, share, samples if said is None else said, share)
         if self.failed is None:
             assert self.total is not None
             self.reducer.install(self.total, planned)
 
-    def part(self, group: Group, loss: torch.Tensor, weight: float, said: int) -> None:
+    def part(self, group: Group, loss: torch.Tensor, weight: float, said: int, share: float) -> None:
         """The last part of a step; nothing is installed."""
         self.total = self.failed = None
-        self.reducer.begin_part(group, weight, True, Said(said), weight)
+        self._last = True
+        self.reducer.begin_part(group, weight, True, Said(said), share)
         loss.backward()
         self.reducer.rest()
 
@@ -104,7 +106,15 @@ class Rank:
         """Of all parameters, flat, fp64."""
         return torch.cat([p.grad.flatten().double() for p in self.parameters if p.grad is not None])
 
+    def earlier_part(self, group: Group, loss: torch.Tensor, weight: float, share: float) -> None:
+        """A part before the last, of a step that has been begun."""
+        self._last = False
+        self.reducer.begin_part(group, weight, False, Said(0), share)
+        loss.backward()
+
     def _ended(self) -> None:
+        if not self._last:
+            return
         try:
             self.total = self.reducer.finish()
         except GroupFailed as failure:

@@ -144,6 +144,49 @@ def test_what_comes_out_and_what_is_owed_is_everything(codec: str):
     )
 
 
+@pytest.mark.parametrize("codec", ["bf16+ef", "powersgd:2"])
+def test_what_is_owed_for_a_parameter_waits_until_somebody_uses_it(codec: str):
+    ranks, in_ = team(2, codec), groups(2)
+    given, got = torch.zeros(()), torch.zeros(())
+    for turn in range(6):
+        gradients: list[list[torch.Tensor | None]] = [list(each) for each in drawn(turn, 2)]
+        if turn in (2, 3):
+            gradients[0][0] = gradients[1][0] = None
+        whole = [
+            [torch.zeros(shape) if g is None else g for g, shape in zip(each, SHAPES, strict=True)]
+            for each in gradients
+        ]
+        given = given + mean(whole, (3, 2))
+        step(ranks, in_, gradients, (3, 2))
+        assert (ranks[0].parameters[0].grad is None) is (turn in (2, 3))
+        for parameter in ranks[0].parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        got = got + ranks[0].gradient()
+    torch.testing.assert_close(got + owed(ranks), given, rtol=0, atol=0.1 if "16" in codec else 1e-4)
+
+
+@pytest.mark.parametrize("codec", ["none", "bf16+ef", "powersgd:2"])
+def test_parts_of_a_step_are_added_up_before_they_are_coded(codec: str):
+    """Accumulation: one rank has two parts, the other one."""
+    ranks, in_, gradients = team(2, codec), groups(2), drawn(5, 3)
+
+    def two() -> None:
+        rank, group = ranks[0], in_[0]
+        rank.reducer.begin_step()
+        rank.earlier_part(group, rank.model(gradients[0]), 2 / 9, 6 / 9)
+        rank.part(group, rank.model(gradients[1]), 4 / 9, 6, 6 / 9)
+        assert rank.total is not None
+        rank.reducer.install(rank.total, 9)
+
+    second = functools.partial(ranks[1].step, in_[1], ranks[1].model(gradients[2]), 3, 9)
+    together([two, second])
+    assert alike(ranks)
+    expected = mean(gradients, (2, 4, 3))
+    found = ranks[0].gradient() + owed(ranks)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 if codec == "none" else 1e-2)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_control_vector_is_exact_under_every_codec(codec: str):
     """Counts, used parameters and the statistics of batch normalisation."""
@@ -237,16 +280,20 @@ def test_a_step_that_broke_is_run_again_as_if_for_the_first_time(codec: str):
     assert alike([*ranks[:2], *others])
 
 
-@pytest.mark.parametrize("heard", [0, 1])
+@pytest.mark.parametrize("heard", [0, 1, -1])
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bucket_from_a_peer_is_the_decoded_one(codec: str, heard: int):
-    """Roll forward, case 2: what a rank lacks is a copy of the sum, and it owes nothing of it."""
+    """Roll forward, case 2: what a rank lacks is a copy of the sum, and it owes nothing of it. With -1
+    it lacks what it waits for last: where there is a codec, the control vector."""
     ranks, in_ = team(2, codec), groups(2)
     step(ranks, in_, drawn(1, 2), (2, 2))
     holder, lacking = (rank.reducer for rank in ranks)
     buckets = lacking.layout.buckets
     # what it does not take part in nobody finishes: it has sent everything before it hears no more
     sent = len(buckets) if codec == "powersgd:2" else 0
+    if heard < 0:
+        later = {"none": 0, "powersgd:2": 3}.get(codec, 1)
+        sent = len(buckets) + later
     step(ranks, [in_[0], Deaf(in_[1], sent + heard)], drawn(2, 2), (2, 2))
     assert ranks[0].failed is None
     assert ranks[1].failed is not None
@@ -264,8 +311,10 @@ def test_a_bucket_from_a_peer_is_the_decoded_one(codec: str, heard: int):
     lacked = [bucket for bucket, here in zip(buckets, finished, strict=False) if not here]
     # the last bucket may lack no more than the control vector, which nobody codes
     assert all(index not in owes for bucket in lacked[:-1] for index in bucket.indices)
+    if heard < 0:
+        assert finished == (True,) * (len(buckets) - 1) + (False,)
     if codec.endswith("ef") or codec == "powersgd:2":
-        assert owes.keys() < kept(ranks[0]).keys()
+        assert (owes.keys() == kept(ranks[0]).keys()) is (heard < 0)
 
 
 def test_what_is_tried_is_the_same_on_all_ranks_and_costs_no_gradient():
@@ -312,12 +361,13 @@ def test_there_are_never_two_layouts_at_once(monkeypatch: pytest.MonkeyPatch):
         return found
 
     monkeypatch.setattr(arrangement, "lay_out", lay_out)
-    tried = Plan(("none", "bf16"), (SMALL, 1 << 20), rounds=2, cold=0, counted=1)
+    tried = Plan(("none", "bf16"), (1, 1 << 20), rounds=2, cold=0, counted=1)
     ranks, in_ = [Rank(Given(), tried) for _ in range(2)], groups(2)
     for turn in range(12):
         step(ranks, in_, drawn(turn, 2), (2, 2))
     assert len(alive) > 4
-    assert set(alive) == {0}
+    # of four buckets; gloo's two threads keep what they summed last until they sum the next
+    assert max(alive) <= 2
 
 
 def test_a_new_view_measures_anew():

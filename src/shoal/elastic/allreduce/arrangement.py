@@ -89,6 +89,12 @@ class Arrangement:
         self.sending.commit()
         self.carried = {}
 
+    def keep(self, index: int, total: torch.Tensor, group: Group) -> None:
+        """Nobody used this parameter, so `total` is what all have paid for it, and is not used either:
+        each rank owes its part of it again."""
+        if isinstance(self.sending, Coded):
+            self.carried[index] = total / group.size
+
     def owe_nothing(self) -> None:
         """What was owed belongs to a state that this rank has given up."""
         self.sending.release()

@@ -163,6 +163,8 @@ class Reducer:
                 bucket.flat.mul_(correct)
             for index, view in zip(bucket.indices, bucket.views, strict=True):
                 self.parameters[index].grad = view if total.used[index] else None
+                if not total.used[index]:
+                    self._arrangement.keep(index, view, self._the_group())
         if total.samples:
             for buffer, agreed in zip(self._averaged, self._statistics(), strict=True):
                 buffer.copy_(agreed)
