@@ -32,7 +32,8 @@ lint: install
 bench: install
 	$(BIN)/python -m bench
 
-# Against torchrun and torchft, installed into an environment of their own: about an hour.
+# Against torchrun, torchft and AdaptDL, installed into an environment of their own: more than an hour.
+# In parts: `python -m bench.elastic NAME ... --peers .bench-venv`; what they gave stays in build/.
 bench-elastic: install
 	$(BIN)/python -m bench.elastic --peers .bench-venv --write
 

@@ -28,6 +28,7 @@ from bench.elastic import (
     silence,
 )
 from bench.elastic.jobs.job import REPOSITORY, NotReached
+from bench.elastic.jobs.shoal import Shoal
 from bench.elastic.plan import Plan
 from bench.elastic.report import Report
 
@@ -109,7 +110,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=20, help="pairs of interleaved measurements")
     parser.add_argument("--minutes", type=float, default=10, help="of `evictions`")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="a smoke run: figures mean nothing")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of Shoal alone")
     parser.add_argument(
         "--only", action="append", default=[], metavar="SYSTEM", help="as often as wanted"
     )
@@ -130,6 +131,7 @@ def _arguments() -> argparse.Namespace:
             parser.error("--quick wants --results FOLDER of its own, and is never written to the page")
         for name, value in _QUICK.items():
             setattr(told, name, value)
+        told.only = told.only or [Shoal.system]
     return told
 
 

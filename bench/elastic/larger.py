@@ -6,6 +6,7 @@ A cold newcomer is a process that is started; a warm standby has imported everyt
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from bench.elastic.growth import Growth, growth
 from bench.elastic.jobs.adaptdl import Adaptdl
-from bench.elastic.jobs.job import Job, NotReached
+from bench.elastic.jobs.job import REPOSITORY, Job, NotReached
 from bench.elastic.jobs.shoal import Shoal
 from bench.elastic.jobs.torchft import Torchft
 from bench.elastic.jobs.torchrun import Nodes
@@ -38,6 +39,7 @@ def grow(plan: Plan) -> Report:
     what = "2 to 4 workers, 41 MB, Adam"
     found = [_series(plan, each, what, _WIDE) for each in subjects(plan, _PEERS)]
     beside = "; ".join(each.short() for each in found if not each.ours)
+    beside += f"; floor: one copy of the state {_copy_ms(plan, _WIDE):.0f} ms"
     rows: list[Row] = []
     for each in found:
         if each.ours:
@@ -149,6 +151,16 @@ def _add(job: Job, environment: Mapping[str, str]) -> None:
 def _imported(job: Job, before: list[Trace]) -> bool:
     old = {trace.pid for trace in before}
     return sum("imported" in trace.events for trace in job.alive() if trace.pid not in old) == _ADDED
+
+
+def _copy_ms(plan: Plan, settings: Settings) -> float:
+    """What stock torch takes to copy parameters and Adam's two slots once, into memory used before."""
+    words = [plan.python, "-m", "bench.elastic.workers.copying", str(3 * settings.gradient_bytes)]
+    done = subprocess.run(
+        words, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    return float(done.stdout)
 
 
 def _give(leave: Path) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.elastic import loops
-from bench.elastic.jobs.job import REPOSITORY
+from bench.elastic.jobs.job import REPOSITORY, NotReached
 from bench.elastic.jobs.torchft import lighthouse_words
 from bench.elastic.jobs.torchrun import free_port
 from bench.elastic.plan import Plan
@@ -106,7 +106,7 @@ def _run(plan: Plan, folder: Path, way: _Way) -> float:
 
     Raises:
         subprocess.CalledProcessError: one that is not a peer's failed.
-        ValueError: it did not come to its end.
+        NotReached: it did not come to its end.
     """
     words = [plan.peers if way.peer and plan.peers else plan.python, "-W", "ignore"]
     if way.workers:
@@ -125,7 +125,7 @@ def _run(plan: Plan, folder: Path, way: _Way) -> float:
         done.check_returncode()
     last = _LAST.search(done.stdout)
     if last is None:
-        raise ValueError(f"{way.name} ended without its last step: {done.stdout[-500:]}")
+        raise NotReached(f"{way.name} ended without its last step: {done.stdout[-500:]}")
     return float(last[1])
 
 

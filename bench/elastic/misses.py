@@ -1,7 +1,7 @@
-"""Why a goal may be missed on a given machine: shown beside a row that has missed it, never otherwise.
+"""Why a goal may be missed: shown for a row that has missed it, never otherwise.
 
-The figures are the rows' own; here stands what they cannot tell. A row without an entry says so, which
-asks for somebody to look.
+The figures are the rows' own; here stands what they cannot tell. A row without an entry says that it is
+not known yet, which asks for somebody to look.
 """
 
 from __future__ import annotations
@@ -12,7 +12,23 @@ from bench.row import Row
 
 __all__ = ["explain"]
 
-_WHY: dict[str, str] = {}
+_WHY = {
+    "job.allreduce": (
+        "a loss may ask for the tensor as it was, so it is copied before it is summed; what it takes "
+        "beyond gloo and one copy is the time of a second copy"
+    ),
+    "2 to 4: members' stall": (
+        "at the boundary that serves a joiner the donor copies the whole state; the newcomers compute "
+        "on the same cores as the members, and the floor stands beside it"
+    ),
+    "2 to 4: contributing": (
+        "a newcomer takes the state, follows for some steps and waits for a group of all: that is a few "
+        "steps and two boundaries, and steps are long where four workers share so few cores"
+    ),
+    "warm standby": "as for a cold newcomer, without its imports",
+    "checkpoint of": "the state is copied once at the boundary; the floor beside it is such a copy",
+    "the same while": "as above, with the writer on the other core",
+}
 """By the begin of a row's `what`."""
 
 
@@ -22,6 +38,6 @@ def explain(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if row.met:
             continue
-        why = next((why for begin, why in _WHY.items() if row.what.startswith(begin)), "not yet known")
+        why = next((why for begin, why in _WHY.items() if row.what.startswith(begin)), "not known yet")
         lines.append(f"- **{row.number or 'no number'}, {row.what}**: {why}.")
     return lines

@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 from torch.utils.data import TensorDataset
 
-from bench.elastic.settings import Settings
+from bench.elastic.settings import WIDTHS, Settings
 
 __all__ = ["Samples", "Trained", "loss_of", "model_of", "optimizer_of", "take"]
 
 Batch = Sequence[Tensor]
 """Three: inputs (b, 256), labels (b,), and the samples' numbers (b,)."""
-
-_WIDTHS = {"wide": 40_000, "wider": 262_144}
 
 
 class Samples(TensorDataset):
@@ -46,7 +44,7 @@ class Trained(nn.Module):
         if settings.model == "mlp":
             self.body = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 10))
         else:
-            self.body = nn.Sequential(nn.Linear(256, _WIDTHS[settings.model], bias=False))
+            self.body = nn.Sequential(nn.Linear(256, WIDTHS[settings.model], bias=False))
         self.counts = nn.Parameter(torch.zeros(settings.samples)) if settings.count else None
         if settings.double:
             self.double()

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["ModelName", "Settings"]
+__all__ = ["WIDTHS", "ModelName", "Settings"]
 
 _VARIABLE = "BENCH_ELASTIC"
 
 ModelName = Literal["mlp", "wide", "wider"]
+WIDTHS = {"wide": 40_000, "wider": 262_144}
+"""Outputs of the models of one layer with 256 inputs."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Settings:
     """Do what the driver asks for (`mischief`)."""
     marks_backward: bool = False
     """Write an event before each backward pass."""
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of the gradients of all parameters but the counts, in 32 bits."""
+        return 4 * (256 * WIDTHS[self.model] if self.model in WIDTHS else 256 * 512 + 512 * 10 + 522)
 
     def environment(self, name: str) -> dict[str, str]:
         """The variables of the worker called `name`."""

@@ -12,6 +12,7 @@ import subprocess
 import uuid
 from collections.abc import Mapping
 
+from bench.elastic.jobs.job import NotReached
 from bench.elastic.jobs.shoal import Shoal
 
 __all__ = ["Apart", "can_be_made"]
@@ -97,4 +98,4 @@ def _ip(*words: str) -> None:
         timeout=_SECONDS,
     )  # fmt: skip
     if done.returncode:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        raise NotReached(f"ip {' '.join(words)}: {done.stderr.strip()}")

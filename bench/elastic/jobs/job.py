@@ -48,6 +48,7 @@ class Job(ABC):
         self.keep = False
         self._follower = Follower(self.folder)
         self._started: list[subprocess.Popen[bytes]] = []
+        self._names: dict[int, str] = {}
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -107,6 +108,8 @@ class Job(ABC):
                 raise NotReached(
                     f"{self.system}: no {what} within {deadline_seconds:.0f} s ({self.folder})"
                 )
+            if complaint := self.complaint():
+                raise NotReached(f"{self.system}: no {what}: {complaint} ({self.folder})")
             if all(process.poll() is not None for process in self._started):
                 raise NotReached(f"{self.system}: everything ended, no {what} ({self.folder})")
             time.sleep(0.02)
@@ -125,9 +128,9 @@ class Job(ABC):
 
         self.wait(steady, deadline_seconds, f"{steps} steps of {world} workers")
 
-    def failed(self) -> bool:
-        """Whether a process of the job has ended with an error."""
-        return any(process.poll() not in (None, 0) for process in self._started)
+    def complaint(self) -> str:
+        """Why nothing more is to be expected of the job; empty while that is not known."""
+        return ""
 
     def spawn(
         self, words: Sequence[str], name: str, environment: Mapping[str, str] | None = None
@@ -144,6 +147,7 @@ class Job(ABC):
                 start_new_session=True,
             )
         self._started.append(process)
+        self._names[process.pid] = name
         return process
 
     def worker(self, module: str, name: str, environment: Mapping[str, str] | None = None) -> None:

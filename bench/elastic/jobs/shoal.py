@@ -33,6 +33,15 @@ class Shoal(Job):
         words += ["--expect", str(self.world), "--sqlite", str(self.folder / "record.db")]
         return [*words, "--address-file", str(self.folder / "coordinator.json")]
 
+    def complaint(self) -> str:
+        """The last words of a process that has failed by itself."""
+        for process in self._started:
+            if (process.poll() or 0) > 0:
+                name = self._names[process.pid]
+                said = (self.folder / f"{name}.log").read_text().strip().splitlines()
+                return f"{name} ended with status {process.returncode}: {said[-1] if said else ''}"
+        return ""
+
     def add(self, environment: Mapping[str, str] | None = None) -> None:
         """One worker more, under a new name."""
         name = f"worker-{self._count}"

@@ -28,7 +28,7 @@ def test_it_shows_goals_systems_remarks_and_when_each_was_measured() -> None:
     last = [cell.strip() for cell in shown.splitlines()[-1].split("|")[1:-1]]
     assert last == ["first", "2026-01-01 00:00", "0123", "12 s", "0.1, 2.0", "`a command`"]
     assert "1 of 1 rows" in shown
-    assert "not yet known" not in shown
+    assert "not known yet" not in shown
 
 
 def test_a_missed_goal_is_told_and_wants_a_reason() -> None:
@@ -36,7 +36,7 @@ def test_a_missed_goal_is_told_and_wants_a_reason() -> None:
     late = Row("a pause", 0.25, 0.5, "s", load=0.1, number="G1")
     shown = text([replace(result, report=Report([late]))])
     assert "0 of 1 rows" in shown
-    assert "- **G1, a pause**: not yet known." in shown
+    assert "- **G1, a pause**: not known yet." in shown
 
 
 def test_results_are_kept_one_file_each_and_the_newest_wins(tmp_path: Path) -> None:
