@@ -12,7 +12,7 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shoal.elastic.detect.detector import BEAT_SECONDS, Star
@@ -22,7 +22,7 @@ from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
 from shoal.elastic.wire import Message
 
-__all__ = ["SETTINGS", "Gossip", "Identity"]
+__all__ = ["SETTINGS", "Gossip", "Identity", "reports"]
 
 SETTINGS = Settings(
     probe_interval=0.1, probe_timeout=0.05, suspicion_mult=3.0, gossip_interval=0.05
@@ -185,7 +185,7 @@ class Gossip:
         members = self._runner.node.members
         self._silent = {name for name in self._silent if members.get(name) is not None}
         for name in self._silent - self._said:
-            if self._reports(name):
+            if reports(name, str(self._me), [each.name for each in members if each.there]):
                 self._said.add(name)
                 self._news.append({"type": "silent", **_who(name)})
 
@@ -220,12 +220,11 @@ class Gossip:
             else:
                 self._runner.expel(name)
 
-    def _reports(self, silent: str) -> bool:
-        mine = _rank(silent, str(self._me))
-        before = sum(
-            _rank(silent, each.name) < mine for each in self._runner.node.members if each.there
-        )  # fmt: skip
-        return before < _REPORTERS
+
+def reports(silent: str, me: str, there: Iterable[str]) -> bool:
+    """Whether this one of those that are there is one of the few that report that silent one."""
+    mine = _rank(silent, me)
+    return sum(_rank(silent, each) < mine for each in there) < _REPORTERS
 
 
 def _rank(silent: str, reporter: str) -> bytes:
