@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shoal import faults
 from shoal.elastic.errors import GroupFailed
-from shoal.elastic.state import pack
+from shoal.elastic.giving import Giving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ class Boundary:
         self._training = training
         self._membership = membership
         self._donor = donor
+        self.giving = Giving(training, donor) if donor is not None else None
         self._switch_to = 0
         self._unequal = False
         self._asked_to_leave = 0.0
@@ -50,6 +51,8 @@ class Boundary:
     def forget(self) -> None:
         """The group is broken: so is what is planned, and what joiners follow."""
         self.unplan()
+        if self.giving is not None:
+            self.giving.cancel()
         if self._donor is not None:
             self._donor.drop()
 
@@ -60,10 +63,10 @@ class Boundary:
             SystemExit: this process has left.
         """
         membership = self._membership
-        if membership is not None:
-            if self._unequal:
-                self._equalise(membership)
-            self._serve()
+        if membership is not None and self._unequal:
+            self._equalise(membership)
+        if self.giving is not None:
+            self.giving.serve()
         for call in self.calls:
             call()
         if membership is None:
@@ -85,13 +88,6 @@ class Boundary:
         if differs:
             membership.send({"type": "diverged", "step": training.applied})
             training.recovery.install()
-
-    def _serve(self) -> None:
-        if self._donor is not None and self._donor.wanted:
-            training = self._training
-            packed = pack(training.whole())
-            digest = training.parameters_digest()
-            self._donor.snapshot(packed, training.applied, training.cursor, digest)
 
     def _switch(self, membership: Membership) -> None:
         epoch, self._switch_to = self._switch_to, 0

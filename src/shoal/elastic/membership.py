@@ -20,6 +20,10 @@ from shoal.elastic.wire import Message
 __all__ = ["Donor", "Membership"]
 
 _TAKE_SECONDS = 0.05
+_CLOSE_SECONDS = 5.0
+_OF_THE_GROUP = ("recovered", "switched")
+"""Words about the group in use: the newest counts, and is said once more at most, since a hello tells
+most of it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Membership:
         self._stopped_well = False
         self._paused: tuple[int, int] | None = None
         self._group: Group | None = None
+        self._closing: threading.Thread | None = None
         self._answers: dict[str, Message] = {}
         self._again: dict[str, Message] = {}
         self.link = Link(find, self._hello, self._hear)
@@ -78,8 +83,11 @@ class Membership:
 
     def insist(self, message: Message) -> None:
         """To the coordinator, again each time it is back, until `settle` with its type."""
+        kind = str(message["type"])
         with self._news:
-            self._again[str(message["type"])] = message
+            for each in _OF_THE_GROUP if kind in _OF_THE_GROUP else ():
+                self._again.pop(each, None)
+            self._again[kind] = message
         self.send(message)
 
     def settle(self, *types: str) -> None:
@@ -103,7 +111,9 @@ class Membership:
             if group is not None:
                 self.epoch = group.epoch
         if old is not None and old is not group:
-            old.close()
+            # its threads are awaited, and its sockets looked up: no step has to wait for that
+            self._closing = threading.Thread(target=old.close, name="shoal-close", daemon=True)
+            self._closing.start()
         if group is not None:
             self.groups.drop(group.epoch)
             self.plans = {e: view for e, view in self.plans.items() if e > group.epoch}
@@ -204,6 +214,8 @@ class Membership:
         """Say nothing more."""
         self.link.close()
         self.use(None)
+        if self._closing is not None:
+            self._closing.join(_CLOSE_SECONDS)
         self.groups.close()
 
     # the link's thread
@@ -271,6 +283,10 @@ class Membership:
         self.groups.repeat()
         for each in again:
             self.send(each)
+        with self._news:
+            for kind in _OF_THE_GROUP:
+                if any(self._again.get(kind) is each for each in again):
+                    del self._again[kind]
 
     def _view(self, view: View) -> None:
         with self._news:

@@ -27,7 +27,7 @@ from shoal.elastic.joining.donor import Donor
 from shoal.elastic.ledger.deal import Part, Step, advance
 from shoal.elastic.membership import Membership
 from shoal.elastic.recovery import Recovery
-from shoal.elastic.state import digest, pack
+from shoal.elastic.state import digest
 from shoal.elastic.terms import Terms
 from shoal.elastic.view import Cursor, Member, View
 from shoal.elastic.wrapping import Objects
@@ -305,6 +305,8 @@ class Training:
 
     def adopt(self, tree: Any, step: int, cursor: Cursor) -> None:
         """Become this state."""
+        if self.boundary.giving is not None:
+            self.boundary.giving.cancel()
         self.objects.install(tree["objects"])
         self.heard_of_loop(int(tree["terms"]["loop"]))
         self._stand_at(step, cursor)
@@ -363,12 +365,13 @@ class Training:
         self.committed, self.committed_cursor = self.applied, self.cursor
 
     def _applying(self, number: int) -> None:
-        if self._donor is None or not self._donor.followed:
-            return
-        optimizer = self.objects.optimizers[number]
-        groups = self.objects.options(number)
-        gradients = [p.grad for g in optimizer.param_groups for p in g["params"]]
-        self._donor.update(number, groups, pack(gradients))
+        giving = self.boundary.giving
+        if giving is not None and self._donor is not None:
+            giving.settle()
+            if self._donor.followed:
+                groups = self.objects.optimizers[number].param_groups
+                gradients = [p.grad for group in groups for p in group["params"]]
+                self._donor.update(number, self.objects.options(number), giving.pack(gradients))
 
     def _optimizer_applied(self, number: int) -> None:
         self.hand.optimizers_done += 1
@@ -390,14 +393,15 @@ class Training:
 
     def _tell_followers(self) -> None:
         """At the end of the loop body: what a script does after the step has been done as well."""
-        if self._donor is None or not self._donor.followed:
+        giving = self.boundary.giving
+        if giving is None or self._donor is None or not self._donor.followed:
             return
         rest = {
             "buffers": self.objects.buffers(),
             "others": self.objects.capture_others(),
             "options": [self.objects.options(i) for i in range(len(self.objects.optimizers))],
         }
-        self._donor.applied(self.applied, self.cursor, pack(rest))
+        self._donor.applied(self.applied, self.cursor, giving.pack(rest))
 
     def _stand_at(self, step: int, cursor: Cursor) -> None:
         self.applied, self.cursor = step, cursor
