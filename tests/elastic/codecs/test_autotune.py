@@ -159,6 +159,10 @@ def test_what_a_script_may_say() -> None:
     assert not plan().measures
     assert not plan("powersgd:2", 1 * MIB).measures
     assert plan("auto").codecs[0] == "none"
+    assert str(plan()) == "none in buckets of 25 MiB"
+    assert str(plan("bf16", "auto")) == (
+        "bf16 in buckets of 25 MiB or buckets of 1 MiB or buckets of 4 MiB or one bucket"
+    )
     assert plan("none", "auto").first == plan().first
     for codec, bucket in (("zip", MIB), ("none", "large"), ("none", 0)):
         with pytest.raises(ElasticError, match=r"no codec 'zip'|a bucket size is"):

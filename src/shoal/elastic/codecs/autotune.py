@@ -29,8 +29,14 @@ class Setting:
     bucket_bytes: int
 
     def __str__(self) -> str:
-        size = f"buckets of {self.bucket_bytes / (1 << 20):g} MiB"
-        return f"{self.codec} in {size if self.bucket_bytes < ONE_BUCKET else 'one bucket'}"
+        return f"{self.codec} in {self.buckets}"
+
+    @property
+    def buckets(self) -> str:
+        """Their size in words."""
+        if self.bucket_bytes >= ONE_BUCKET:
+            return "one bucket"
+        return f"buckets of {self.bucket_bytes / (1 << 20):g} MiB"
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ class Plan:
         if self.rounds < 1 or self.counted < 1 or self.cold < 0:
             raise ValueError(f"{self} counts no step")
 
+    def __str__(self) -> str:
+        sizes = [Setting("", size).buckets for size in self.bucket_bytes]
+        return f"{' or '.join(self.codecs)} in {' or '.join(sizes)}"
+
     @property
     def measures(self) -> bool:
         """Whether there is anything to choose."""
