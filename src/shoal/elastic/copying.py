@@ -40,17 +40,17 @@ class Copying:
         tree: Any,
         steady: Iterable[torch.Tensor],
         blocks: Blocks,
-        done: Callable[[Packed], object],
+        beside: Callable[[], int],
     ) -> None:
-        """`steady`: those tensors that do not change until `finish`. `done` is called once, in another
-        thread, when the copy is whole; never if one of them did change."""
-        self._done = done
+        """`steady`: those tensors that do not change until `finish`. `beside` is called in the copying
+        thread, for a digest of them."""
+        self._beside = beside
+        self._digest = 0
         self._error: BaseException | None = None
         self._stopped = False
-        self._whole = False
         self._steady = [(tensor, tensor._version) for tensor in steady]  # pyright: ignore
         plan = state.plan(tree)
-        self._packed: Packed | None = Packed(plan.meta, blocks.take(plan.size))
+        self._packed = Packed(plan.meta, blocks.take(plan.size))
         pairs = plan.pairs(self._packed.flat)
         later = {tensor.data_ptr() for tensor, _ in self._steady}
         waits = [each[0].data_ptr() in later and each[1].nbytes >= _SMALL_BYTES for each in pairs]
@@ -63,9 +63,9 @@ class Copying:
         self._thread = threading.Thread(target=self._run, name="shoal-copy", daemon=True)
         self._thread.start()
 
-    def finish(self) -> bool:
-        """Steady tensors may change after this. Whether the copy is whole: not if one changed before, or
-        it was cancelled.
+    def finish(self) -> tuple[Packed, int] | None:
+        """Steady tensors may change after this: the copy, and what `beside` gave. None if one of them
+        changed before.
 
         Raises:
             RuntimeError: copying failed.
@@ -77,7 +77,10 @@ class Copying:
             raise ElasticError(f"a copy of the state is not done after {_FINISH_SECONDS:g} s")
         if self._error is not None:
             raise RuntimeError(f"the state cannot be copied: {self._error}") from self._error
-        return self._whole
+        # looked at on the thread that changes them: a version is counted up after the change
+        if any(tensor._version != version for tensor, version in self._steady):  # pyright: ignore
+            return None
+        return self._packed, self._digest
 
     def cancel(self) -> None:
         """Nobody wants it any more; nothing reads steady tensors after this."""
@@ -115,15 +118,11 @@ class Copying:
 
     def _run(self) -> None:
         try:
-            self._copy()
+            self._copy()  # a slice that `finish` has taken meanwhile is its own to end
             for event in self._events:
                 event.synchronize()
-            with self._helping:  # whoever helps has taken a slice before there was none left
-                packed, self._packed = self._packed, None
-            changed = any(tensor._version != version for tensor, version in self._steady)  # pyright: ignore
-            if not changed and not self._stopped and packed is not None:
-                self._done(packed)
-                self._whole = True
+            if not self._stopped:
+                self._digest = self._beside()
         except BaseException as error:  # noqa: BLE001 (told by `finish`, on the thread that trains)
             self._error = error
 

@@ -15,6 +15,7 @@ from shoal.elastic import state
 from shoal.elastic.blocks import Blocks
 from shoal.elastic.copying import Copying
 from shoal.elastic.state import Packed
+from shoal.elastic.view import Cursor
 
 if TYPE_CHECKING:
     from shoal.elastic.joining.donor import Donor
@@ -32,6 +33,7 @@ class Giving:
         self._donor = donor
         self._blocks: Blocks | None = None
         self._copying: Copying | None = None
+        self._moment = (0, Cursor())
         self._at_once = False
 
     def serve(self) -> None:
@@ -44,22 +46,23 @@ class Giving:
         tree, blocks = training.whole(), self._memory()
         if not blocks.ready(state.plan(tree).size):
             return
-        step, cursor = training.applied, training.cursor
-
-        def done(packed: Packed) -> None:
-            self._donor.snapshot(packed, step, cursor, training.parameters_digest())
-
+        self._moment = training.applied, training.cursor
         steady = [] if self._at_once else _steady(training.objects)
-        self._copying = Copying(tree, steady, blocks, done)
+        self._copying = Copying(tree, steady, blocks, training.parameters_digest)
         if self._at_once:
             self.settle()
 
     def settle(self) -> None:
-        """Parameters may change after this."""
+        """Parameters may change after this; whoever waits is given the copy."""
         copying, self._copying = self._copying, None
-        if copying is not None:
-            # a script that changes parameters between its steps is given no time for it
-            self._at_once = not copying.finish()
+        if copying is None:
+            return
+        found = copying.finish()
+        # a script that changes parameters between its steps is given no time for it
+        self._at_once = found is None
+        if found is not None:
+            packed, digest = found
+            self._donor.snapshot(packed, *self._moment, digest)
 
     def cancel(self) -> None:
         """The state is to be replaced."""
