@@ -2,7 +2,11 @@
 
 - `sockets`      the connected sockets of a group, and waking whoever waits on them
 - `relay`        how the ends of a group learn each other's addresses: through the coordinator
-- `groups`       the collectives of one epoch; building them in the background
+- `group`        the collectives of one epoch, and how they are interrupted
+- `groups`       building them in the background
+- `devices`      which device a rank has, and whether a group uses NCCL or gloo
+- `nccl`         a NCCL communicator of one epoch
+- `streams`      which streams of a GPU have written into a bucket
 - `layout`       which gradient lies where in which bucket
 - `control`      the small vector that rides with the last bucket: counts, readiness, notices
 - `reducer`      gradient hooks that fill buckets and send them while backward goes on

@@ -18,19 +18,11 @@ from shoal.elastic.errors import ElasticError
 __all__ = ["BACKENDS", "claim", "one_of", "over_nccl", "wanted"]
 
 BACKENDS = ("auto", "gloo", "nccl")
-_VARIABLE = "SHOAL_ELASTIC_BACKEND"
 
 
 def wanted(environment: Mapping[str, str]) -> str:
-    """One of `BACKENDS`, as `SHOAL_ELASTIC_BACKEND` says; `auto` where it says nothing.
-
-    Raises:
-        ElasticError: it says something else.
-    """
-    said = environment.get(_VARIABLE) or "auto"
-    if said not in BACKENDS:
-        raise ElasticError(f"{_VARIABLE} must be one of {', '.join(BACKENDS)}, not {said!r}")
-    return said
+    """What `SHOAL_ELASTIC_BACKEND` says: one of `BACKENDS`; `auto` where it says nothing."""
+    return environment.get("SHOAL_ELASTIC_BACKEND") or "auto"
 
 
 def claim(device: torch.device, backend: str) -> str:
@@ -38,8 +30,10 @@ def claim(device: torch.device, backend: str) -> str:
     empty if it is to use gloo.
 
     Raises:
-        ElasticError: `backend` is `nccl`, which cannot be.
+        ElasticError: `backend` is `nccl`, which cannot be, or none of `BACKENDS`.
     """
+    if backend not in BACKENDS:
+        raise ElasticError(f"the backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
     if backend == "gloo":
         return ""
     if device.type == "cuda" and dist.is_nccl_available():
