@@ -6,7 +6,7 @@ import random
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from shoal.elastic.codecs.autotune import Setting, Trial, choose, price
 from shoal.elastic.codecs.catalogue import plan
@@ -101,6 +101,7 @@ def drive(
     raise AssertionError("never done")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.sampled_from(["none", "bf16", "powersgd:4"]))
 def test_all_ranks_choose_the_same_at_the_same_step(seed: int, ranks: int, fastest: str) -> None:
     plan = Plan(("none", "bf16", "powersgd:4"), (1 * MIB, 25 * MIB), rounds=4)
