@@ -21,6 +21,7 @@ from shoal.elastic import embedded, environment, randomness
 from shoal.elastic.allreduce.layout import BUCKET_BYTES
 from shoal.elastic.codecs.catalogue import plan
 from shoal.elastic.detect.guardian import Guardian
+from shoal.elastic.detect.progress import Where
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed, Stopped
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
@@ -118,7 +119,9 @@ class Job:
         self._loops = 0
         self._epochs_given = 0
         self._looping = False
+        self._kept = torch.empty(0, dtype=torch.uint8)
         self._told = 0.0
+        self._told_sick = False
         self._told_epoch = 0
         self._step_seconds = 0.0
         self._stepped_at = 0.0
@@ -247,15 +250,27 @@ class Job:
         """
         training = self._training
         while training.group is not None and training.size > 1:
-            mine = tensor.clone()
+            kept = self._keep(tensor)
+            # a view is not what an operation that never ends may go on writing into
+            target = tensor if tensor.is_contiguous() and not tensor._is_view() else tensor.clone()
             try:
-                training.group.wait(training.group.sum(mine))
+                training.group.wait(training.group.sum(target))
             except GroupFailed:
+                if training.current_group.stuck and target is tensor:
+                    tensor.set_(torch.empty_like(tensor))  # pyright: ignore
+                tensor.copy_(kept)
                 training.recover()
                 continue
-            tensor.copy_(mine)
+            if target is not tensor:
+                tensor.copy_(target)
             break
         return tensor
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy, in memory that the next call uses again."""
+        if self._kept.numel() < tensor.nbytes or self._kept.device != tensor.device:
+            self._kept = torch.empty(tensor.nbytes, dtype=torch.uint8, device=tensor.device)
+        return self._kept[: tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
 
     def save(self) -> None:
         """Keep the state of the last step now, rather than when it is time; call it on every worker.
@@ -356,7 +371,7 @@ class Job:
         self._expect(True)
         try:
             yield from self._parts(loop, self._epochs_given)
-            self._part = (0, 0)  # what fails from here on does not fail on samples
+            self._at(0, 0)  # what fails from here on does not fail on samples
         except GeneratorExit:
             self._training.break_off()
             raise
@@ -393,7 +408,7 @@ class Job:
                 self._epoch = step.epoch
             part = parts.pop(0)
             first, end = (part.first, part.end) if part.samples else self._repeated(training)
-            self._part = (first, end)
+            self._at(first, end)
             batch = loop.fetch(loop.order.indices(self._epoch, first, end))
             training.begin_part(part)
             self._progress()
@@ -403,6 +418,12 @@ class Job:
         if self._training.behind:
             return None
         return next_step(self._training.cursor, loop.order.length, loop.batch_size, end_epoch)
+
+    def _at(self, first: int, end: int) -> None:
+        """The script is handed these samples now; none if both are the same."""
+        self._part = (first, end)
+        if self._guardian is not None:
+            self._guardian.at(Where(self._training.applied + 1, self._epoch, first, end))
 
     @staticmethod
     def _repeated(training: Training) -> tuple[int, int]:
@@ -419,6 +440,8 @@ class Job:
                 call(view)
 
     def _after_step(self) -> None:
+        if not self._training.reducer.finite and not self._told_sick:
+            self._warn_of_gradients()
         now = time.monotonic()
         if self._stepped_at:
             taken = now - self._stepped_at
@@ -426,6 +449,18 @@ class Job:
                 taken if not self._step_seconds else (0.9 * self._step_seconds + 0.1 * taken)
             )
         self._stepped_at = now
+
+    def _warn_of_gradients(self) -> None:
+        """Once, on the worker they come from. A scaler meets such steps now and then, and skips them."""
+        self._told_sick = True
+        if any(isinstance(each, torch.amp.GradScaler) for each in self._training.objects.others):
+            return
+        first, end = self._part
+        _say(
+            f"the gradients that this worker made in step {self._training.applied}, of the samples at "
+            f"{first} to {end - 1} of epoch {self._epoch}'s order, are not finite, and all workers have "
+            "learned from them: look at the data and the loss, or give a GradScaler to job.wrap"
+        )
 
     def _progress(self) -> None:
         if self._guardian is not None:

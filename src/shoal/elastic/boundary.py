@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shoal import faults
 from shoal.elastic.errors import GroupFailed
 from shoal.elastic.giving import Giving
+from shoal.elastic.membership import LEAVE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
     from shoal.elastic.membership import Membership
     from shoal.elastic.training import Training
 
-__all__ = ["LEAVE_SECONDS", "Boundary"]
-
-LEAVE_SECONDS = 3.0
-"""So long a worker that was told to go waits for a view without it; then it goes all the same."""
+__all__ = ["Boundary"]
 
 
 class Boundary:

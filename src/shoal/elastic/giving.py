@@ -41,7 +41,9 @@ class Giving:
         training = self._training
         if not self._donor.followed and not self._donor.wanted:
             self._forget_memory()
-        if not self._donor.wanted or self._copying is not None:
+        if self._copying is not None:
+            self.cancel()  # its step was counted without an optimizer: a scaler has left it out
+        if not self._donor.wanted:
             return
         tree, blocks = training.whole(), self._memory()
         if not blocks.ready(state.plan(tree).size):

@@ -17,7 +17,10 @@ from shoal.elastic.link import Contact, Link
 from shoal.elastic.view import View
 from shoal.elastic.wire import Message
 
-__all__ = ["Donor", "Membership"]
+__all__ = ["LEAVE_SECONDS", "Donor", "Membership"]
+
+LEAVE_SECONDS = 3.0
+"""So long a worker that was told to go waits for a view without it; then it goes all the same."""
 
 _TAKE_SECONDS = 0.05
 _CLOSE_SECONDS = 5.0
@@ -136,8 +139,10 @@ class Membership:
         Raises:
             Fenced: it will be without this process.
             Stopped: the job has ended.
+            SystemExit: it was told to go, and no view has come.
         """
         told = 0.0
+        since = time.monotonic()
         while True:
             with self._news:
                 self._news.wait_for(
@@ -149,6 +154,11 @@ class Membership:
                 view = self.view
                 paused = self._paused
             if view is None or view.epoch <= after:
+                if not self.leaving:
+                    since = time.monotonic()
+                elif time.monotonic() - since > LEAVE_SECONDS:
+                    self.send({"type": "left", "step": self.step})
+                    raise SystemExit(0)
                 if paused is not None and time.monotonic() - told > 30.0:
                     told = time.monotonic()
                     self._say(f"paused: {paused[0]} of at least {paused[1]} workers are there")

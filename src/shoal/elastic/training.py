@@ -200,7 +200,7 @@ class Training:
         self.stepped = False
         own = hand.own_samples
         ready = self._membership.ready() if self._membership is not None and part.last else 0
-        said = Said(own if part.last else 0, ready, digest=self._digest(part))
+        said = Said(own if part.last else 0, ready, digest=self._digest(part), place=self._place())
         self._ready_said = said.ready
         share = own / max(1, hand.planned)
         self.reducer.begin_part(self.current_group, part.weight, part.last, said, share)
@@ -353,7 +353,16 @@ class Training:
                 self.recover()
         self.waiting(False)
 
+    def _place(self) -> int:
+        """16 bits over where this rank is."""
+        return hash((self.applied, self.cursor.epoch, self.cursor.position)) & 0xFFFF
+
     def _reduced_to(self, total: Sum) -> None:
+        if not total.level:
+            raise ElasticError(
+                "the workers are not at the same step: one has left its loop over job.shards() before "
+                "others; leave it on all of them alike (job.allreduce tells all what one has seen)"
+            )
         self.hand.agreed(total)
         self._commit()
         if self.hand.step is not None:

@@ -19,7 +19,9 @@ __all__ = ["FIXED", "Said", "Sum", "pieces_of", "read", "write"]
 
 _PIECES = 6
 _HASH = 6
-FIXED = _HASH + 2 * _PIECES
+_PLACE = _HASH + 2 * _PIECES
+_PLACE_PIECES = 2
+FIXED = _PLACE + 2 * _PLACE_PIECES
 """Elements before those that tell which parameters were used."""
 
 _EPOCHS = 255
@@ -31,7 +33,7 @@ class Said:
 
     `samples` of this step here; `ready` the epoch whose group is built here (0: none is wanted),
     `leaving`: it wants to go; `digest`: 48 bits over its parameters, or None when nothing is checked in
-    this step.
+    this step; `place`: 16 bits over where in the training it is.
     """
 
     samples: int
@@ -39,13 +41,14 @@ class Said:
     leaving: bool = False
     stop: bool = False
     digest: int | None = None
+    place: int = 0
 
 
 @dataclass(frozen=True)
 class Sum:
     """What all said. `ready`: everybody has built the same next epoch, and it is the one asked for.
     `same`: None when nobody checked, else whether all digests are equal. `used[i]`: some rank has a
-    gradient for parameter i."""
+    gradient for parameter i. `level`: all are at the same place."""
 
     samples: int
     ready: bool
@@ -53,11 +56,12 @@ class Sum:
     stop: bool
     same: bool | None
     used: tuple[bool, ...]
+    level: bool = True
 
 
-def pieces_of(digest: int) -> list[int]:
+def pieces_of(digest: int, count: int = _PIECES) -> list[int]:
     """A digest as six numbers below 256."""
-    return [(digest >> (8 * i)) & 0xFF for i in range(_PIECES)]
+    return [(digest >> (8 * i)) & 0xFF for i in range(count)]
 
 
 def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
@@ -67,6 +71,8 @@ def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
     head.append(int(said.digest is not None))
     pieces = pieces_of(said.digest) if said.digest is not None else [0] * _PIECES
     head += pieces + [piece * piece for piece in pieces]
+    place = pieces_of(said.place, _PLACE_PIECES)
+    head += place + [piece * piece for piece in place]
     control[:FIXED] = torch.tensor(head, dtype=torch.float32)
     if all(used):
         control[FIXED:] = 1.0
@@ -81,7 +87,13 @@ def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:
     all_ready = bool(epoch) and values[1] == ranks * epoch and values[2] == ranks * epoch * epoch
     same: bool | None = None
     if values[5] == ranks:
-        sums, squares = values[_HASH : _HASH + _PIECES], values[_HASH + _PIECES : FIXED]
-        same = all(ranks * b == a * a for a, b in zip(sums, squares, strict=True))
+        same = _equal(values[_HASH:_PLACE], ranks)
+    level = _equal(values[_PLACE:FIXED], ranks)
     used = tuple(value > 0 for value in values[FIXED:])
-    return Sum(round(values[0]), all_ready, round(values[3]), values[4] > 0, same, used)
+    return Sum(round(values[0]), all_ready, round(values[3]), values[4] > 0, same, used, level)
+
+
+def _equal(values: Sequence[float], ranks: int) -> bool:
+    """Of sums over the ranks, and as many of squares: whether all ranks had the same numbers."""
+    half = len(values) // 2
+    return all(ranks * b == a * a for a, b in zip(values[:half], values[half:], strict=True))

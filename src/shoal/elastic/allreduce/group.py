@@ -63,7 +63,8 @@ class Group:
         store: RelayStore | None,
         communicator: nccl.Communicator | None = None,
     ) -> None:
-        """`backend` None: a group of one. `communicator`: for tensors of a GPU, if they go over NCCL."""
+        """`backend` None: a group of one. `communicator`: for tensors of a GPU, if they go over NCCL.
+        `stuck`: an operation that never ends may still write to its tensor."""
         self.view = view
         self.rank = rank
         self.size = view.size
@@ -71,7 +72,7 @@ class Group:
         self._store = store
         self._communicator = communicator
         self._patience = _STUCK_SECONDS if communicator is None else nccl.PATIENCE_SECONDS
-        self._stuck = False
+        self.stuck = False
         self.failed = False
 
     @property
@@ -114,7 +115,7 @@ class Group:
             broken_since = broken_since or time.monotonic()
             self.interrupt()
             if time.monotonic() - broken_since > self._patience:
-                self._stuck = True
+                self.stuck = True
                 raise GroupFailed("an operation that was under way in a broken group never ended")
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
@@ -156,7 +157,7 @@ class Group:
             communicator.shut_down()
         self._communicator = None
         self.interrupt()
-        if self._stuck and self._backend is not None:
+        if self.stuck and self._backend is not None:
             # its destructor would wait for the threads of what never ends: it is never called
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._backend))
         self._backend = None

@@ -13,6 +13,7 @@ of the whole step: a view into the bucket.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -78,6 +79,9 @@ class Reducer:
         self._fresh = True
         self._began = self._seconds = 0.0
         self.backwards = 0
+        self.finite = True
+        """Whether what this rank itself gave to the last step looks like numbers: one parameter is
+        looked at, the smallest of those that backward reaches last."""
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(functools.partial(self._made, index))
             for index, parameter in enumerate(self.parameters)
@@ -240,7 +244,18 @@ class Reducer:
             if index in carried:
                 view.add_(carried[index])
         if number == len(self._waiting) - 1:
+            self._look(number)
             self._speak()
+
+    def _look(self, number: int) -> None:
+        bucket = self.layout.buckets[number]
+        own = [
+            view
+            for index, view in zip(bucket.indices, bucket.views, strict=True)
+            if self._used[index] and self._said.samples
+        ]
+        smallest = min(own, key=torch.Tensor.numel, default=None)
+        self.finite = smallest is None or math.isfinite(float(smallest.sum()))
 
     def _speak(self) -> None:
         vector = self.layout.control

@@ -54,6 +54,8 @@ def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Ef
             return turn.state, tuple(turn.effects)
     else:
         _handle(turn, event)
+        if _changes_nothing(state, turn, event):
+            return turn.state, tuple(turn.effects)
     _settle(turn)
     return turn.state, tuple(turn.effects)
 
@@ -75,8 +77,24 @@ def _forgive(turn: Turn) -> None:
 
 
 def _pressing(turn: Turn) -> bool:
-    """Whether a moment that was asked for has passed: a beat must not delay what is due."""
-    return turn.state.wake_at is None or turn.now >= turn.state.wake_at
+    """Whether a moment that was asked for has passed, or a witness is wanted: a beat must not delay what
+    is due, and may be what was waited for."""
+    state = turn.state
+    wanted = turn.now < state.asked_at + state.settings.ask_again_seconds
+    return wanted or state.wake_at is None or turn.now >= state.wake_at
+
+
+def _changes_nothing(before: State, turn: Turn, event: events.Event) -> bool:
+    """Whether this is one of the words that all members say again and again, and no decision hangs on
+    it: weighing takes time for each of them, at each of their words."""
+    if not isinstance(event, (events.Progress, events.Gossips)) or _pressing(turn):
+        return False
+    old, new = before.peer_at(event.connection), turn.state.peer_at(event.connection)
+    if old is None or new is None:
+        return True
+    same = old.gossip == new.gossip and old.stalled_at == new.stalled_at
+    former, record = before.record, turn.record
+    return same and former.view is record.view and former.stateless == record.stateless
 
 
 def _beat(turn: Turn, event: events.Beat) -> None:
