@@ -18,13 +18,15 @@ NEAR_SECONDS = 3.0
 def table(soak: Soak, shown_seconds: float) -> str:
     """Blows and pauses by kind, recoveries, counts, and the processes that were watched so long."""
     tape, harm = soak.tape, soak.harm
-    usual = statistics.median([end - begin for begin, end in tape.pauses()])
+    usual = statistics.median([end - begin for begin, end in tape.pauses() if begin <= soak.ended])
     lines = [
         f"{'blow':<14}{'count':>6}{'missed':>8}{'pause p50':>11}{'p95':>8}{'worst':>8}   seconds, "
         f"a usual step of {usual:.3f} taken off",
     ]
     by_kind = pauses_by_kind(soak)
-    for kind, count in sorted(Counter(each.kind for each in harm.dealt).items()):
+    counts = Counter(each.kind for each in harm.dealt)
+    for kind in sorted(counts | harm.missed):
+        count = counts[kind]
         lines.append(f"{kind:<14}{count:>6}{harm.missed[kind]:>8}" + _spread(by_kind[kind], usual))
     how = Counter(each["how"] for each in soak.recoveries.values())
     seconds = [each["seconds"] for each in soak.recoveries.values()]
