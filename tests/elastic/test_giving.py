@@ -20,10 +20,11 @@ pytestmark = pytest.mark.slow
 class Script:
     """A network with batch statistics, trained alone, with a donor that listens."""
 
-    def __init__(self, device: str, *, clamps: bool = False) -> None:
+    def __init__(self, device: str, *, clamps: bool = False, leaves_out: int = 0) -> None:
         torch.manual_seed(2)
         self.device = device
         self.clamps = clamps
+        self.leaves_out = leaves_out
         self.donor = Donor("127.0.0.1", lambda: "key")
         self.training = Training(None, self.donor)
         self.job = Job(self.training, None, None)
@@ -45,8 +46,9 @@ class Script:
                         parameter.clamp_(-0.02, 0.02)
             inputs = torch.randn(len(index), 300, device=self.device)
             self.model(inputs).square().mean().backward()
-            self.optimizer.step()
-            step = self.job.step
+            step = self.job.step + 1
+            if not join_at < step <= join_at + self.leaves_out:
+                self.optimizer.step()
             self.digests[step] = digest([p.detach() for p in self.model.parameters()])
             self.means[step] = self.model.state_dict()["1.running_mean"].cpu().clone()
             if step == join_at:
@@ -95,3 +97,16 @@ def test_a_script_that_changes_parameters_between_steps_is_served_too():
     model = snapshot.tree["objects"]["models"][0]
     names = [name for name, _ in script.model.named_parameters()]
     assert digest([model[name] for name in names]) == script.digests[snapshot.step]
+
+
+def test_steps_that_are_left_out_give_no_old_snapshot():
+    """As a scaler does whose gradients overflow: the step counts, and no optimizer acts."""
+    script = Script("cpu", leaves_out=15)
+    script.run(join_at=3, until=40)
+    snapshot, *rest = script.events()
+    assert isinstance(snapshot, Snapshot)
+    model = snapshot.tree["objects"]["models"][0]
+    assert torch.equal(model["1.running_mean"], script.means[snapshot.step])
+    steps = [event.step for event in rest if isinstance(event, Applied)]
+    assert snapshot.step >= 17
+    assert steps[0] == snapshot.step + 1
