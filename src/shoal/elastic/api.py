@@ -302,7 +302,7 @@ class Job:
         if size < 1:
             raise ElasticError(f"a job has at least one worker, not {size}")
         if self._membership is not None:
-            self._membership.send({"type": "resize", "size": size})
+            self._membership.insist({"type": "resize", "size": size})
 
     def close(self) -> None:
         """Take no part any more. Done at the end of the process by itself."""
@@ -353,6 +353,7 @@ class Job:
         return Terms(
             self._loops, order.length, loop.batch_size, loop.epochs, order.seed, order.shuffle,
             loop.accumulate, *described(objects.models, objects.optimizers, objects.others),
+            str(self._training.plan),
         )  # fmt: skip
 
     def _begin(self, loop: _Loop) -> Iterator[Any]:

@@ -7,7 +7,6 @@ holds (the `hello` itself tells incarnation, epoch and step).
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -47,9 +46,12 @@ class Link:
         self._hello = hello
         self._handle = handle
         self._connection: wire.Connection | None = None
+        self._refused = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shoal-link", daemon=True)
         self.contact: Contact | None = None
+        self.trouble = "nobody has said yet where it is"
+        """Why the coordinator is not there, when it is not."""
 
     def start(self) -> None:
         """Begin to connect."""
@@ -88,8 +90,11 @@ class Link:
         pause = _PAUSE_SECONDS
         while not self._closed.is_set():
             began = time.monotonic()
-            with contextlib.suppress(wire.Closed, TimeoutError):
+            try:
                 self._converse()
+            except (wire.Closed, TimeoutError) as error:
+                if not self._refused:
+                    self.trouble = str(error)
             pause = _PAUSE_SECONDS if time.monotonic() - began > 1.0 else pause * 1.5
             self._closed.wait(min(pause, _LONGEST_PAUSE_SECONDS))
 
@@ -101,14 +106,21 @@ class Link:
             self._handle({"type": "stop", "reason": contact.ended, "failed": contact.failed})
             self._closed.wait(_LONGEST_PAUSE_SECONDS)
             return
+        self._refused = False
         connection = wire.connect(contact.address, _CONNECT_SECONDS)
         try:
+            self._refused = True
+            self.trouble = (
+                f"{contact.address} does not take the key of this job: is it of another attempt?"
+            )
             connection.send(self._hello() | {"key": contact.key})
             connection.socket.settimeout(None)
             self.contact = contact
             self._connection = connection
             while not self._closed.is_set():
-                self._handle(connection.receive())
+                message = connection.receive()
+                self._refused = False
+                self._handle(message)
         finally:
             self._connection = None
             connection.close()

@@ -23,6 +23,8 @@ LEAVE_SECONDS = 3.0
 """So long a worker that was told to go waits for a view without it; then it goes all the same."""
 
 _TAKE_SECONDS = 0.05
+_PATIENCE_SECONDS = 3.0
+_EXPLAIN_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _OF_THE_GROUP = ("recovered", "switched")
 """Words about the group in use: the newest counts, and is said once more at most, since a hello tells
@@ -61,6 +63,11 @@ class Membership:
         self._say = say
         self._news = threading.Condition()
         self._fenced = False
+        self._fenced_because = ""
+        self._unbuilt_at = -_EXPLAIN_SECONDS
+        self._known_at = time.monotonic()
+        self._explained = ""
+        self._explained_at = 0.0
         self._stopped: str | None = None
         self._stopped_well = False
         self._paused: tuple[int, int] | None = None
@@ -69,7 +76,7 @@ class Membership:
         self._answers: dict[str, Message] = {}
         self._again: dict[str, Message] = {}
         self.link = Link(find, self._hello, self._hear)
-        self.groups = Groups(address.rpartition(":")[0].strip("[]"), self._me, self.send)
+        self.groups = Groups(address.rpartition(":")[0].strip("[]"), self._me, self._post)
 
     @property
     def key(self) -> str:
@@ -141,7 +148,6 @@ class Membership:
             Stopped: the job has ended.
             SystemExit: it was told to go, and no view has come.
         """
-        told = 0.0
         since = time.monotonic()
         while True:
             with self._news:
@@ -152,24 +158,39 @@ class Membership:
                 if self._fenced:
                     raise Fenced
                 view = self.view
-                paused = self._paused
             if view is None or view.epoch <= after:
                 if not self.leaving:
                     since = time.monotonic()
                 elif time.monotonic() - since > LEAVE_SECONDS:
                     self.send({"type": "left", "step": self.step})
                     raise SystemExit(0)
-                if paused is not None and time.monotonic() - told > 30.0:
-                    told = time.monotonic()
-                    self._say(f"paused: {paused[0]} of at least {paused[1]} workers are there")
+                self.explain()
                 continue
             self.groups.want(view)
             group = self.groups.take(view.epoch, _TAKE_SECONDS)
             if group is not None:
                 return group
 
+    def explain(self) -> None:
+        """While this process waits: tell a person what for, at once and every half minute."""
+        now = time.monotonic()
+        with self._news:
+            paused, known = self._paused, self.link.connected and self.incarnation > 0
+        if known:
+            self._known_at = now
+        if known and paused is not None:
+            why = f"paused: {paused[0]} of at least {paused[1]} workers are there"
+        elif not known and now - self._known_at > _PATIENCE_SECONDS:
+            why = f"waiting for the coordinator: {self.link.trouble}"
+        else:
+            return
+        if why != self._explained or now - self._explained_at > _EXPLAIN_SECONDS:
+            self._explained, self._explained_at = why, now
+            self._say(why)
+
     def rejoin(self) -> None:
         """Become a new incarnation: whatever this process had is discarded."""
+        self._say(f"put out, joins again: {self._fenced_because}")
         self.use(None)
         with self._news:
             self._fenced = False
@@ -230,6 +251,19 @@ class Membership:
 
     # the link's thread
 
+    def _post(self, message: Message) -> None:
+        """To the coordinator; that a group could not be built is for people to know as well."""
+        now = time.monotonic()
+        if message["type"] == "unbuilt" and now - self._unbuilt_at > _EXPLAIN_SECONDS:
+            self._unbuilt_at = now
+            view = self.plans.get(int(message["epoch"])) or self.view
+            where = ", ".join(f"{m.name} at {m.address}" for m in view.members) if view else "unknown"
+            self._say(
+                f"not all workers reach each other ({where}): SHOAL_HOST tells a worker which address "
+                "of its machine the others reach"
+            )
+        self.send(message)
+
     def _me(self) -> tuple[str, int]:
         return self.name, self.incarnation
 
@@ -264,6 +298,10 @@ class Membership:
     def _note(self, message: Message) -> None:
         with self._news:
             match message["type"]:
+                case "resized":
+                    wish = self._again.get("resize")
+                    if wish is not None and wish["size"] == message["size"]:
+                        del self._again["resize"]
                 case "donor":
                     self.donor = Donor(str(message["name"]), str(message["address"]))
                 case "paused":
@@ -273,6 +311,7 @@ class Membership:
                     self._again["leaving"] = {"type": "leaving"}
                 case "fenced":
                     self._fenced = True
+                    self._fenced_because = str(message.get("reason", ""))
                     if self._group is not None:
                         self._group.interrupt()
                 case "stop":

@@ -22,7 +22,8 @@ __all__ = ["Terms", "described"]
 @dataclass(frozen=True)
 class Terms:
     """`loop`: which loop over `job.shards` of the script this is, from 0: what was given to different
-    loops may differ. `samples`: of the dataset. The last three are as `described` says."""
+    loops may differ. `samples`: of the dataset. Models, optimizers and others are as `described`
+    says; `travel`: how what is learned goes from one to another."""
 
     loop: int
     samples: int
@@ -34,6 +35,7 @@ class Terms:
     models: str
     optimizers: str
     others: str
+    travel: str
 
     def to_wire(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -41,7 +43,7 @@ class Terms:
 
     def digests(self) -> tuple[int, int]:
         """What is wrapped, and what this loop was given, as numbers below 2**48."""
-        wrapped = (self.models, self.optimizers, self.others)
+        wrapped = (self.models, self.optimizers, self.others, self.travel)
         given = (self.samples, self.batch_size, self.epochs, self.seed, self.shuffle, self.accumulate)
         return _number(wrapped), _number(given)
 
@@ -51,7 +53,7 @@ class Terms:
         Raises:
             ElasticError: this worker cannot train with it.
         """
-        always = ("models", "optimizers", "others")
+        always = ("models", "optimizers", "others", "travel")
         names = [each.name for each in fields(self) if each.name != "loop"]
         if self.loop != theirs["loop"]:
             names = list(always)
@@ -86,6 +88,7 @@ _WORDS = {
     "accumulate": "accumulate",
     "models": "model",
     "optimizers": "optimizer",
+    "travel": "gradients that travel as",
     "others": "schedulers and the like",
 }
 

@@ -151,6 +151,11 @@ class Training:
         """Whether the others have ended the loop in hand, and are in a later one."""
         return self.loop_elsewhere > self.given.loop
 
+    @property
+    def plan(self) -> Plan:
+        """How gradients may travel."""
+        return self._plan
+
     def use_plan(self, plan: Plan) -> None:
         """How gradients may travel.
 

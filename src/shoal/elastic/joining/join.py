@@ -43,6 +43,7 @@ def _joined(training: Training, membership: Membership) -> bool:
     membership.wait_until(
         lambda: membership.donor is not None or membership.includes_me(membership.view), 0.5
     )
+    membership.explain()
     if membership.leaving:
         raise SystemExit(0)
     if membership.includes_me(membership.view):
