@@ -205,6 +205,25 @@ def test_the_control_vector_is_exact_under_every_codec(codec: str):
     assert torch.equal(statistics[0], statistics[1])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("codec", ["none", "fp16", "powersgd:2"])
+def test_models_of_other_types(codec: str, dtype: torch.dtype):
+    """The control vector has a buffer of its own then; weights are not rounded to the model's type."""
+    ranks, in_ = [Rank(Given().to(dtype), plan(codec, SMALL)) for _ in range(2)], groups(2)
+    gradients = [[each.to(dtype) for each in mine] for mine in drawn(1, 2)]
+    step(ranks, in_, gradients, (1001, 2))
+    assert alike(ranks)
+    assert [rank.total.samples for rank in ranks] == [1003] * 2  # type: ignore[union-attr]
+    assert len(ranks[0].reducer.buffers()) == len(ranks[0].reducer.layout.buckets) + 1
+    assert ranks[0].parameters[0].grad is not None
+    assert ranks[0].parameters[0].grad.dtype == dtype
+    if codec != "powersgd:2":
+        exact = codec == "none" and dtype == torch.float64
+        torch.testing.assert_close(
+            ranks[0].gradient(), mean(gradients, (1001, 2)), rtol=1e-12 if exact else 2e-2, atol=1e-3
+        )
+
+
 @pytest.mark.parametrize("codec", ["none", "bf16", "powersgd:2"])
 def test_the_true_count_corrects_the_planned_one(codec: str):
     """A rank that says that it has no samples after all counts nothing."""

@@ -15,7 +15,7 @@ from shoal import elastic
 codec, bucket = sys.argv[1], sys.argv[2]
 width, steps = int(sys.argv[3]), int(sys.argv[4])
 pace, hurry = float(sys.argv[5]), Path(sys.argv[6])
-batch = 16
+batch = 8
 torch.set_num_threads(1)
 
 
