@@ -215,3 +215,21 @@ def test_the_default_address_is_of_this_machine():
     assert place is not None
     assert place.host == "127.0.0.1"
     assert socket.gethostname() in place.name
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.skipif(not socket.has_ipv6, reason="two addresses that do not reach each other need IPv6")
+def test_workers_that_do_not_reach_each_other_are_told_their_addresses(tmp_path: Path):
+    """badinput-5: a wrong network interface. They wait, and try again every two seconds."""
+    with ElasticJob(tmp_path, 2) as job:
+        command = write(tmp_path, SCRIPT)
+        job.start("a", command, {"SHOAL_HOST": "127.0.0.1"})
+        job.start("b", command, {"SHOAL_HOST": "::1"})
+        for name in ("a", "b"):
+            log = tmp_path / f"{name}.log"
+            job.until(lambda log=log: "SHOAL_HOST tells a worker" in log.read_text(), "it says so")
+            assert "elastic: not all workers reach each other (" in log.read_text()
+            assert not job.lines(name), "nothing is learned apart"
+        told = "\n".join(messages(tmp_path))
+        assert "every worker was lost" not in told
