@@ -50,6 +50,8 @@ class _Quiet:
     """The longest time between two steps of a worker, in seconds: the mischief itself is in it."""
     done: Counter[str]
     load: float
+    reasons: tuple[str, ...]
+    """What the system says about those views."""
 
 
 def evictions(plan: Plan) -> Report:
@@ -64,9 +66,9 @@ def evictions(plan: Plan) -> Report:
         for name, each in found.items()
         if name != Shoal.system
     )
-    return Report([
-        _row(each, beside) for name, each in found.items() if name == Shoal.system
-    ])  # fmt: skip
+    ours = [each for name, each in found.items() if name == Shoal.system]
+    reasons = [f"- false eviction: {reason}" for each in ours for reason in each.reasons]
+    return Report([_row(each, beside) for each in ours], remarks=reasons)
 
 
 def shrunk(traces: list[Trace], world: int, since_ns: int) -> int:
@@ -111,13 +113,16 @@ def _endure(job: Job, seconds: float, chance: random.Random) -> _Quiet:
     traces = job.traces()
     ended = len(before - {trace.pid for trace in job.alive()})
     losses = {n for trace in traces for n in trace.events if n.startswith("view:loss:")}
+    evicted = max(ended + shrunk(traces, _WORLD, began_ns), len(losses))
+    job.keep = evicted > 0
     return _Quiet(
         (end_ns - began_ns) / 1e9,
-        max(ended + shrunk(traces, _WORLD, began_ns), len(losses)),
+        evicted,
         max(trace.applied[-1].step for trace in traces),
         max(longest_gap(trace.applied, began_ns, end_ns) for trace in traces),
         asked,
         load,
+        job.changes(),
     )
 
 

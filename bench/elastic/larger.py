@@ -29,7 +29,7 @@ from bench.row import Row
 __all__ = ["grow", "grow_wider", "standby"]
 
 _WIDE = Settings("", model="wide", batch=16, samples=8192, adam=True)
-_BEFORE, _ADDED, _STEPS_AFTER = 2, 2, 10
+_BEFORE, _ADDED, _STEPS_BEFORE, _STEPS_AFTER = 2, 2, 10, 10
 _STALL_GOAL, _COLD_GOAL, _WARM_GOAL = 0.05, 1.0, 0.5
 _PEERS: list[type[Job]] = [Torchft, Nodes, Adaptdl]
 
@@ -125,7 +125,7 @@ def _series(
 
 def _once(job: Job, deadline_seconds: float, *, warm: bool) -> Growth:
     leave = job.folder / "leave"
-    job.wait_steady(_BEFORE)
+    job.wait_steady(_BEFORE, _STEPS_BEFORE, deadline_seconds)
     before = job.alive()
     environment = {"BENCH_HOLD": str(leave)} if warm else {}
     if not warm:
@@ -134,7 +134,7 @@ def _once(job: Job, deadline_seconds: float, *, warm: bool) -> Growth:
     else:
         _add(job, environment)
         job.wait(lambda: _imported(job, before), 60, "import in the standbys")
-        job.wait_steady(_BEFORE)
+        job.wait_steady(_BEFORE, _STEPS_BEFORE, deadline_seconds)
         began_ns = time.monotonic_ns()
         _give(leave)
     job.wait_steady(_BEFORE + _ADDED, _STEPS_AFTER, deadline_seconds)

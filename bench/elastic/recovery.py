@@ -42,5 +42,5 @@ def kill_in_backward(plan: Plan) -> Report:
 
 def lose_machine(plan: Plan) -> Report:
     """G4."""
-    situation = Situation("G4", "machine of 1 of 4 lost", 2.0, 4, Harming(harm_machine))
+    situation = Situation("G4", "machine of 1 of 4 lost", 2.0, 4, Harming(harm_machine), share=0.25)
     return measured(plan, situation, [Nodes, Torchft])

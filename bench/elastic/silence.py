@@ -33,20 +33,30 @@ _GOAL_SECONDS = 1.0
 def stop(plan: Plan) -> Report:
     """A stopped worker."""
     harming = Harming(_stop, _continue, check=True)
-    situation = Situation("G6", "SIGSTOP 1 of 4", _GOAL_SECONDS, 4, harming)
+    situation = Situation("G6", "SIGSTOP 1 of 4", _GOAL_SECONDS, 4, harming, share=0.25)
     return measured(plan, situation, [Torchft])
 
 
 def silence(plan: Plan) -> Report:
     """A silent machine: Shoal alone, to torchft the first is the same as a stopped worker."""
     still = Situation(
-        "G6", "all of 1 of 4 stopped", _GOAL_SECONDS, 4, Harming(_stop_all, _continue, check=True)
+        "G6",
+        "all of 1 of 4 stopped",
+        _GOAL_SECONDS,
+        4,
+        Harming(_stop_all, _continue, check=True),
+        share=0.25,
     )
     if not can_be_made():
         told = "- Cables are pulled out in network namespaces, which cannot be made here: not measured."
         return merge([measured(plan, still, []), Report(remarks=[told])])
     pulled = Situation(
-        "G6", "cable of 1 of 4 pulled out", _GOAL_SECONDS, 4, Harming(_unplug, _plug, check=True)
+        "G6",
+        "cable of 1 of 4 pulled out",
+        _GOAL_SECONDS,
+        4,
+        Harming(_unplug, _plug, check=True),
+        share=0.25,
     )
     apart = Subject(Apart.system, lambda settings, world: Apart(settings, world, plan.python))
     return merge([measured(plan, still, []), measured_for(plan, pulled, [apart])])

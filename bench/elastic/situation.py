@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.elastic.jobs.job import Job
 from bench.elastic.jobs.shoal import Shoal
@@ -31,6 +31,8 @@ class Situation:
     world: int
     harming: Harming
     settings: Settings = _SMALL
+    share: float = 1.0
+    """Of the plan's harms."""
 
 
 def measured(plan: Plan, situation: Situation, peers: Sequence[type[Job]]) -> Report:
@@ -40,6 +42,7 @@ def measured(plan: Plan, situation: Situation, peers: Sequence[type[Job]]) -> Re
 
 def measured_for(plan: Plan, situation: Situation, subjects: Sequence[Subject]) -> Report:
     """For these systems; the row is Shoal's."""
+    plan = replace(plan, kills=max(1, round(plan.kills * situation.share)))
     found = [
         pauses(plan, each, situation.what, situation.settings, situation.world, situation.harming)
         for each in subjects

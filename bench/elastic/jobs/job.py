@@ -128,6 +128,10 @@ class Job(ABC):
 
         self.wait(steady, deadline_seconds, f"{steps} steps of {world} workers")
 
+    def changes(self) -> tuple[str, ...]:
+        """What the system itself says about its changes of members after a loss, if it does."""
+        return ()
+
     def complaint(self) -> str:
         """Why nothing more is to be expected of the job; empty while that is not known."""
         return ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
 import subprocess
 from collections.abc import Mapping
 
@@ -32,6 +35,19 @@ class Shoal(Job):
         words = [self.python, "-m", "shoal.elastic.coordinator", "--minimum", "1"]
         words += ["--expect", str(self.world), "--sqlite", str(self.folder / "record.db")]
         return [*words, "--address-file", str(self.folder / "coordinator.json")]
+
+    def changes(self) -> tuple[str, ...]:
+        """Of the coordinator's newest report: each view after a loss, and why somebody was counted lost."""
+        path = self.folder / "record.db"
+        with contextlib.closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
+        ) as kept:
+            row = kept.execute("SELECT data FROM report ORDER BY number DESC LIMIT 1").fetchone()
+        told = json.loads(row[0])["recoveries"] if row else []
+        return tuple(
+            f"epoch {each['epoch']}, {each['world']} left: {'; '.join(each['lost']) or 'nobody lost'}"
+            for each in told
+        )
 
     def complaint(self) -> str:
         """The last words of a process that has failed by itself."""
