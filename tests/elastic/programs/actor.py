@@ -122,7 +122,7 @@ def play(when):
         if cue["step"] and not cue.get("again"):
             try:
                 who = "anybody" if "rank" in cue else name
-                mark = folder / f"{who}-{cue['step']}-{when}-{cue['do']}.cue"
+                mark = folder / f"{who}-{cue['step']}-{when}-{cue['do']}{cue.get('what', '')}.cue"
                 os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue

@@ -45,6 +45,7 @@ class Stage(ElasticJob):
     ) -> None:
         super().__init__(folder, minimum, options=options)
         self.nursery = nursery
+        self.prefix: list[str] = []
         self.hurry = folder / "hurry"
         self.play: dict[str, Any] = {
             "folder": str(folder),
@@ -67,10 +68,19 @@ class Stage(ElasticJob):
             time.sleep(0.3)
         super().__exit__(kind, error, trace)
 
-    def enter(self, *names: str, environment: Mapping[str, str] | None = None) -> None:
+    def enter(
+        self,
+        *names: str,
+        environment: Mapping[str, str] | None = None,
+        network: str | None = None,
+    ) -> None:
         """Start these actors."""
         for name in names:
-            self.start(name, [str(ACTOR), json.dumps(self.play)], environment)
+            self.start(name, [str(ACTOR), json.dumps(self.play)], environment, network)
+
+    def _spawn(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Any:
+        """The coordinator: with `prefix` before its command."""
+        return super()._spawn(name, [*self.prefix, *command], environment)
 
     def start(  # type: ignore[override]
         self,

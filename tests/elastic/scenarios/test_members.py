@@ -12,7 +12,7 @@ from tests.elastic.scenarios.stage import Cue, Stage, cue
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-LONG = {"samples": 6000, "pace": 0.01}
+LONG = {"samples": 120, "epochs": 60, "pace": 0.01}
 
 
 def all_play(*cues: Cue) -> dict[str, list[Cue]]:
