@@ -37,7 +37,7 @@ class Shoal(Job):
         return [*words, "--address-file", str(self.folder / "coordinator.json")]
 
     def changes(self) -> tuple[str, ...]:
-        """Of the coordinator's newest report: each view after a loss, and why somebody was counted lost."""
+        """By the coordinator: each view after a loss, and why somebody was counted lost."""
         path = self.folder / "record.db"
         with contextlib.closing(
             sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
