@@ -69,11 +69,12 @@ def of_two(device: str, half: torch.dtype | None) -> list[Trainer]:
     models = [network(device), network(device)]
     trainers = [Trainer(model, device, half) for model in models]
     ranks = [Rank(model, Plan()) for model in models]
+    given = batches(device)  # not in the threads: they share one generator
 
     def train(group: Group) -> None:
         trainer, rank = trainers[group.rank], ranks[group.rank]
         first = sum(SHARES[: group.rank])
-        for inputs, wanted in batches(device):
+        for inputs, wanted in given:
             mine = slice(first, first + SHARES[group.rank])
             rank.step(group, trainer.loss(inputs[mine], wanted[mine]), SHARES[group.rank], BATCH)
             assert rank.failed is None
