@@ -45,7 +45,7 @@ def test_the_fault_matrix(tmp_path: Path, nursery: Nursery):
     print(f"seed {seed}")
     chance = random.Random(seed)
     everybody = ("p0", "p1", *SOUND)
-    play = {"samples": 600, "batch": 60, "epochs": 200, "pace": 0.02}
+    play = {"samples": 600, "batch": 60, "epochs": 80, "pace": 0.06}
     with Stage(tmp_path, nursery, options=["--expect", "5"], **play) as stage:
         stage.enter(*everybody)
         stage.together("p2", "p0", "p1", "p3", "p4")
