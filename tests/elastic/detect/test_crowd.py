@@ -87,7 +87,7 @@ def test_sixty_six_members(tmp_path: Path) -> None:
         words = crowd.tap.count("gossiping") - words
         share = (crowd.coordinator_seconds() - before) / (time.monotonic() - at)
         print(f"the coordinator uses {share:.1%} of a core, hears {words / 3:.0f} words a second")
-        assert words <= 3 * 20
+        assert words <= 2 * 66, "each says so every 5 s, all perhaps at the same moment"
         assert len({member.epoch for member in crowd.members}) == 1
         victim, others = crowd.members[40], [*crowd.members[:40], *crowd.members[41:]]
         silent_at = victim.stop_machine()
