@@ -34,6 +34,8 @@ def test_complete_everywhere_needs_no_copy():
 
 
 def test_who_comes_back_from_an_older_view_takes_the_newest_state():
+    """training-P1 (revision skipped): a peer refuses whose revision has not risen by exactly one; ours
+    lets nobody go on from there either, and gives it the newest state."""
     assert decide([Record(3, (NO,)), Record(5, (NO,))]) == Outcome("state", 5, donor=1)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.elastic.scenarios.nursery import Nursery
 from tests.elastic.scenarios.stage import Cue, Stage
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SLOW_SECONDS = 0.15
 SOUND = ("p2", "p3", "p4")

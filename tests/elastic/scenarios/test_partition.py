@@ -13,7 +13,7 @@ from tests.elastic.scenarios.islands import ROUTER, Islands, islands
 from tests.elastic.scenarios.nursery import Nursery
 from tests.elastic.scenarios.stage import Stage
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMES = ("a0", "a1", "b0", "b1")
 CUT_SECONDS = 3.0
