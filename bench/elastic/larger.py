@@ -59,7 +59,7 @@ def standby(plan: Plan) -> Report:
 def grow_wider(plan: Plan) -> Report:
     """With 256 MiB of parameters and Adam: told, without a goal."""
     what, settings = "2 to 4 workers, 256 MiB, Adam", replace(_WIDE, model="wider")
-    found = [_series(plan, each, what, settings) for each in subjects(plan, [Torchft])]
+    found = [_series(plan, each, what, settings, one_in=20) for each in subjects(plan, [Torchft])]
     return _report([], found)
 
 
@@ -109,10 +109,16 @@ class _Series:
 
 
 def _series(
-    plan: Plan, subject: Subject, situation: str, settings: Settings, *, warm: bool = False
+    plan: Plan,
+    subject: Subject,
+    situation: str,
+    settings: Settings,
+    *,
+    warm: bool = False,
+    one_in: int = 5,
 ) -> _Series:
     series = _Series(situation, subject)
-    for _ in range(max(1, subject.tries(plan) // 5)):
+    for _ in range(max(1, subject.tries(plan) // one_in)):
         with subject.make(plan.fresh(settings, subject.name), _BEFORE) as job:
             try:
                 series.found.append(_once(job, subject.deadline_seconds * 2, warm=warm))

@@ -27,7 +27,7 @@ __all__ = ["overhead"]
 
 _WORLD, _WARM_UP, _SKIPPED = 2, 30, 2
 # turns are short and many: moods of the machine last seconds, and a pair should see the same one
-_TURNS_A_ROUND = 4
+_TURNS_A_ROUND = 3
 _SITUATIONS = {
     "small": (Settings("", pace_seconds=0.0), 42),
     "41 MB": (Settings("", model="wide", pace_seconds=0.0, batch=16, samples=8192), 10),

@@ -35,10 +35,10 @@ class Subject:
 _PEERS: dict[type[Job], tuple[float, float]] = {
     Torchrun: (0.1, 60.0),
     StockTorchrun: (0.05, 30.0),
-    Nodes: (0.1, 90.0),
+    Nodes: (0.05, 90.0),
     Torchft: (0.15, 60.0),
     TunedTorchft: (0.15, 60.0),
-    Floor: (0.25, 40.0),
+    Floor: (0.15, 40.0),
     Adaptdl: (0.05, 60.0),
 }
 
