@@ -481,3 +481,29 @@ def test_all_lost_and_a_checkpoint_is_taken_up() -> None:
     assert (bench.view.kind, bench.view.step, bench.view.cursor) == ("first", 10, Cursor(0, 10))
     bench.recovered(bench.epoch, 10, "a")
     assert bench.state.recoveries[-1].lost_steps == 2
+
+
+def test_a_resize_is_answered_so_that_it_need_not_be_said_again() -> None:
+    bench = Bench(minimum=2, maximum=4)
+    bench.start("a", "b")
+    for _ in range(2):
+        bench.says("a", events.Resize, 9)
+        assert bench.last("a", "resized") == {"type": "resized", "size": 9}
+        bench.told.clear()
+    assert bench.state.record.target == 4
+
+
+def test_a_first_view_whose_group_cannot_be_built_is_not_published_again_and_again() -> None:
+    """Two machines that advertise addresses which the other does not reach: people are told which."""
+    bench = Bench(minimum=2)
+    bench.join("a", "b")
+    built = 0
+    for _ in range(40):
+        if bench.epoch > built:
+            built = bench.epoch
+            for name in "ab":
+                bench.says(name, events.Unbuilt, built, ("a", "b"))
+        bench.pass_time(0.5)
+    assert 5 <= bench.epoch <= 14
+    assert any("a at a:1, b at b:1" in each for each in bench.reports)
+    assert not any("every worker was lost" in each for each in bench.reports)

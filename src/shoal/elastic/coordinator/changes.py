@@ -338,6 +338,10 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     state after all, which was not heard of yet, keeps it, and the others take it.
     """
     record, state = turn.record, turn.state
+    if state.retry_at is not None:
+        if turn.now < state.retry_at:
+            return state.retry_at
+        turn.set(retry_at=None)
     here = [*(state.peers[member.incarnation] for member in stateless), *turn.joiners()]
     if len(here) < record.minimum:
         turn.set(minimum_met_at=None)
@@ -354,7 +358,7 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
         return None
     _go_back(turn)
     count = len(here) if record.capacity is None else min(len(here), record.capacity)
-    if record.view is not None and record.step == 0:
+    if record.view is not None and record.step == 0 and state.renew is None:
         turn.report("every worker was lost before a step was heard to be committed: it begins at step 0")
     members = tuple(_member(peer) for peer in here[:count])
     before = tuple(member.incarnation for member in stateless)

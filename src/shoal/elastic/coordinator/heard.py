@@ -18,6 +18,7 @@ __all__ = ["cut_off", "publish", "sidecar_said", "worker_said"]
 MAX_MANIFEST_BYTES = 64 << 10
 _MAX_FAILURES = 32
 _KEPT_ERROR = 500
+_UNREACHED = "not all members reach each other"
 
 
 def sidecar_said(turn: Turn, peer: Peer, event: events.SidecarSaid) -> None:
@@ -66,6 +67,8 @@ def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
             turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
         case events.Resize(size=size):
             _resize(turn, size)
+            # after what was to be kept: who hears it need not say it again
+            turn.tell(peer.incarnation, {"type": "resized", "size": size})
         case _:
             pass
 
@@ -96,7 +99,8 @@ def cut_off(turn: Turn) -> None:
     if building is not view:
         _unbuilt_plan(turn, view, building, staying)
         return
-    turn.set(renew="members could not all reach each other", began_at=turn.state.began_at or turn.now)
+    where = ", ".join(f"{member.name} at {member.address}" for member in building.members)
+    turn.set(renew=f"{_UNREACHED}: {where}", began_at=turn.state.began_at or turn.now)
     if len(staying) < turn.record.minimum:
         # Nobody may go on: all wait, and try again when the network may have healed.
         turn.set(retry_at=turn.now + turn.state.settings.retry_seconds)
@@ -105,7 +109,19 @@ def cut_off(turn: Turn) -> None:
         if incarnation not in staying:
             turn.lose(incarnation, "it does not reach the others")
     if len(staying) == len(here):
-        turn.set(retry_at=turn.now + turn.state.settings.both_lost_seconds)
+        bounds = turn.state.settings
+        pause = bounds.retry_seconds if _was_renewed(turn, view) else bounds.both_lost_seconds
+        turn.set(retry_at=turn.now + pause)
+
+
+def _was_renewed(turn: Turn, view: View) -> bool:
+    """Whether this view itself was published because a group could not be built."""
+    last = turn.state.recoveries[-1] if turn.state.recoveries else None
+    return (
+        last is not None
+        and last.epoch == view.epoch
+        and any(reason.startswith(_UNREACHED) for reason in last.reasons)
+    )
 
 
 def _gone(turn: Turn, peer: Peer, reason: str) -> None:
