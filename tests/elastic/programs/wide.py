@@ -1,5 +1,5 @@
 """A wide layer whose steps are mostly the sending of gradients. Arguments: codec, bucket, width, steps,
-seconds a step, a file that stops the waiting."""
+seconds a step, and a file in which the last step may be named."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from shoal import elastic
 
 codec, bucket = sys.argv[1], sys.argv[2]
 width, steps = int(sys.argv[3]), int(sys.argv[4])
-pace, hurry = float(sys.argv[5]), Path(sys.argv[6])
+pace, last = float(sys.argv[5]), Path(sys.argv[6])
 batch = 8
 torch.set_num_threads(1)
 
@@ -31,12 +31,13 @@ job = elastic.init()
 size = bucket if bucket == "auto" else int(bucket) << 20
 model, optimizer = job.wrap(model, optimizer, codec=codec, bucket=size)
 for index in job.shards(range(batch * steps), batch_size=batch, seed=1):
-    if pace and not hurry.exists():
-        time.sleep(pace)
+    time.sleep(pace)
     loss = (model(data[index % len(data)]) - 1.0).square().mean()
     loss.backward()
     optimizer.step()
     if job.stepped:
         tell(step=job.step, size=job.size, loss=loss.item())
+        if last.exists() and job.step >= int(last.read_text()):
+            break
 weight = model.weight.detach()
 tell(done=True, step=job.step, digest=hashlib.sha256(weight.numpy().tobytes()).hexdigest())
