@@ -30,6 +30,7 @@ __all__ = ["Group", "Pending"]
 _FOREVER = timedelta(days=30)
 _LOOK = timedelta(milliseconds=200)
 _STUCK_SECONDS = 1.0
+_MESSAGES = 1
 
 
 class Pending(Protocol):
@@ -139,6 +140,28 @@ class Group:
         self.wait(self._begin(tensor, lambda backend: backend.allgather(found, tensor)))
         return found
 
+    def send(self, tensor: torch.Tensor, to: int) -> Pending:
+        """Begin to send this to one rank; what is returned has to be held until it is there. CPU; any
+        thread, beside operations.
+
+        Raises:
+            GroupFailed: the connection is gone.
+        """
+        return self._one_to_one(lambda backend: backend.send([tensor], to, _MESSAGES))
+
+    def receive(self, tensor: torch.Tensor, source: int) -> None:
+        """Wait for what that rank sends next, of this shape. CPU; any thread, beside operations.
+
+        Raises:
+            GroupFailed: nothing will come.
+        """
+        pending = self._one_to_one(lambda backend: backend.recv([tensor], source, _MESSAGES))
+        try:
+            # any limit that passes would close the connection
+            pending.wait(_FOREVER)
+        except RuntimeError as error:
+            raise GroupFailed(str(error)) from None
+
     def interrupt(self) -> None:
         """Wake everybody who waits in it; it is of no use any more. Any thread, idempotent."""
         self.failed = True
@@ -162,6 +185,16 @@ class Group:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._backend))
         self._backend = None
         self._store = None
+
+    def _one_to_one(self, ask: Callable[[dist.ProcessGroup], Pending]) -> Pending:
+        """A failure does not mark the group: a peer that has switched hangs up, and sums still end."""
+        backend = self._backend
+        if self.failed or backend is None:
+            raise GroupFailed(f"the group of epoch {self.epoch} is broken")
+        try:
+            return ask(backend)
+        except RuntimeError as error:
+            raise GroupFailed(str(error)) from None
 
     def _begin(self, tensor: torch.Tensor, ask: Callable[[dist.ProcessGroup], Pending]) -> Pending:
         if self.failed or self._backend is None:

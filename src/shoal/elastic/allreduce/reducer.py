@@ -16,12 +16,14 @@ import functools
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from shoal.elastic.allreduce import control
 from shoal.elastic.allreduce.arrangement import Arrangement
+from shoal.elastic.allreduce.backup import Backup, Result
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
 from shoal.elastic.allreduce.layout import Layout
@@ -30,7 +32,16 @@ from shoal.elastic.allreduce.streams import Writers
 from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, GroupFailed
 
-__all__ = ["Reducer"]
+__all__ = ["Enough", "Reducer"]
+
+
+@dataclass(frozen=True)
+class Enough:
+    """A step goes on with the gradients of so many `ranks`. `ready`, called by any thread: the epoch
+    whose group is built here, for a rank that is late says it too."""
+
+    ranks: int
+    ready: Callable[[], int]
 
 
 class Reducer:
@@ -48,13 +59,17 @@ class Reducer:
         plan: Plan,
         say: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.perf_counter,
+        enough: Enough | None = None,
     ) -> None:
         """`averaged`: fp32 buffers whose mean over the samples is agreed on with each step. `plan`: how
-        buckets may travel; `say` is told what was chosen of it."""
+        buckets may travel; `say` is told what was chosen of it. `enough`: not every rank is waited
+        for."""
         self.parameters = list(parameters)
         self._averaged = list(averaged)
         self._ended = ended
         self._clock = clock
+        self._enough = enough
+        self._backup: Backup | None = None
         self._fixed = control.FIXED + len(self.parameters)
         # with something to measure, a duration is said too
         self._timed = plan.measures
@@ -93,6 +108,21 @@ class Reducer:
         return self._arrangement.layout
 
     @property
+    def said_ready(self) -> int:
+        """The epoch whose group was said to be built here, in the step in hand."""
+        return self._said.ready
+
+    @property
+    def late(self) -> bool:
+        """Whether the others go on without this rank in the step that is to begin."""
+        return self._backup is not None and self._backup.late
+
+    @property
+    def kept(self) -> bool:
+        """Whether what others made of the step that is to begin is here, whatever becomes of them."""
+        return self._backup is not None and self._backup.kept
+
+    @property
     def finished(self) -> tuple[bool, ...]:
         """Of the current step: which of `buffers` hold the sum over all ranks."""
         return self._arrangement.sending.finished
@@ -114,6 +144,7 @@ class Reducer:
         if self._fresh:
             self._fresh = False
             self._arrangement.begin_step(group)
+            self._back_up(group)
         for each in self._weights.values():
             each.fill_(weight)
         self._fired = [False] * len(self.parameters)
@@ -135,9 +166,15 @@ class Reducer:
         """
         if self._broken is not None:
             raise self._broken
-        self._send_full(everything=True)
-        group = self._the_group()
-        self._arrangement.sending.finish(group)
+        group, backup = self._the_group(), self._backup
+        result = backup.meet(self._said.place) if backup is not None else None
+        if result is None:
+            self._send_full(everything=True)
+            self._arrangement.sending.finish(group)
+        else:
+            self._take(result)
+        if backup is not None:
+            backup.advance()
         if self._arrangement.measures:
             self._seconds = self._clock() - self._began
             self._arrangement.record(float(self.layout.control[-1]), group)
@@ -151,6 +188,9 @@ class Reducer:
     def abandon(self) -> None:
         """The group is broken, and has been interrupted: nothing writes into the buckets after this.
         `finished` then tells which had come all the same."""
+        if self._backup is not None:
+            self._backup.close()
+            self._backup = None
         if self._group is not None:
             self._arrangement.sending.abandon(self._group)
 
@@ -164,14 +204,14 @@ class Reducer:
         correct = planned / total.samples if 0 < total.samples != planned else 1.0
         for bucket in self.layout.buckets:
             if correct != 1.0:
-                bucket.flat.mul_(correct)
+                bucket.flat[: sum(map(torch.Tensor.numel, bucket.views))].mul_(correct)
             for index, view in zip(bucket.indices, bucket.views, strict=True):
                 self.parameters[index].grad = view if total.used[index] else None
                 if not total.used[index]:
                     self._arrangement.keep(index, view, self._the_group())
         if total.samples:
             for buffer, agreed in zip(self._averaged, self._statistics(), strict=True):
-                buffer.copy_(agreed)
+                buffer.copy_(agreed if correct == 1.0 else agreed * correct)
 
     def buffers(self) -> list[torch.Tensor]:
         """What a peer needs to have a bucket: the flat tensors, in order."""
@@ -213,8 +253,31 @@ class Reducer:
         self._used[index] = self._fired[index] = True
         parameter.grad = None
         self._waiting[number] -= 1
-        if self._last and not self._waiting[number]:
+        if self._last and self._backup is None and not self._waiting[number]:
             self._send_full(everything=False)
+
+    def _back_up(self, group: Group) -> None:
+        """Where not every rank is waited for, nothing is sent before it is known who is in the step."""
+        if self._backup is not None and self._backup.group is not group:
+            self._backup.close()
+            self._backup = None
+        enough = self._enough
+        if enough is not None and self._backup is None and group.size > enough.ranks:
+            self._backup = Backup(group, enough.ranks, self._zeros, enough.ready)
+
+    def _zeros(self, said: Said) -> list[torch.Tensor]:
+        """What `buffers` gives, of a rank that has nothing to add."""
+        found = [torch.zeros_like(each) for each in self.buffers()]
+        vector = found[-1][-self.layout.control.numel() :]
+        control.write(vector[: self._fixed], said, [False] * len(self.parameters))
+        return found
+
+    def _take(self, result: Result) -> None:
+        """The step is made of others' gradients."""
+        for flat, sums in zip(self.buffers(), result.sums, strict=True):
+            flat.copy_(sums)
+        self._said = result.said
+        self._arrangement.sending.complete()
 
     def _send_full(self, *, everything: bool) -> None:
         """Send full buckets, in order; with `everything` also those that lack gradients."""
