@@ -25,23 +25,32 @@ only heavy dependency. `docs/design/elastic.md` is the protocol.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.elastic.api import Job, init
     from shoal.elastic.errors import ElasticError, Stopped
+    from shoal.elastic.optim import LAMB, LARS, Scale
+    from shoal.elastic.optim.outer import AVERAGE, Outer
 
-__all__ = ["ElasticError", "Job", "Stopped", "init"]
+__all__ = ["AVERAGE", "LAMB", "LARS", "ElasticError", "Job", "Outer", "Scale", "Stopped", "init"]
+
+_HOMES = {
+    "AVERAGE": "optim.outer",
+    "LAMB": "optim",
+    "LARS": "optim",
+    "ElasticError": "errors",
+    "Job": "api",
+    "Outer": "optim.outer",
+    "Scale": "optim",
+    "Stopped": "errors",
+    "init": "api",
+}
 
 
 def __getattr__(name: str) -> Any:
     """The coordinator and the sidecar are in this package too, and must not wait for torch."""
-    if name in ("Job", "init"):
-        from shoal.elastic import api
-
-        return getattr(api, name)
-    if name in ("ElasticError", "Stopped"):
-        from shoal.elastic import errors
-
-        return getattr(errors, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -29,7 +29,10 @@ from shoal.elastic.keeping import Keeper
 from shoal.elastic.ledger.deal import Step, next_step, parts_of, share_of
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
+from shoal.elastic.local import LocalPlan
 from shoal.elastic.membership import Membership
+from shoal.elastic.optim.blocks import Rhythm
+from shoal.elastic.optim.outer import Outer
 from shoal.elastic.terms import Terms, described
 from shoal.elastic.training import Training
 from shoal.elastic.view import Cursor, View
@@ -180,7 +183,18 @@ class Job:
 
     # what a script does
 
-    def wrap(self, *things: Any, codec: str | None = None, bucket: int | str | None = None) -> Any:
+    def wrap(
+        self,
+        *things: Any,
+        codec: str | None = None,
+        bucket: int | str | None = None,
+        mode: Literal["sync", "local"] = "sync",
+        sync_every: int | None = None,
+        outer: Outer | None = None,
+        blocks: int = 1,
+        delay: int = 0,
+        alpha: float = 0.0,
+    ) -> Any:
         """Follow models, optimizers, and whatever else has a state (schedulers, scalers, averages).
 
         The same objects are given back, as a tuple if there are several. Models must have the same
@@ -190,6 +204,11 @@ class Job:
         "powersgd:4", or "auto": what is measured to be fastest here, and "none" unless that is worth its
         loss of precision. `bucket`: bytes of gradients that are sent together (25 MiB), or "auto".
 
+        `mode="local"`: workers take `sync_every` steps alone, each on its part of the batches; then the
+        mean of what they have learned is handed to the `outer` optimizer (by default DiLoCo's; AVERAGE
+        is local SGD). In a stream, each of `blocks` blocks of parameters is exchanged at another step,
+        its result used `delay` steps later, a worker keeping `alpha` of its own.
+
         Raises:
             ElasticError: one cannot be followed.
         """
@@ -197,6 +216,11 @@ class Job:
             raise ElasticError("job.wrap() after job.shards(): wrap everything before the first loop")
         for thing in things:
             self._training.objects.add(thing)
+        local = _local_plan(mode, sync_every, outer, blocks, delay, alpha)
+        if local is not None and (codec is not None or bucket is not None):
+            raise ElasticError("codec= and bucket= are of gradients: with mode='local' none are sent")
+        if local is not None:
+            self._training.use_plan(local)
         if codec is not None or bucket is not None:
             self._training.use_plan(plan(codec or "none", BUCKET_BYTES if bucket is None else bucket))
         return things[0] if len(things) == 1 else things
@@ -280,7 +304,9 @@ class Job:
         """
         if self._keeper is None:
             raise ElasticError("there is no folder for checkpoints: elastic.init(checkpoint=...)")
-        if self.rank == 0:
+        if self.rank == 0 and self._training.is_local:
+            self._keeper.soon()
+        elif self.rank == 0:
             self._keeper.stage()
 
     def load(self) -> bool:
@@ -353,7 +379,7 @@ class Job:
         return Terms(
             self._loops, order.length, loop.batch_size, loop.epochs, order.seed, order.shuffle,
             loop.accumulate, *described(objects.models, objects.optimizers, objects.others),
-            str(self._training.plan),
+            self._training.travel,
         )  # fmt: skip
 
     def _begin(self, loop: _Loop) -> Iterator[Any]:
@@ -511,6 +537,25 @@ class Job:
             "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
         }
         self._membership.send(message)
+
+
+def _local_plan(
+    mode: str, every: int | None, outer: Outer | None, blocks: int, delay: int, alpha: float
+) -> LocalPlan | None:
+    if mode not in ("sync", "local"):
+        raise ElasticError(f"mode {mode!r}: there are 'sync' and 'local'")
+    if mode == "sync":
+        if (every, outer, blocks, delay, alpha) != (None, None, 1, 0, 0.0):
+            raise ElasticError("sync_every, outer, blocks, delay and alpha go with mode='local'")
+        return None
+    if every is None or every < 1:
+        raise ElasticError("mode='local' needs sync_every=H: how many steps workers take alone")
+    if not 0 <= alpha <= 1:
+        raise ElasticError(f"alpha {alpha} must be between 0 and 1")
+    try:
+        return LocalPlan(Rhythm(every, blocks, delay), outer or Outer(), alpha)
+    except ValueError as error:
+        raise ElasticError(str(error)) from error
 
 
 def _keeper(

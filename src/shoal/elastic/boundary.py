@@ -54,6 +54,13 @@ class Boundary:
         if self._donor is not None:
             self._donor.drop()
 
+    def notice(self) -> None:
+        """At a step boundary at which members cannot change: what has to be asked for is asked."""
+        membership = self._membership
+        if membership is not None and membership.leaving and self._asked_to_leave == 0.0:
+            self._asked_to_leave = time.monotonic()
+            membership.leave()
+
     def pass_over(self) -> None:
         """Do what there is to do.
 
@@ -103,9 +110,7 @@ class Boundary:
 
     def _leave(self, membership: Membership) -> None:
         """Asked for until the next view is without it; alone it goes at once."""
-        if self._asked_to_leave == 0.0:
-            self._asked_to_leave = time.monotonic()
-            membership.leave()
+        self.notice()
         waited = time.monotonic() - self._asked_to_leave
         if self._training.size == 1 or waited > LEAVE_SECONDS:
             self._go(membership)

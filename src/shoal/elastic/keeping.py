@@ -104,6 +104,10 @@ class Keeper:
         self._saver.stage(state, training.applied)
         self._staged = training.applied
 
+    def soon(self) -> None:
+        """Stage at the next step boundary at which that can be done."""
+        self._due_at = time.monotonic()
+
     def close(self) -> None:
         """The training is over: the last state is committed and written."""
         training = self._training

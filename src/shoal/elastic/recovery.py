@@ -52,6 +52,7 @@ class Recovery:
         old = training.current_group
         old.interrupt()
         training.reducer.abandon()
+        training.roll_back()
         membership.send({"type": "trouble", "epoch": old.epoch})
         training.boundary.forget()
         epoch = old.epoch
@@ -93,6 +94,14 @@ class Recovery:
         })  # fmt: skip
         return True
 
+    def level(self, group: Group) -> None:
+        """In a group that was switched to: who is behind takes the state of one who is not.
+
+        Raises:
+            GroupFailed: it broke.
+        """
+        self._agree(group)
+
     def adopted(self) -> None:
         """The process has become what somebody else was."""
         self._taken = None
@@ -129,11 +138,11 @@ class Recovery:
         """
         training = self._training
         first = group.view.kind == "first"
-        finished = training.reducer.finished
+        finished = training.finished
         applied = training.applied if first or self.has_state else -1
         self._compare_terms(group)
         heads = group.gather(torch.tensor([applied, len(finished)], dtype=torch.int64))
-        flags = torch.zeros(max(int(each[1]) for each in heads), dtype=torch.int64)
+        flags = torch.zeros(1 + max(int(each[1]) for each in heads), dtype=torch.int64)
         flags[: len(finished)] = torch.tensor(finished)
         records = [
             Record(int(head[0]), tuple(bool(x) for x in row[: int(head[1])].tolist()))

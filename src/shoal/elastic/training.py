@@ -25,11 +25,12 @@ from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.hand import Hand
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.ledger.deal import Part, Step, advance
+from shoal.elastic.local import Local, LocalPlan, alone
 from shoal.elastic.membership import Membership
 from shoal.elastic.recovery import Recovery
 from shoal.elastic.state import digest
 from shoal.elastic.terms import Terms
-from shoal.elastic.view import Cursor, Member, View
+from shoal.elastic.view import Cursor
 from shoal.elastic.wrapping import Objects
 
 __all__ = ["CHECK_EVERY", "Training"]
@@ -70,6 +71,9 @@ class Training:
         self._recovery = Recovery(self, membership) if membership is not None else None
         self._donor = donor
         self._plan = Plan()
+        self._local_plan: LocalPlan | None = None
+        self._local: Local | None = None
+        self._learned: tuple[int, int] | None = None
         self._say = say
         self._reducer: Reducer | None = None
         self._ready_said = 0
@@ -94,6 +98,8 @@ class Training:
                 say=self._say,
             )
             self._reducer.rest()
+            if self._local_plan is not None:
+                self._local = Local(self._local_plan, self.objects)
         return self._reducer
 
     @property
@@ -152,19 +158,32 @@ class Training:
         return self.loop_elsewhere > self.given.loop
 
     @property
-    def plan(self) -> Plan:
-        """How gradients may travel."""
-        return self._plan
+    def travel(self) -> str:
+        """How what is learned goes from one worker to another, in words."""
+        return str(self._local_plan or self._plan)
 
-    def use_plan(self, plan: Plan) -> None:
-        """How gradients may travel.
+    @property
+    def is_local(self) -> bool:
+        """Whether workers train alone between two agreements."""
+        return self._local_plan is not None
+
+    @property
+    def finished(self) -> tuple[bool, ...]:
+        """Which buckets of the step in hand hold the sum over all ranks."""
+        return () if self.is_local else self.reducer.finished
+
+    def use_plan(self, plan: Plan | LocalPlan) -> None:
+        """How gradients may travel, or that what was learned does.
 
         Raises:
             ElasticError: the training has begun.
         """
         if self.begun:
-            raise ElasticError("job.wrap(codec=...) comes before job.shards()")
-        self._plan = plan
+            raise ElasticError("job.wrap() with codec= or mode= comes before job.shards()")
+        if isinstance(plan, LocalPlan):
+            self._local_plan = plan
+        else:
+            self._plan = plan
 
     # what the loop calls
 
@@ -176,6 +195,7 @@ class Training:
         # the loop before was left early: what joiners follow would not tell them
         self.boundary.forget()
         self._stand_at(self.applied, Cursor(first_epoch, 0))
+        self._tell_step()
 
     def break_off(self) -> None:
         """The script has left its loop before the end: an unfinished step is void."""
@@ -189,8 +209,7 @@ class Training:
 
     def alone(self) -> None:
         """Train in a group of one."""
-        me = Member("alone", 1, "")
-        self.group = Group(View(1, "first", (me,)), 0, None, None)
+        self.group = alone()
 
     def begin_step(self, step: Step, own_samples: int) -> None:
         """From here on parts are of this step; `own_samples` of its samples are this rank's."""
@@ -203,12 +222,15 @@ class Training:
         hand = self.hand
         hand.begin(part)
         self.stepped = False
-        own = hand.own_samples
-        ready = self._membership.ready() if self._membership is not None and part.last else 0
-        said = Said(own if part.last else 0, ready, digest=self._digest(part), place=self._place())
-        self._ready_said = said.ready
-        share = own / max(1, hand.planned)
-        self.reducer.begin_part(self.current_group, part.weight, part.last, said, share)
+        own = hand.own_samples if part.last else 0
+        if self._local is not None:
+            self.reducer.begin_part(self._local.group, part.weight, part.last, Said(own), 1.0)
+        else:
+            ready = self._ready() if part.last else 0
+            said = Said(own, ready, digest=self._digest(part), place=self._place())
+            self._ready_said = ready
+            share = hand.own_samples / max(1, hand.planned)
+            self.reducer.begin_part(self.current_group, part.weight, part.last, said, share)
         if part.samples:
             self.largest = max(self.largest or 0, part.samples)
 
@@ -256,20 +278,24 @@ class Training:
             self._recovery.install()
             if self.hand.void:
                 self.rerun()
-        if self.hand.step is None:
+        if self.hand.step is None and self._members_may_change():
             self.boundary.pass_over()
 
     def finish(self) -> bool:
         """All steps are over here: whether they are everywhere. If not, `settle` and look again."""
         group = self.current_group
-        if group.size > 1 and not self.behind:
-            try:
+        try:
+            if self._local is not None and self._local.flush(group):
+                self._meet(self._local)
+            if group.size == 1 or self.behind:
+                seen = []
+            else:
                 seen = group.gather(torch.tensor([self.applied], dtype=torch.int64))
-            except GroupFailed:
-                self.recover()
-                return False
-            if any(int(each) != self.applied for each in seen):
-                raise ElasticError("ranks ended after different steps: their loops differ")
+        except GroupFailed:
+            self.recover()
+            return False
+        if any(int(each) != self.applied for each in seen):
+            raise ElasticError("ranks ended after different steps: their loops differ")
         self._commit()
         return True
 
@@ -295,6 +321,20 @@ class Training:
                 "step": self.applied,
                 "cursor": self.cursor.to_wire(),
             })  # fmt: skip
+        if self.is_local:  # joiners did not follow: they take what they lack now
+            try:
+                self.recovery.level(group)
+            except GroupFailed:
+                self.recover()
+
+    def roll_back(self) -> None:
+        """With local steps: what was not agreed when the group broke is learned again."""
+        if self._local is not None:
+            self.hand.drop()
+            self._learned = None
+            self.reducer.begin_step()
+            self._stand_at(*self._local.restore())
+            self._tell_step()
 
     def fill(self) -> None:
         """Every bucket of the step in hand is there: backward ends as if nothing had happened."""
@@ -315,7 +355,11 @@ class Training:
         self.objects.install(tree["objects"])
         self.heard_of_loop(int(tree["terms"]["loop"]))
         self._stand_at(step, cursor)
-        self.committed = max(self.committed, step - 1)
+        self._tell_step()
+        self.committed = max(self.committed, step - (self._local is None))
+        if self._local is not None:
+            self._learned = None
+            self._local.adopt(tree.get("local"), step, cursor)
         if self._recovery is not None:
             self._recovery.adopted()
         self.hand.drop()
@@ -329,6 +373,7 @@ class Training:
     def follow_to(self, step: int, cursor: Cursor) -> None:
         """A joiner has applied one step more."""
         self._stand_at(step, cursor)
+        self._tell_step()
         self.committed = step - 1
 
     def whole(self) -> dict[str, Any]:
@@ -338,10 +383,13 @@ class Training:
             "applied": self.applied,
             "cursor": (self.cursor.epoch, self.cursor.position),
             "terms": self.given.to_wire(),
+            "local": self._local.state() if self._local is not None else None,
         }
 
     def parameters_digest(self) -> int:
-        """48 bits over all parameters."""
+        """48 bits over all parameters, as the workers agreed on them."""
+        if self._local is not None:
+            return self._local.digest()
         return digest([p.data for p in self.reducer.parameters])
 
     # inside
@@ -363,16 +411,52 @@ class Training:
         return hash((self.applied, self.cursor.epoch, self.cursor.position)) & 0xFFFF
 
     def _reduced_to(self, total: Sum) -> None:
+        self.hand.agreed(total)
+        if self.hand.step is not None:
+            self.reducer.install(total, self.hand.planned)
+        if self._local is None:
+            self._heard(total, self._ready_said)
+
+    def _heard(self, total: Sum, ready: int) -> None:
+        """What all have said, this rank having said that it had built the group of epoch `ready`."""
         if not total.level:
             raise ElasticError(
                 "the workers are not at the same step: one has left its loop over job.shards() before "
                 "others; leave it on all of them alike (job.allreduce tells all what one has seen)"
             )
-        self.hand.agreed(total)
         self._commit()
-        if self.hand.step is not None:
-            self.reducer.install(total, self.hand.planned)
-        self.boundary.heard(total, self._ready_said)
+        self.boundary.heard(total, ready)
+
+    def _members_may_change(self) -> bool:
+        """Whether they may at this step boundary. With local steps, what is due is exchanged first."""
+        local, learned = self._local, self._learned
+        if local is None:
+            return True
+        self._learned = None
+        local.begin(self.applied, self.cursor)
+        if learned is not None:
+            try:
+                if local.stepped(*learned, self.current_group):
+                    self._meet(local)
+            except GroupFailed:
+                self.recover()
+                return False
+        if not local.meeting:
+            self.boundary.notice()
+        return local.meeting
+
+    def _meet(self, local: Local) -> None:
+        """
+        Raises:
+            GroupFailed: it broke.
+        """
+        ready = self._ready()
+        total = local.meet(ready, self.applied, self.cursor, self.current_group)
+        self._tell_step()
+        self._heard(total, ready)
+
+    def _ready(self) -> int:
+        return self._membership.ready() if self._membership is not None else 0
 
     def _commit(self) -> None:
         """Everybody is known to have applied what this rank has."""
@@ -382,7 +466,7 @@ class Training:
         giving = self.boundary.giving
         if giving is not None and self._donor is not None:
             giving.settle()
-            if self._donor.followed:
+            if self._donor.followed and not self.is_local:
                 groups = self.objects.optimizers[number].param_groups
                 gradients = [p.grad for group in groups for p in group["params"]]
                 self._donor.update(number, self.objects.options(number), giving.pack(gradients))
@@ -398,7 +482,10 @@ class Training:
         if hand.total is None or hand.step is None:
             return
         faults.point("elastic.applied")
+        self._learned = (hand.own_samples, hand.planned)
         self._stand_at(self.applied + 1, advance(hand.step, self.given.samples))
+        if self._local is None:
+            self._tell_step()
         hand.total = hand.step = None
         self.stepped = True
         self.reducer.begin_step()
@@ -408,7 +495,7 @@ class Training:
     def _tell_followers(self) -> None:
         """At the end of the loop body: what a script does after the step has been done as well."""
         giving = self.boundary.giving
-        if giving is None or self._donor is None or not self._donor.followed:
+        if giving is None or self._donor is None or not self._donor.followed or self.is_local:
             return
         rest = {
             "buffers": self.objects.buffers(),
@@ -419,8 +506,11 @@ class Training:
 
     def _stand_at(self, step: int, cursor: Cursor) -> None:
         self.applied, self.cursor = step, cursor
+
+    def _tell_step(self) -> None:
+        """For the coordinator: this step is not taken back."""
         if self._membership is not None:
-            self._membership.step = step
+            self._membership.step = self.applied
 
     def _digest(self, part: Part) -> int | None:
         due = part.last and self.size > 1 and self.applied % CHECK_EVERY == CHECK_EVERY - 1
