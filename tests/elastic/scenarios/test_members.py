@@ -144,3 +144,19 @@ def test_below_the_minimum(tmp_path: Path, nursery: Nursery):
         for name in others:
             stage.kill(name, signal.SIGTERM)
         assert {stage.wait(name, 20.0) for name in others} == {0}
+
+
+def test_several_that_join_at_once_all_come_in(tmp_path: Path, nursery: Nursery):
+    """training-D1: the view of the first is planned, and in use, while the others are still behind;
+    nobody waits for a member that follows in vain."""
+    for turn in range(2):
+        play = {"samples": 120, "epochs": 25, "pace": 0.02}
+        with Stage(tmp_path / f"{turn}", nursery, **play) as stage:
+            stage.enter("a")
+            stage.reach("a", 3)
+            stage.enter("b", "c", "d", "e")
+            stage.together("a", "b", "c", "d", "e")
+            stage.reach("e", stage.step("e") + 3, 20.0)
+            stage.finished("a", "b", "c", "d", "e")
+            stage.no_step_missing("a")
+            assert stage.losses() == []

@@ -25,7 +25,7 @@ def four(folder: Path, nursery: Nursery) -> Iterator[tuple[Stage, Islands]]:
     """Two workers on each island, in training; they go on for as long as nobody makes them hurry."""
     with islands() as net:
         options = ["--bind", f"{ROUTER}:0", "--expect", "4"]
-        stage = Stage(folder, nursery, samples=120, epochs=150, pace=0.01, options=options)
+        stage = Stage(folder, nursery, samples=120, epochs=60, pace=0.02, options=options)
         stage.prefix = ["ip", "netns", "exec", net.router]
         with stage:
             for name in NAMES:

@@ -71,6 +71,7 @@ class Donor:
         port = self._listener.getsockname()[1]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._followers: list[_Follower] = []
+        self._epoch = 0
         self._lock = threading.Lock()
         threading.Thread(target=self._listen, name="shoal-peers", daemon=True).start()
 
@@ -111,10 +112,12 @@ class Donor:
         self._push(message | {"meta": len(meta)}, (meta, _bytes_of(rest.flat)))
 
     def switched(self, epoch: int, step: int, loop: int) -> None:
-        """The next step is the new epoch's; who is not in it has followed in vain."""
-        self._push({"type": "switch", "epoch": epoch, "step": step, "loop": loop})
-        for follower in self._current(served=True):
-            follower.close()
+        """The next step is the new epoch's. Who is in it follows no longer; the others go on."""
+        message = {"type": "switch", "epoch": epoch, "step": step, "loop": loop}
+        with self._lock:  # whoever comes from here on is told when it is greeted
+            self._epoch = epoch
+            for follower in self._followers:
+                follower.push(message)
 
     def drop(self) -> None:
         """Cut everybody off: what they followed is void."""
@@ -159,8 +162,13 @@ class Donor:
             connection.close()
             return
         sock.settimeout(None)
+        follower = _Follower(connection)
         with self._lock:
-            self._followers.append(_Follower(connection))
+            follower.push({"type": "epoch", "epoch": self._epoch})
+            self._followers.append(follower)
+        with contextlib.suppress(wire.Closed):
+            connection.receive()  # it says nothing more: this is its end
+        follower.close()
 
 
 def _bytes_of(flat: torch.Tensor) -> memoryview:

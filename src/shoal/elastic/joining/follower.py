@@ -14,7 +14,7 @@ from shoal.elastic import wire
 from shoal.elastic.state import Packed, unpack
 from shoal.elastic.view import Cursor
 
-__all__ = ["Applied", "Follower", "Lost", "Snapshot", "Switch", "Update"]
+__all__ = ["Applied", "Follower", "InUse", "Lost", "Snapshot", "Switch", "Update"]
 
 _CONNECT_SECONDS = 5.0
 
@@ -56,11 +56,18 @@ class Switch:
     loop: int
 
 
+@dataclass(frozen=True)
+class InUse:
+    """The newest epoch that the donor has switched to, as it is when one begins to follow; 0: none."""
+
+    epoch: int
+
+
 class Lost:
     """The donor has gone, or has cut us off."""
 
 
-Event = Snapshot | Update | Applied | Switch | Lost
+Event = InUse | Snapshot | Update | Applied | Switch | Lost
 
 
 class Follower:
@@ -111,6 +118,8 @@ def _understand(message: wire.Message, block: torch.Tensor) -> Event:
     if count:
         flat = flat.clone()  # the description before it would leave the tensors unaligned
     match message["type"]:
+        case "epoch":
+            return InUse(int(message["epoch"]))
         case "snapshot":
             tree = unpack(Packed(head, flat))
             return Snapshot(tree, int(message["step"]), Cursor(*message["cursor"]), message["digest"])

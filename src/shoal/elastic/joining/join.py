@@ -9,7 +9,7 @@ import torch
 
 from shoal import faults
 from shoal.elastic.errors import Fenced
-from shoal.elastic.joining.follower import Applied, Follower, Lost, Snapshot, Switch, Update
+from shoal.elastic.joining.follower import Applied, Follower, InUse, Lost, Snapshot, Switch, Update
 from shoal.elastic.wire import Closed
 
 if TYPE_CHECKING:
@@ -74,11 +74,14 @@ def _follow(training: Training, membership: Membership, donor: Donor) -> bool:
 
 
 def _keep_level(training: Training, membership: Membership, follower: Follower) -> bool:
-    told = False
+    told = has_state = False
     while True:
         event = follower.next(_LOOK_SECONDS)
         match event:
+            case InUse(epoch) if membership.includes_me(membership.plans.get(epoch)):
+                raise Fenced  # they wait for it already, and it is behind
             case Snapshot():
+                has_state = True
                 training.given.check(event.tree["terms"])
                 training.adopt(event.tree, event.step, event.cursor)
                 if training.parameters_digest() != event.digest:
@@ -88,11 +91,14 @@ def _keep_level(training: Training, membership: Membership, follower: Follower) 
                 _apply(training, event)
             case Applied():
                 _install_rest(training, event)
-            case Switch():
-                return _switch(training, membership, event)
+            case Switch(epoch) if membership.includes_me(membership.plans.get(epoch)):
+                if not has_state:
+                    raise Fenced
+                _switch(training, membership, event)
+                return True
             case Lost():
                 return False
-            case None:
+            case InUse() | Switch() | None:
                 pass
         membership.wait_until(lambda: True, 0.0)
         view = membership.view
@@ -129,17 +135,14 @@ def _install_rest(training: Training, event: Applied) -> None:
     training.follow_to(event.step, event.cursor)
 
 
-def _switch(training: Training, membership: Membership, event: Switch) -> bool:
+def _switch(training: Training, membership: Membership, event: Switch) -> None:
     """Take part in the epoch that the others have switched to.
 
     Raises:
         Fenced: this process cannot, though the others count on it: it has to begin anew, as another.
     """
-    if not membership.includes_me(membership.plans.get(event.epoch)):
-        return False  # they switched without it
     group = membership.groups.take(event.epoch, _TAKE_SECONDS)
     if group is None or training.applied != event.step:
         raise Fenced
     training.heard_of_loop(event.loop)
     training.switched_to(group)
-    return True
