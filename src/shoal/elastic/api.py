@@ -26,7 +26,7 @@ from shoal.elastic.errors import ElasticError, Fenced, GroupFailed, Stopped
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
 from shoal.elastic.keeping import Keeper
-from shoal.elastic.ledger.deal import Step, next_step, parts_of, share_of
+from shoal.elastic.ledger.deal import Step, next_step, parts_of
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.local import LocalPlan
@@ -181,6 +181,11 @@ class Job:
         """Which samples have been used: all before it."""
         return self._training.cursor
 
+    @property
+    def late_samples(self) -> int:
+        """With `min_contrib`: how many samples were passed over so far, their workers being late."""
+        return self._training.late_samples
+
     # what a script does
 
     def wrap(
@@ -188,6 +193,7 @@ class Job:
         *things: Any,
         codec: str | None = None,
         bucket: int | str | None = None,
+        min_contrib: int | None = None,
         mode: Literal["sync", "local"] = "sync",
         sync_every: int | None = None,
         outer: Outer | None = None,
@@ -203,6 +209,10 @@ class Job:
         `codec`: how gradients travel: "none" (the default), "bf16", "fp16" (each also with "+ef"),
         "powersgd:4", or "auto": what is measured to be fastest here, and "none" unless that is worth its
         loss of precision. `bucket`: bytes of gradients that are sent together (25 MiB), or "auto".
+
+        `min_contrib`: a step is made of the gradients of the first so many workers that have theirs; who
+        is late has no part in it, and its samples are passed over (`late_samples`): pace is bought with
+        samples. By default all are waited for.
 
         `mode="local"`: workers take `sync_every` steps alone, each on its part of the batches; then the
         mean of what they have learned is handed to the `outer` optimizer (by default DiLoCo's; AVERAGE
@@ -221,6 +231,10 @@ class Job:
             raise ElasticError("codec= and bucket= are of gradients: with mode='local' none are sent")
         if local is not None:
             self._training.use_plan(local)
+        if min_contrib is not None and min_contrib < 1:
+            raise ElasticError(f"min_contrib must be at least 1, not {min_contrib}")
+        if min_contrib is not None:
+            self._training.wait_for(min_contrib)
         if codec is not None or bucket is not None:
             self._training.use_plan(plan(codec or "none", BUCKET_BYTES if bucket is None else bucket))
         return things[0] if len(things) == 1 else things
@@ -428,7 +442,7 @@ class Job:
                     if training.finish():
                         return
                     continue
-                share = share_of(step, training.rank, training.size)
+                share = training.share(step)
                 most = loop.micro_batch or training.largest
                 parts = list(parts_of(step, share, most, loop.accumulate))
                 training.begin_step(step, share[1] - share[0])

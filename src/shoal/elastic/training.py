@@ -18,13 +18,13 @@ import torch
 from shoal import faults
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
-from shoal.elastic.allreduce.reducer import Reducer
+from shoal.elastic.allreduce.reducer import Enough, Reducer
 from shoal.elastic.boundary import Boundary
 from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.hand import Hand
 from shoal.elastic.joining.donor import Donor
-from shoal.elastic.ledger.deal import Part, Step, advance
+from shoal.elastic.ledger.deal import Part, Step, advance, share_of
 from shoal.elastic.local import Local, LocalPlan, alone
 from shoal.elastic.membership import Membership
 from shoal.elastic.recovery import Recovery
@@ -62,6 +62,7 @@ class Training:
         self.terms: Terms | None = None
         self.loop_elsewhere = 0
         self.stepped = False
+        self.late_samples = 0
         self.largest: int | None = None
         self.group: Group | None = None
         self.on_step: list[Callable[[], None]] = []
@@ -71,12 +72,12 @@ class Training:
         self._recovery = Recovery(self, membership) if membership is not None else None
         self._donor = donor
         self._plan = Plan()
+        self._enough: int | None = None
         self._local_plan: LocalPlan | None = None
         self._local: Local | None = None
         self._learned: tuple[int, int] | None = None
         self._say = say
         self._reducer: Reducer | None = None
-        self._ready_said = 0
 
     # what it is made of
 
@@ -96,6 +97,7 @@ class Training:
                 self._backward_over,
                 plan=self._plan,
                 say=self._say,
+                enough=Enough(self._enough, self._ready) if self._enough is not None else None,
             )
             self._reducer.rest()
             if self._local_plan is not None:
@@ -160,7 +162,8 @@ class Training:
     @property
     def travel(self) -> str:
         """How what is learned goes from one worker to another, in words."""
-        return str(self._local_plan or self._plan)
+        whose = f", of the first {self._enough} workers" if self._enough is not None else ""
+        return str(self._local_plan or self._plan) + whose
 
     @property
     def is_local(self) -> bool:
@@ -170,6 +173,10 @@ class Training:
     @property
     def finished(self) -> tuple[bool, ...]:
         """Which buckets of the step in hand hold the sum over all ranks."""
+        hand = self.hand
+        # others may be ahead of it; and what the script has had in its hands may be no sum any more
+        if self._enough is not None and (hand.step is None or hand.total is not None):
+            return ()
         return () if self.is_local else self.reducer.finished
 
     def use_plan(self, plan: Plan | LocalPlan) -> None:
@@ -184,6 +191,18 @@ class Training:
             self._local_plan = plan
         else:
             self._plan = plan
+        self._check_ways()
+
+    def wait_for(self, enough: int) -> None:
+        """A step goes on with the gradients of so many ranks.
+
+        Raises:
+            ElasticError: the training has begun, or gradients do not travel as they are.
+        """
+        if self.begun:
+            raise ElasticError("job.wrap() with min_contrib= comes before job.shards()")
+        self._enough = enough
+        self._check_ways()
 
     # what the loop calls
 
@@ -211,6 +230,12 @@ class Training:
         """Train in a group of one."""
         self.group = alone()
 
+    def share(self, step: Step) -> tuple[int, int]:
+        """Positions `[first, end)` dealt to this rank: none, if the others have gone on without it."""
+        if self.reducer.late:
+            return step.first, step.first
+        return share_of(step, self.rank, self.size)
+
     def begin_step(self, step: Step, own_samples: int) -> None:
         """From here on parts are of this step; `own_samples` of its samples are this rank's."""
         self.reducer.begin_step()
@@ -228,7 +253,6 @@ class Training:
         else:
             ready = self._ready() if part.last else 0
             said = Said(own, ready, digest=self._digest(part), place=self._place())
-            self._ready_said = ready
             share = hand.own_samples / max(1, hand.planned)
             self.reducer.begin_part(self.current_group, part.weight, part.last, said, share)
         if part.samples:
@@ -271,7 +295,9 @@ class Training:
             SystemExit: it has left.
         """
         if self._membership is not None and self._recovery is not None:
-            if not self.has_to_rejoin and self._membership.newer(self.epoch):
+            # what others have made of a step is applied first: they may count on it
+            newer = not self.has_to_rejoin and self._membership.newer(self.epoch)
+            if newer and not self.reducer.kept:
                 self.recover()
             if self.has_to_rejoin:
                 raise Fenced
@@ -354,6 +380,7 @@ class Training:
             self.boundary.giving.cancel()
         self.objects.install(tree["objects"])
         self.heard_of_loop(int(tree["terms"]["loop"]))
+        self.late_samples = int(tree.get("late", 0))
         self._stand_at(step, cursor)
         self._tell_step()
         self.committed = max(self.committed, step - (self._local is None))
@@ -382,6 +409,7 @@ class Training:
             "objects": self.objects.capture(),
             "applied": self.applied,
             "cursor": (self.cursor.epoch, self.cursor.position),
+            "late": self.late_samples,
             "terms": self.given.to_wire(),
             "local": self._local.state() if self._local is not None else None,
         }
@@ -393,6 +421,13 @@ class Training:
         return digest([p.data for p in self.reducer.parameters])
 
     # inside
+
+    def _check_ways(self) -> None:
+        plain = self._local_plan is None and self._plan.codecs == ("none",) and not self._plan.measures
+        if self._enough is not None and not plain:
+            raise ElasticError(
+                "min_contrib= goes with gradients as they are: not with mode='local', a codec, or 'auto'"
+            )
 
     def _backward_over(self) -> None:
         part = self.hand.part
@@ -415,7 +450,7 @@ class Training:
         if self.hand.step is not None:
             self.reducer.install(total, self.hand.planned)
         if self._local is None:
-            self._heard(total, self._ready_said)
+            self._heard(total, self.reducer.said_ready)
 
     def _heard(self, total: Sum, ready: int) -> None:
         """What all have said, this rank having said that it had built the group of epoch `ready`."""
@@ -483,6 +518,8 @@ class Training:
             return
         faults.point("elastic.applied")
         self._learned = (hand.own_samples, hand.planned)
+        if self._enough is not None:
+            self.late_samples += hand.planned - hand.total.samples
         self._stand_at(self.applied + 1, advance(hand.step, self.given.samples))
         if self._local is None:
             self._tell_step()
@@ -500,6 +537,7 @@ class Training:
         rest = {
             "buffers": self.objects.buffers(),
             "others": self.objects.capture_others(),
+            "late": self.late_samples,
             "options": [self.objects.options(i) for i in range(len(self.objects.optimizers))],
         }
         self._donor.applied(self.applied, self.cursor, giving.pack(rest))
