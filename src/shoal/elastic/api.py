@@ -33,6 +33,7 @@ from shoal.elastic.local import LocalPlan
 from shoal.elastic.membership import Membership
 from shoal.elastic.optim.blocks import Rhythm
 from shoal.elastic.optim.outer import Outer
+from shoal.elastic.optim.policy import Scale
 from shoal.elastic.terms import Terms, described
 from shoal.elastic.training import Training
 from shoal.elastic.view import Cursor, View
@@ -250,6 +251,7 @@ class Job:
         micro_batch: int | None = None,
         accumulate: int = 1,
         collate: Collate | None = None,
+        scale: Scale | None = None,
     ) -> Iterable[Any]:
         """This worker's parts of the batches of `epochs` passes over the dataset.
 
@@ -258,7 +260,8 @@ class Job:
 
         `batch_size` is the batch of all workers together. `micro_batch` caps what one pass of the loop
         body is handed (by default the most that it was ever handed); `accumulate`: the script itself
-        calls `optimizer.step()` in every so many passes only, and divides its loss by that.
+        calls `optimizer.step()` in every so many passes only, and divides its loss by that. `scale`: let
+        the batch, and the learning rate with it, grow with the number of workers.
 
         Raises:
             ElasticError: bad input, or the job cannot go on; each says why.
@@ -274,6 +277,7 @@ class Job:
         order = Order(length_of(dataset), seed, shuffle)
         loop = _Loop(Fetch(dataset, collate), order, batch_size, epochs, micro_batch, accumulate)
         training = self._training
+        training.scale(scale, batch_size)
         training.reducer  # noqa: B018 - whatever is wrong with what was wrapped is said here
         if training.group is None:
             training.begin_loop(self._terms(loop), self._epochs_given)
@@ -388,12 +392,12 @@ class Job:
         self._changed()
 
     def _terms(self, loop: _Loop) -> Terms:
-        objects = self._training.objects
-        order = loop.order
+        training, order = self._training, loop.order
+        objects = training.objects
         return Terms(
             self._loops, order.length, loop.batch_size, loop.epochs, order.seed, order.shuffle,
             loop.accumulate, *described(objects.models, objects.optimizers, objects.others),
-            self._training.travel,
+            training.travel, str(training.scaling.policy) if training.scaling is not None else "kept",
         )  # fmt: skip
 
     def _begin(self, loop: _Loop) -> Iterator[Any]:
@@ -458,7 +462,11 @@ class Job:
     def _next(self, loop: _Loop, end_epoch: int) -> Step | None:
         if self._training.behind:
             return None
-        return next_step(self._training.cursor, loop.order.length, loop.batch_size, end_epoch)
+        training, batch = self._training, loop.batch_size
+        if training.scaling is not None:
+            training.scaling.world_is(training.size, training.applied)
+            batch = training.scaling.policy.batch(batch, training.size)
+        return next_step(training.cursor, loop.order.length, batch, end_epoch)
 
     def _at(self, first: int, end: int) -> None:
         """The script is handed these samples now; none if both are the same."""

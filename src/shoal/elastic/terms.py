@@ -23,7 +23,8 @@ __all__ = ["Terms", "described"]
 class Terms:
     """`loop`: which loop over `job.shards` of the script this is, from 0: what was given to different
     loops may differ. `samples`: of the dataset. Models, optimizers and others are as `described`
-    says; `travel`: how what is learned goes from one to another."""
+    says; `travel`: how what is learned goes from one to another; `scale`: what becomes of
+    the batch."""
 
     loop: int
     samples: int
@@ -36,6 +37,7 @@ class Terms:
     optimizers: str
     others: str
     travel: str
+    scale: str
 
     def to_wire(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -43,7 +45,7 @@ class Terms:
 
     def digests(self) -> tuple[int, int]:
         """What is wrapped, and what this loop was given, as numbers below 2**48."""
-        wrapped = (self.models, self.optimizers, self.others, self.travel)
+        wrapped = (self.models, self.optimizers, self.others, self.travel, self.scale)
         given = (self.samples, self.batch_size, self.epochs, self.seed, self.shuffle, self.accumulate)
         return _number(wrapped), _number(given)
 
@@ -53,7 +55,7 @@ class Terms:
         Raises:
             ElasticError: this worker cannot train with it.
         """
-        always = ("models", "optimizers", "others", "travel")
+        always = ("models", "optimizers", "others", "travel", "scale")
         names = [each.name for each in fields(self) if each.name != "loop"]
         if self.loop != theirs["loop"]:
             names = list(always)
@@ -88,6 +90,7 @@ _WORDS = {
     "accumulate": "accumulate",
     "models": "model",
     "optimizers": "optimizer",
+    "scale": "with more workers a batch that is",
     "travel": "gradients that travel as",
     "others": "schedulers and the like",
 }

@@ -10,7 +10,8 @@ backward of a part ends (`_backward_over`), and around each optimizer's step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
@@ -27,6 +28,9 @@ from shoal.elastic.joining.donor import Donor
 from shoal.elastic.ledger.deal import Part, Step, advance, share_of
 from shoal.elastic.local import Local, LocalPlan, alone
 from shoal.elastic.membership import Membership
+from shoal.elastic.optim.adascale import Noise, estimate
+from shoal.elastic.optim.policy import Scale, Scaling
+from shoal.elastic.optim.rates import scaled
 from shoal.elastic.recovery import Recovery
 from shoal.elastic.state import digest
 from shoal.elastic.terms import Terms
@@ -76,6 +80,9 @@ class Training:
         self._local_plan: LocalPlan | None = None
         self._local: Local | None = None
         self._learned: tuple[int, int] | None = None
+        self._noise: Noise | None = None
+        self.scaling: Scaling | None = None
+        """By which the batch, and the learning rate with it, follow the number of workers."""
         self._say = say
         self._reducer: Reducer | None = None
 
@@ -100,6 +107,7 @@ class Training:
                 enough=Enough(self._enough, self._ready) if self._enough is not None else None,
             )
             self._reducer.rest()
+            self._reducer.measures_noise = self.scaling is not None and self.scaling.measured is not None
             if self._local_plan is not None:
                 self._local = Local(self._local_plan, self.objects)
         return self._reducer
@@ -203,6 +211,22 @@ class Training:
             raise ElasticError("job.wrap() with min_contrib= comes before job.shards()")
         self._enough = enough
         self._check_ways()
+
+    def scale(self, policy: Scale | None, samples: int) -> None:
+        """`policy` is what becomes of batches of `samples`; None: they are kept.
+
+        Raises:
+            ElasticError: it cannot be had here, or it was another before.
+        """
+        before = self.scaling.policy if self.scaling is not None else None
+        if self.begun:
+            if before != policy:
+                raise ElasticError("job.shards(scale=...) must be the same in all loops of a script")
+        elif policy is not None:
+            if self.is_local and policy.rule == "adascale":
+                raise ElasticError("AdaScale measures gradients: with mode='local' none are exchanged")
+            self.scaling = Scaling(policy, samples)
+            self.objects.others.append(self.scaling)
 
     # what the loop calls
 
@@ -449,6 +473,9 @@ class Training:
         self.hand.agreed(total)
         if self.hand.step is not None:
             self.reducer.install(total, self.hand.planned)
+        if self.reducer.measures_noise:
+            square = self.reducer.average_square()
+            self._noise = estimate(total.noise, total.parts, total.samples, square)
         if self._local is None:
             self._heard(total, self.reducer.said_ready)
 
@@ -497,7 +524,15 @@ class Training:
         """Everybody is known to have applied what this rank has."""
         self.committed, self.committed_cursor = self.applied, self.cursor
 
-    def _applying(self, number: int) -> None:
+    @contextlib.contextmanager
+    def _applying(self, number: int) -> Generator[None]:
+        optimizer = self.objects.optimizers[number]
+        factor = self.scaling.factor(self.applied) if self.scaling is not None else 1.0
+        with scaled(optimizer, factor):
+            self._give(number)
+            yield
+
+    def _give(self, number: int) -> None:
         giving = self.boundary.giving
         if giving is not None and self._donor is not None:
             giving.settle()
@@ -518,6 +553,8 @@ class Training:
             return
         faults.point("elastic.applied")
         self._learned = (hand.own_samples, hand.planned)
+        if self.scaling is not None:
+            self.objects.schedule_steps = self.scaling.applied(self._noise, hand.planned)
         if self._enough is not None:
             self.late_samples += hand.planned - hand.total.samples
         self._stand_at(self.applied + 1, advance(hand.step, self.given.samples))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
@@ -27,11 +28,13 @@ class Objects:
     def __init__(
         self,
         may_apply: Callable[[], bool],
-        applying: Callable[[int], None],
+        applying: Callable[[int], AbstractContextManager[None]],
         applied: Callable[[int], None],
     ) -> None:
-        """`may_apply` gates every step; `applying` and `applied` are called around an optimizer's, with
-        its number."""
+        """`may_apply` gates every step; an optimizer's is within `applying`, and `applied` is called
+        after it, each with its number."""
+        self.schedule_steps = 1
+        """How often a schedule is stepped where the script steps it."""
         self.models: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.others: list[Any] = []
@@ -161,8 +164,8 @@ class Objects:
                     loss = closure()
             this._opt_called = True  # pyright: ignore
             if self._may_apply():
-                self._applying(number)
-                original()
+                with self._applying(number):
+                    original()
                 self._applied(number)
             return loss
 
@@ -181,6 +184,11 @@ class Objects:
     def _gated(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def gated(this: Any, *args: Any, **kwargs: Any) -> Any:
-            return original(this, *args, **kwargs) if self._may_apply() else None
+            result = None
+            if self._may_apply():
+                scheduled = isinstance(this, torch.optim.lr_scheduler.LRScheduler)
+                for _ in range(self.schedule_steps if scheduled else 1):
+                    result = original(this, *args, **kwargs)
+            return result
 
         return gated

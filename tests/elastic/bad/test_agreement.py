@@ -17,7 +17,9 @@ from shoal.testing.elastic import ElasticJob
 from tests.elastic.bad.reports import messages
 from tests.elastic.bad.scripts import End, run, write
 
-TERMS = Terms(1, 64, 16, 2, 0, True, 1, "a model", "an optimizer", "none", "none in buckets of 25 MiB")
+TERMS = Terms(
+    1, 64, 16, 2, 0, True, 1, "a model", "an optimizer", "none", "none in buckets of 25 MiB", "kept"
+)
 
 
 @pytest.mark.parametrize(

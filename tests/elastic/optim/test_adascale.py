@@ -45,7 +45,7 @@ def test_equal_parts_give_the_papers_estimates(ranks: int, each: int, seed: int)
     mean = gradients.mean(0)
     samples = ranks * each
     weighed = sum(
-        contribution(float((g * each / samples).square().sum()), each, samples) for g in gradients
+        contribution(float((g * each / samples).square().sum()), each / samples, each) for g in gradients
     )
     found = estimate(weighed, ranks, samples, float(mean.square().sum()))
     assert found is not None
@@ -69,7 +69,8 @@ def test_uneven_parts_are_estimated_without_bias() -> None:
         ]
         weighted = [g * n / total for g, n in zip(grads, parts, strict=True)]
         weighed = sum(
-            contribution(float(w.square().sum()), n, total) for w, n in zip(weighted, parts, strict=True)
+            contribution(float(w.square().sum()), n / total, n)
+            for w, n in zip(weighted, parts, strict=True)
         )
         whole = torch.stack(weighted).sum(0)
         seen = estimate(weighed, len(parts), total, float(whole.square().sum()))
@@ -83,7 +84,7 @@ def test_one_part_or_a_gradient_that_is_not_finite_tells_nothing() -> None:
     assert estimate(4.0, 1, 32, 4.0) is None
     assert estimate(math.inf, 4, 32, 1.0) is None
     assert estimate(1.0, 4, 32, math.nan) is None
-    assert contribution(3.0, 0, 32) == 0.0
+    assert contribution(3.0, 0.0, 0) == 0.0
 
 
 def test_the_average_moves_by_the_scale_in_thousands() -> None:

@@ -21,7 +21,8 @@ _PIECES = 6
 _HASH = 6
 _PLACE = _HASH + 2 * _PIECES
 _PLACE_PIECES = 2
-FIXED = _PLACE + 2 * _PLACE_PIECES
+_NOISE = _PLACE + 2 * _PLACE_PIECES
+FIXED = _NOISE + 2
 """Elements before those that tell which parameters were used."""
 
 _EPOCHS = 255
@@ -33,7 +34,8 @@ class Said:
 
     `samples` of this step here; `ready` the epoch whose group is built here (0: none is wanted),
     `leaving`: it wants to go; `digest`: 48 bits over its parameters, or None when nothing is checked in
-    this step; `place`: 16 bits over where in the training it is.
+    this step; `place`: 16 bits over where in the training it is. `noise` and `noisy`: its part of what
+    AdaScale is estimated from (`adascale.contribution`), and whether it has one.
     """
 
     samples: int
@@ -42,13 +44,15 @@ class Said:
     stop: bool = False
     digest: int | None = None
     place: int = 0
+    noise: float = 0.0
+    noisy: bool = False
 
 
 @dataclass(frozen=True)
 class Sum:
     """What all said. `ready`: everybody has built the same next epoch, and it is the one asked for.
     `same`: None when nobody checked, else whether all digests are equal. `used[i]`: some rank has a
-    gradient for parameter i. `level`: all are at the same place."""
+    gradient for parameter i. `level`: all are at the same place. `noise` of `parts` ranks."""
 
     samples: int
     ready: bool
@@ -57,6 +61,8 @@ class Sum:
     same: bool | None
     used: tuple[bool, ...]
     level: bool = True
+    noise: float = 0.0
+    parts: int = 0
 
 
 def pieces_of(digest: int, count: int = _PIECES) -> list[int]:
@@ -73,6 +79,7 @@ def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
     head += pieces + [piece * piece for piece in pieces]
     place = pieces_of(said.place, _PLACE_PIECES)
     head += place + [piece * piece for piece in place]
+    head += [said.noise, int(said.noisy)]
     control[:FIXED] = torch.tensor(head, dtype=torch.float32)
     if all(used):
         control[FIXED:] = 1.0
@@ -88,9 +95,11 @@ def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:
     same: bool | None = None
     if values[5] == ranks:
         same = _equal(values[_HASH:_PLACE], ranks)
-    level = _equal(values[_PLACE:FIXED], ranks)
+    level = _equal(values[_PLACE:_NOISE], ranks)
+    noise, parts = values[_NOISE], round(values[_NOISE + 1])
     used = tuple(value > 0 for value in values[FIXED:])
-    return Sum(round(values[0]), all_ready, round(values[3]), values[4] > 0, same, used, level)
+    leaving, stop = round(values[3]), values[4] > 0
+    return Sum(round(values[0]), all_ready, leaving, stop, same, used, level, noise, parts)
 
 
 def _equal(values: Sequence[float], ranks: int) -> bool:

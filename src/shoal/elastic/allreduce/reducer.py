@@ -16,7 +16,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from shoal.elastic.allreduce.sending import buffers
 from shoal.elastic.allreduce.streams import Writers
 from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, GroupFailed
+from shoal.elastic.optim.adascale import contribution, square_norm
 
 __all__ = ["Enough", "Reducer"]
 
@@ -94,9 +95,12 @@ class Reducer:
         self._fresh = True
         self._began = self._seconds = 0.0
         self.backwards = 0
+        self.measures_noise = False
+        """Whether AdaScale wants to know how much this rank's gradient differs from others'."""
+        self._square = 0.0
         self.finite = True
-        """Whether what this rank itself gave to the last step looks like numbers: one parameter is
-        looked at, the smallest of those that backward reaches last."""
+        """Whether what this rank itself gave to the last step looks like numbers, or its parameters did
+        not before: one is looked at, the smallest of those that backward reaches last."""
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(functools.partial(self._made, index))
             for index, parameter in enumerate(self.parameters)
@@ -130,6 +134,7 @@ class Reducer:
     def begin_step(self) -> None:
         """Nothing of an earlier step is left in the buckets."""
         self._used = [False] * len(self.parameters)
+        self._square = 0.0
         self._broken = None
         self._fresh = True
         self._arrangement.sending.begin_step()
@@ -193,6 +198,10 @@ class Reducer:
             self._backup = None
         if self._group is not None:
             self._arrangement.sending.abandon(self._group)
+
+    def average_square(self) -> float:
+        """The squared norm of the average gradient, after `install`: the same number on every rank."""
+        return sum(float(square_norm(bucket.views)) for bucket in self.layout.buckets)
 
     def complete(self) -> None:
         """Every bucket holds the sum: what this rank lacked has come from peers."""
@@ -304,6 +313,9 @@ class Reducer:
         for index, view in zip(bucket.indices, bucket.views, strict=True):
             if not self._used[index] or not self._said.samples:
                 view.zero_()
+        if self.measures_noise:
+            self._square += float(square_norm(bucket.views))
+        for index, view in zip(bucket.indices, bucket.views, strict=True):
             if index in carried:
                 view.add_(carried[index])
         if number == len(self._waiting) - 1:
@@ -313,16 +325,19 @@ class Reducer:
     def _look(self, number: int) -> None:
         bucket = self.layout.buckets[number]
         own = [
-            view
+            (view, self.parameters[index])
             for index, view in zip(bucket.indices, bucket.views, strict=True)
             if self._used[index] and self._said.samples
         ]
-        smallest = min(own, key=torch.Tensor.numel, default=None)
-        self.finite = smallest is None or math.isfinite(float(smallest.sum()))
+        view, parameter = min(own, key=lambda each: each[0].numel(), default=(None, None))
+        self.finite = view is None or parameter is None or _is_finite(view) or not _is_finite(parameter)
 
     def _speak(self) -> None:
         vector = self.layout.control
         used = self._used if self._said.samples else [False] * len(self.parameters)
+        if self.measures_noise and self._said.samples and self._share > 0:
+            own = contribution(self._square, self._share, self._said.samples)
+            self._said = replace(self._said, noise=own, noisy=True)
         control.write(vector[: self._fixed], self._said, used)
         for buffer, target in zip(self._averaged, self._statistics(), strict=True):
             torch.mul(buffer, self._share, out=target)
@@ -347,3 +362,7 @@ class Reducer:
         if self._group is None:
             raise ElasticError("backward() outside of the loop over job.shards()")
         return self._group
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return math.isfinite(float(tensor.detach().sum()))

@@ -14,10 +14,13 @@ estimated by the sample (`estimate`). With equal parts the two are the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["AdaScale", "Noise", "contribution", "estimate", "gain", "smooth"]
+import torch
+
+__all__ = ["AdaScale", "Noise", "contribution", "estimate", "gain", "smooth", "square_norm"]
 
 _HORIZON = 1000.0
 
@@ -31,12 +34,16 @@ class Noise:
     signal: float
 
 
-def contribution(square_norm: float, samples: int, planned: int) -> float:
+def square_norm(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Of all elements together, in fp32 or better: a tensor of one number."""
+    flat = [each.flatten().to(torch.promote_types(each.dtype, torch.float32)) for each in tensors]
+    return torch.stack([torch.dot(each, each) for each in flat]).sum()
+
+
+def contribution(square: float, share: float, samples: int) -> float:
     """What one part adds to the sum that `estimate` takes: its samples times its mean gradient's squared
-    norm. `square_norm` is of the gradient as buckets hold it, weighted with samples / planned."""
-    if samples <= 0:
-        return 0.0
-    return square_norm * (planned / samples) ** 2 * samples
+    norm. `square` is of the gradient as buckets hold it, weighted with its `share` of the step."""
+    return square / (share * share) * samples if samples > 0 else 0.0
 
 
 def estimate(weighed: float, parts: int, samples: int, square_norm: float) -> Noise | None:
