@@ -57,12 +57,14 @@ class Backup:
         needed: int,
         empty: Callable[[Said], Sequence[torch.Tensor]],
         ready: Callable[[], int],
+        device: torch.device,
     ) -> None:
-        """`empty` makes buckets of zeros that say this; `ready` is the epoch whose group is built here.
-        Both are called by another thread."""
+        """`empty` makes buckets of zeros, on `device`, that say this; `ready` is the epoch whose group
+        is built here. Both are called by another thread."""
         self._group = group
         self._empty = empty
         self._ready = ready
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._tally = Tally(group.size, needed)
         self._news = threading.Condition()
         self._decided: dict[int, Go] = {}
@@ -180,7 +182,10 @@ class Backup:
 
     def _stand_in(self) -> None:
         try:
-            with contextlib.suppress(GroupFailed):  # the training thread waits for its end
+            # on a stream of its own: it is not to wait for what the training thread computes
+            aside = contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+            # the training thread meets a failure too: it waits for the end of this
+            with aside, contextlib.suppress(GroupFailed):
                 self._stand_in_for_each()
         finally:
             with self._news:
@@ -207,6 +212,8 @@ class Backup:
         sums = self._empty(said)
         for pending in [self._group.sum(each) for each in sums]:
             self._group.wait(pending)
+        if self._stream is not None:
+            self._stream.synchronize()
         with self._news:
             if not self._over:
                 self._results[go.step] = Result(sums, said)

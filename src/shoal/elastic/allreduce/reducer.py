@@ -272,7 +272,8 @@ class Reducer:
             self._backup = None
         enough = self._enough
         if enough is not None and self._backup is None and group.size > enough.ranks:
-            self._backup = Backup(group, enough.ranks, self._zeros, enough.ready)
+            device = self.layout.device
+            self._backup = Backup(group, enough.ranks, self._zeros, enough.ready, device)
 
     def _zeros(self, said: Said) -> list[torch.Tensor]:
         """What `buffers` gives, of a rank that has nothing to add."""
@@ -285,6 +286,8 @@ class Reducer:
         """The step is made of others' gradients."""
         for flat, sums in zip(self.buffers(), result.sums, strict=True):
             flat.copy_(sums)
+            if sums.is_cuda:  # it was made on another stream, whose memory it goes back to
+                sums.record_stream(torch.cuda.current_stream(sums.device))
         self._said = result.said
         self._arrangement.sending.complete()
 
