@@ -72,7 +72,7 @@ class Membership:
         self._stopped_well = False
         self._paused: tuple[int, int] | None = None
         self._group: Group | None = None
-        self._closing: threading.Thread | None = None
+        self._closing: list[threading.Thread] = []
         self._answers: dict[str, Message] = {}
         self._again: dict[str, Message] = {}
         self.link = Link(find, self._hello, self._hear)
@@ -122,8 +122,9 @@ class Membership:
                 self.epoch = group.epoch
         if old is not None and old is not group:
             # its threads are awaited, and its sockets looked up: no step has to wait for that
-            self._closing = threading.Thread(target=old.close, name="shoal-close", daemon=True)
-            self._closing.start()
+            closing = threading.Thread(target=old.close, name="shoal-close", daemon=True)
+            self._closing = [each for each in self._closing if each.is_alive()] + [closing]
+            closing.start()
         if group is not None:
             self.groups.drop(group.epoch)
             self.plans = {e: view for e, view in self.plans.items() if e > group.epoch}
@@ -245,8 +246,8 @@ class Membership:
         """Say nothing more."""
         self.link.close()
         self.use(None)
-        if self._closing is not None:
-            self._closing.join(_CLOSE_SECONDS)
+        for closing in self._closing:
+            closing.join(_CLOSE_SECONDS)
         self.groups.close()
 
     # the link's thread

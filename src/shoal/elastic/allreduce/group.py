@@ -112,6 +112,8 @@ class Group:
                     self.failed = True
                     raise GroupFailed(str(error)) from None
             if not self.failed:
+                if self._store is not None and sockets.unanswered(_connected(self._store)):
+                    self.interrupt()
                 continue
             broken_since = broken_since or time.monotonic()
             self.interrupt()
@@ -169,8 +171,7 @@ class Group:
         if communicator is not None:
             communicator.abort()
         if store is not None:
-            ports = {sockets.listening_port(blob) for blob in store.peers().values()}
-            sockets.shut_down(sockets.connected(sockets.listening_port(store.own), ports))
+            sockets.shut_down(_connected(store))
 
     def close(self) -> None:
         """Let go of it: nothing may be under way here."""
@@ -206,3 +207,8 @@ class Group:
         except RuntimeError as error:
             self.failed = True
             raise GroupFailed(str(error)) from None
+
+
+def _connected(store: RelayStore) -> list[sockets.Held]:
+    ports = {sockets.listening_port(blob) for blob in store.peers().values()}
+    return sockets.connected(sockets.listening_port(store.own), ports)

@@ -13,13 +13,16 @@ import base64
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import cast
 
 import torch
 import torch.distributed as dist
 
+from shoal.elastic import wire
 from shoal.elastic.allreduce import devices, nccl
 from shoal.elastic.allreduce.group import Group, Pending
 from shoal.elastic.allreduce.relay import Abandoned, RelayStore
@@ -31,6 +34,7 @@ __all__ = ["Group", "Groups", "Pending"]
 _log = logging.getLogger(__name__)
 
 _FOREVER = timedelta(days=30)
+_PROBE_SECONDS = 1.0
 BUILD_SECONDS = 5.0
 
 
@@ -57,6 +61,7 @@ class Groups:
         self._building: dict[int, tuple[View, RelayStore]] = {}
         self._early: dict[int, dict[int, bytes]] = {}
         self._built: dict[int, Group] = {}
+        self._builders: list[threading.Thread] = []
         self._newest = 0
         self._device = torch.device("cpu")
         self._claim = ""
@@ -103,6 +108,7 @@ class Groups:
         thread = threading.Thread(
             target=self._build, args=(view, rank, store), name=f"shoal-group-{view.epoch}", daemon=True
         )
+        self._builders = [each for each in self._builders if each.is_alive()] + [thread]
         thread.start()
 
     def heard(self, message: Message) -> None:
@@ -143,8 +149,15 @@ class Groups:
             group.close()
 
     def close(self) -> None:
-        """Abandon and close everything."""
+        """Abandon and close everything.
+
+        Builders are awaited: a thread that comes back from torch while the interpreter ends would take
+        the process down with SIGABRT.
+        """
         self.drop(1 << 62)
+        deadline = time.monotonic() + BUILD_SECONDS + _PROBE_SECONDS
+        for builder in self._builders:
+            builder.join(max(0.0, deadline - time.monotonic()))
         for communicator in self._communicators:
             communicator.join(BUILD_SECONDS)
 
@@ -197,8 +210,11 @@ class Groups:
 
     def _retry(self, view: View, rank: int, store: RelayStore) -> None:
         """A peer could not be connected to: tell the coordinator, and leave it to decide."""
+        others = [view.members[peer] for peer in store.peers()]
+        with ThreadPoolExecutor(len(others) + 1) as probes:
+            answers = list(probes.map(_answers, [member.address for member in others]))
         reached = [view.members[rank].name]
-        reached += [view.members[peer].name for peer in store.peers()]
+        reached += [member.name for member, there in zip(others, answers, strict=True) if there]
         self._post({"type": "unbuilt", "epoch": view.epoch, "reached": reached})
 
 
@@ -214,3 +230,12 @@ def gloo(host: str, store: RelayStore, rank: int, size: int, timeout: timedelta)
     backend = dist.ProcessGroupGloo(store, rank, size, options)
     backend._set_default_timeout(_FOREVER)
     return cast("dist.ProcessGroup", backend)  # its stub does not say that it is one
+
+
+def _answers(address: str) -> bool:
+    """Whether a peer can be reached: that its address has come says only that the coordinator is."""
+    try:
+        wire.connect(address, _PROBE_SECONDS).close()
+    except wire.Closed:
+        return False
+    return True

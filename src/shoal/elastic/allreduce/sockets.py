@@ -16,8 +16,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Held", "connected", "listening_port", "shut_down"]
+__all__ = ["Held", "connected", "listening_port", "shut_down", "unanswered"]
 
+_RETRANSMITS = 2
+"""Offset in `struct tcp_info` of the count of retransmissions in a row that nobody answered."""
+_MOST_UNANSWERED = 4
 _FOLDER = Path("/proc/self/fd")
 
 
@@ -61,6 +64,17 @@ def connected(own_port: int, peer_ports: Collection[int]) -> list[Held]:
                 if here[1] == own_port or there[1] in peer_ports:
                     found.append(Held(int(name), status.st_ino))
     return found
+
+
+def unanswered(held: Collection[Held]) -> bool:
+    """Whether some peer's kernel has acknowledged nothing for about 3 s, though it was sent to: it is out
+    of reach. One that is stopped, or reads late, acknowledges all the same."""
+    for each in held:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(each.descriptor)) as copy:
+            information = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
+            if information[_RETRANSMITS] >= _MOST_UNANSWERED:
+                return True
+    return False
 
 
 def shut_down(held: Collection[Held]) -> int:
