@@ -67,8 +67,8 @@ def connected(own_port: int, peer_ports: Collection[int]) -> list[Held]:
 
 
 def unanswered(held: Collection[Held]) -> bool:
-    """Whether some peer's kernel has acknowledged nothing for about 3 s, though it was sent to: it is out
-    of reach. One that is stopped, or reads late, acknowledges all the same."""
+    """Whether some peer's kernel has acknowledged nothing for about 3 s, though it was sent to: it is
+    out of reach. One that is stopped, or reads late, acknowledges all the same."""
     for each in held:
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(each.descriptor)) as copy:
             information = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)
