@@ -68,12 +68,6 @@ def test_the_coordinator_is_on_neither_side(tmp_path: Path, nursery: Nursery):
         stage.finished(*NAMES)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="packets dropped between members are not noticed, and `unbuilt` tells whose addresses have "
-    "come instead of who answers: all wait until TCP gives up",
-)
 def test_both_sides_reach_the_coordinator(tmp_path: Path, nursery: Nursery):
     """training-N7: it keeps one side, that with the oldest member; the other is fenced and rejoins when
     it reaches the members again."""
