@@ -39,12 +39,12 @@ def reach(job: ElasticJob, name: str, more: int, size: int = 3) -> None:
     job.until(lambda: len(there()) >= since + more, f"{more} more steps of {name} among {size}")
 
 
-def began(job: ElasticJob, words: list[str], *names: str) -> list[str]:
-    """They are members, and have taken some steps: their names, the leader first."""
-    for name in names:
+def began(job: ElasticJob, words: list[str]) -> list[str]:
+    """Three are members, and have taken some steps: their names, the leader first."""
+    for name in ("a", "b", "c"):
         job.start(name, words)
-    reach(job, names[0], 8, len(names))
-    return [line["members"] for line in job.lines(names[0]) if "members" in line][-1]
+    reach(job, "a", 8)
+    return [line["members"] for line in job.lines("a") if len(line.get("members", ())) == 3][-1]
 
 
 def ended(job: ElasticJob, *names: str) -> dict[str, Any]:
@@ -61,67 +61,87 @@ def ended(job: ElasticJob, *names: str) -> dict[str, Any]:
 
 
 def no_step_missing(job: ElasticJob, *names: str) -> None:
+    """Each applied every step from its first on, once, and came by the same parameters and counts."""
+    seen: dict[int, tuple[str, int]] = {}
     for name in names:
-        told = [line["step"] for line in steps(job, name)]
-        assert told == list(range(told[0], STEPS + 1)), name
+        told = steps(job, name)
+        assert [line["step"] for line in told] == list(range(told[0]["step"], STEPS + 1)), name
+        for line in told:
+            mine = line["digest"], line["late"]
+            assert seen.setdefault(line["step"], mine) == mine, (name, line)
 
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_slow_worker_holds_nobody_up(tmp_path: Path):
+@pytest.mark.parametrize("slow", ["first", "last"])
+def test_a_slow_worker_holds_nobody_up(tmp_path: Path, slow: str):
     with ElasticJob(tmp_path) as job:
-        began(job, command(tmp_path, "c"), "a", "b", "c")
-        first = len(steps(job, "a"))
-        reach(job, "a", 20)
-        told = steps(job, "a")[first:]
+        members = began(job, command(tmp_path, slow))
+        late, fast = (members[0], members[1]) if slow == "first" else (members[2], members[0])
+        first = len(steps(job, fast))
+        reach(job, fast, 20)
+        told = steps(job, fast)[first:]
         pace = (told[-1]["at"] - told[0]["at"]) / (len(told) - 1)
         print(f"{pace:.3f} s a step; the slow one takes {FULL:.3f} s for its part")
         assert pace < 0.75 * FULL
-        last = ended(job, "a", "b", "c")
-        no_step_missing(job, "a", "b", "c")
-        assert last["late"] > 0
-        passes = {line["own"] for line in steps(job, "c")}
+        assert ended(job, *members)["late"] > 0
+        no_step_missing(job, *members)
+        passes = {line["own"] for line in steps(job, late)}
         assert {1, BATCH // 3} <= passes  # it catches up in small passes, and takes part again
 
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["slow", "leader", "slow leader", "other"])
-def test_one_is_killed(tmp_path: Path, victim: str):
-    """Whoever goes, the others go on; and one comes back."""
+@pytest.mark.parametrize(("slow", "victim"), [("first", 0), ("last", 0), ("last", 1), ("last", 2)])
+def test_one_is_killed_and_comes_back(tmp_path: Path, slow: str, victim: int):
+    """The slow one, the leader, a slow leader, or another."""
+    words = command(tmp_path, slow)
     with ElasticJob(tmp_path) as job:
-        names = ["a", "b", "c"]
-        # the oldest is the leader: it is there first
-        job.start("a", command(tmp_path, "a" if victim == "slow leader" else "c"))
-        reach(job, "a", 1, 1)
-        words = command(tmp_path, "a" if victim == "slow leader" else "c")
-        job.start("b", words)
-        job.start("c", words)
-        reach(job, "a", 8, 3)
-        gone = {"slow": "c", "leader": "a", "slow leader": "a", "other": "b"}[victim]
-        left = [name for name in names if name != gone]
+        members = began(job, words)
+        gone = members.pop(victim)
         job.kill(gone)
-        reach(job, left[0], 5, 2)
+        reach(job, members[0], 5, 2)
         job.start(gone, words)
-        reach(job, left[0], 5, 3)
-        ended(job, *names)
-        no_step_missing(job, *left)
+        reach(job, members[0], 5, 3)
+        ended(job, *members, gone)
+        no_step_missing(job, *members)
 
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("slow", ["a", "b"])
+def test_only_who_was_late_is_left(tmp_path: Path):
+    """It has, or applies now, every step that the others took for committed."""
+    with ElasticJob(tmp_path) as job:
+        *others, late = began(job, command(tmp_path, "last"))
+        behind = len(steps(job, late))
+        job.until(lambda: len(steps(job, late)) > behind, "the slow one has just applied one")
+        for name in others:
+            job.kill(name)
+        ended(job, late)
+        no_step_missing(job, late)
+        mine = {line["step"]: line["digest"] for line in steps(job, late)}
+        for name in others:
+            told = steps(job, name)
+            both = [line for line in told if min(mine) <= line["step"] <= told[-1]["committed"]]
+            assert both
+            assert [line["digest"] for line in both] == [mine[line["step"]] for line in both]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("slow", ["first", "last"])
 def test_one_joins_and_one_is_told_to_go(tmp_path: Path, slow: str):
     words = command(tmp_path, slow)
     with ElasticJob(tmp_path) as job:
-        began(job, words, "a", "b", "c")
+        members = began(job, words)
         job.start("d", words)
-        reach(job, "a", 6, 4)
-        job.kill("b", signal.SIGTERM)
-        assert job.wait("b") == 0
-        reach(job, "a", 4, 3)
-        ended(job, "a", "c", "d")
-        no_step_missing(job, "a", "c", "d")
+        reach(job, members[0], 6, 4)
+        gone = members.pop(1)
+        job.kill(gone, signal.SIGTERM)
+        assert job.wait(gone) == 0
+        reach(job, members[0], 4, 3)
+        ended(job, *members, "d")
+        no_step_missing(job, *members, "d")
         assert "rerun" not in (tmp_path / "coordinator.log").read_text()
 
 
@@ -129,11 +149,11 @@ def test_one_joins_and_one_is_told_to_go(tmp_path: Path, slow: str):
 @pytest.mark.slow
 def test_all_die_and_what_was_late_is_still_known(tmp_path: Path):
     kept = {"LATE_CHECKPOINT": str(tmp_path / "kept")}
-    words = command(tmp_path, "c")
+    words = command(tmp_path, "last")
     with ElasticJob(tmp_path, environment=kept) as job:
-        began(job, words, "a", "b", "c")
+        began(job, words)
         job.until(lambda: list((tmp_path / "kept").glob("**/*manifest*")), "a checkpoint")
-        reach(job, "a", 8, 3)
+        reach(job, "a", 8)
         for name in ("a", "b", "c"):
             job.kill(name)
         for name in ("a", "b", "c"):

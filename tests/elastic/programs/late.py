@@ -2,8 +2,8 @@
 
 The loss of a sample is its own parameter, so that its gradient is not 0 exactly where it had part in the
 step; made 1, plain SGD with a rate of 1 takes one off. Arguments: samples, batch, epochs, seconds a
-part, a file that stops the waiting, `min_contrib`, and the name of a worker that takes as long for each
-sample.
+part, a file that stops the waiting, `min_contrib`, and which rank takes as long for each sample: "first"
+or "last".
 """
 
 import hashlib
@@ -18,9 +18,12 @@ import torch
 from shoal import elastic
 
 samples, batch, epochs, pace = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-hurry, enough = Path(sys.argv[5]), int(sys.argv[6])
-slow = os.environ.get("SHOAL_ELASTIC_NAME") == sys.argv[7]
+hurry, enough, slow = Path(sys.argv[5]), int(sys.argv[6]), sys.argv[7]
 torch.set_num_threads(1)
+
+
+def digest():
+    return hashlib.sha256(model.weight.detach().numpy().tobytes()).hexdigest()
 
 
 def tell(**fields):
@@ -34,14 +37,21 @@ job = elastic.init(checkpoint=os.environ.get("LATE_CHECKPOINT"), checkpoint_ever
 model, optimizer = job.wrap(model, optimizer, min_contrib=enough)
 job.on_change(lambda view: tell(epoch=view.epoch, members=[m.name for m in view.members]))
 for index in job.shards(range(samples), batch_size=batch, epochs=epochs, seed=1):
+    if job.size > 1 and job.rank == (0 if slow == "first" else job.size - 1):
+        seconds = pace * len(index)
+    else:
+        seconds = pace if job.size > 1 else 4 * pace  # alone it waits for others
     if not hurry.exists():
-        time.sleep(pace * (len(index) if slow else 1))
+        time.sleep(seconds)
     model.weight[index].mean().backward()
     if model.weight.grad is not None:
         model.weight.grad.sign_()
     optimizer.step()
     if job.stepped:
-        tell(step=job.step, size=job.size, late=job.late_samples, own=len(index))
+        tell(
+            step=job.step, size=job.size, late=job.late_samples, own=len(index),
+            committed=job.committed, digest=digest(),
+        )  # fmt: skip
 data = model.weight.detach()
 tell(
     done=True,
@@ -49,5 +59,5 @@ tell(
     whole=bool((data == data.round()).all() and data.max() <= 0 and data.min() >= -epochs),
     late=job.late_samples,
     step=job.step,
-    digest=hashlib.sha256(data.numpy().tobytes()).hexdigest(),
+    digest=digest(),
 )
