@@ -10,6 +10,7 @@ import pytest
 
 from shoal import elastic
 from shoal.elastic import ElasticError
+from shoal.elastic.training import Training
 from shoal.testing.elastic import ElasticJob
 
 LATE = Path(__file__).parent / "programs" / "late.py"
@@ -177,3 +178,13 @@ def test_all_die_and_what_was_late_is_still_known(tmp_path: Path):
 def test_bad_input(given: dict[str, Any], words: str):
     with pytest.raises(ElasticError, match=words):
         elastic.init().wrap(**given)
+
+
+def test_workers_that_wait_for_other_numbers_are_told_apart():
+    said: set[str] = set()
+    for enough in (None, 2, 3):
+        training = Training(None, None)
+        if enough is not None:
+            training.wait_for(enough)
+        said.add(training.travel)
+    assert len(said) == 3
