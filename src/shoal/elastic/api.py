@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -26,7 +27,7 @@ from shoal.elastic.errors import ElasticError, Fenced, GroupFailed, Stopped
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.join import join
 from shoal.elastic.keeping import Keeper
-from shoal.elastic.ledger.deal import Step, next_step, parts_of
+from shoal.elastic.ledger.deal import Part, Step, next_step, parts_of
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.local import LocalPlan
@@ -87,6 +88,7 @@ class _Loop:
     epochs: int
     micro_batch: int | None
     accumulate: int
+    weight: Callable[[Any], float] | None
 
 
 class _Shards:
@@ -252,6 +254,7 @@ class Job:
         accumulate: int = 1,
         collate: Collate | None = None,
         scale: Scale | None = None,
+        weight: Callable[[Any], float] | None = None,
     ) -> Iterable[Any]:
         """This worker's parts of the batches of `epochs` passes over the dataset.
 
@@ -261,7 +264,9 @@ class Job:
         `batch_size` is the batch of all workers together. `micro_batch` caps what one pass of the loop
         body is handed (by default the most that it was ever handed); `accumulate`: the script itself
         calls `optimizer.step()` in every so many passes only, and divides its loss by that. `scale`: let
-        the batch, and the learning rate with it, grow with the number of workers.
+        the batch, and the learning rate with it, grow with the number of workers. `weight`: by how much
+        what is handed out counts, where the loss is a mean over something else than samples: for one
+        over tokens, say, `weight=lambda batch: int((batch["labels"] != -100).sum())`.
 
         Raises:
             ElasticError: bad input, or the job cannot go on; each says why.
@@ -275,7 +280,7 @@ class Job:
             if value < 1:
                 raise ElasticError(f"{name} must be at least 1, not {value}")
         order = Order(length_of(dataset), seed, shuffle)
-        loop = _Loop(Fetch(dataset, collate), order, batch_size, epochs, micro_batch, accumulate)
+        loop = _Loop(Fetch(dataset, collate), order, batch_size, epochs, micro_batch, accumulate, weight)
         training = self._training
         training.scale(scale, batch_size)
         training.reducer  # noqa: B018 - whatever is wrong with what was wrapped is said here
@@ -455,7 +460,7 @@ class Job:
             first, end = (part.first, part.end) if part.samples else self._repeated(training)
             self._at(first, end)
             batch = loop.fetch(loop.order.indices(self._epoch, first, end))
-            training.begin_part(part)
+            training.begin_part(part, _counts(loop, batch, part))
             self._progress()
             yield batch
 
@@ -559,6 +564,17 @@ class Job:
             "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
         }
         self._membership.send(message)
+
+
+def _counts(loop: _Loop, batch: Any, part: Part) -> float | None:
+    if loop.weight is None:
+        return None
+    if not part.samples:
+        return 0.0
+    counts = float(loop.weight(batch))
+    if not counts >= 0 or math.isinf(counts):
+        raise ElasticError(f"weight= gave {counts:g} for a batch: it must be a number, and not below 0")
+    return counts
 
 
 def _local_plan(

@@ -29,7 +29,8 @@ class _Start:
 class Hand:
     """Of one process. `step` is None between steps, `part` between two passes of the loop body.
 
-    `own_samples`: how many of the step's samples are this rank's. `total`: what all said, once the
+    `own_samples`: how many of the step's samples are this rank's; `own_weight`: by how much those count
+    that it has been handed so far. `total`: what all said, once the
     gradients are agreed and until the step counts. `may_apply`: optimizers act now. `void`: the step is
     to be dealt anew, whatever the loop body still does with it.
     """
@@ -38,6 +39,7 @@ class Hand:
         self.step: Step | None = None
         self.part: Part | None = None
         self.own_samples = 0
+        self.own_weight = 0.0
         self.total: Sum | None = None
         self.may_apply = False
         self.void = False
@@ -53,6 +55,7 @@ class Hand:
         """Begin this step. `buffers`: the models', to be able to run it again; None if nobody may ask
         for that."""
         self.step = step
+        self.own_weight = 0.0
         if buffers is not None:
             self._start = _Start(randomness.capture(), [each.clone() for each in buffers])
 

@@ -68,6 +68,10 @@ class Keeper:
             ) from error
         if found is None or found.step <= self._training.applied:
             return False
+        terms = self._training.terms
+        amiss = terms.resume(found.state["terms"]) if terms is not None else None
+        if amiss is not None:
+            self._say(amiss)
         cursor = Cursor(*found.state["cursor"])
         self._training.adopt(found.state, found.step, cursor)
         randomness.restore(found.state["random"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -245,10 +246,12 @@ class Training:
         hand = self.hand
         if hand.part is not None and hand.part.last and self.reducer.backwards and not hand.void:
             self.end_part()
-            return
-        hand.part = None
-        self.reducer.rest()
-        self.rerun()
+        else:
+            hand.part = None
+            self.reducer.rest()
+            self.rerun()
+        if self.size == 1 and not self.is_local:
+            self._commit()
 
     def alone(self) -> None:
         """Train in a group of one."""
@@ -266,19 +269,25 @@ class Training:
         self.hand.take(step, self.objects.buffers() if self._membership is not None else None)
         self.hand.own_samples = own_samples
 
-    def begin_part(self, part: Part) -> None:
-        """The script runs its loop body on this part now."""
+    def begin_part(self, part: Part, counts: float | None = None) -> None:
+        """The script runs its loop body on this part now. `counts`: by how much its samples count
+        together; None: each by one."""
         hand = self.hand
         hand.begin(part)
         self.stepped = False
+        weight = (
+            part.weight if counts is None or not part.samples else part.weight * counts / part.samples
+        )
+        hand.own_weight += part.samples if counts is None else counts
         own = hand.own_samples if part.last else 0
+        said = Said(own, weight=None if counts is None else hand.own_weight)
         if self._local is not None:
-            self.reducer.begin_part(self._local.group, part.weight, part.last, Said(own), 1.0)
+            self.reducer.begin_part(self._local.group, weight, part.last, said, 1.0)
         else:
             ready = self._ready() if part.last else 0
-            said = Said(own, ready, digest=self._digest(part), place=self._place())
+            said = replace(said, ready=ready, digest=self._digest(part), place=self._place())
             share = hand.own_samples / max(1, hand.planned)
-            self.reducer.begin_part(self.current_group, part.weight, part.last, said, share)
+            self.reducer.begin_part(self.current_group, weight, part.last, said, share)
         if part.samples:
             self.largest = max(self.largest or 0, part.samples)
 

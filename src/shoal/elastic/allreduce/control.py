@@ -22,7 +22,8 @@ _HASH = 6
 _PLACE = _HASH + 2 * _PIECES
 _PLACE_PIECES = 2
 _NOISE = _PLACE + 2 * _PLACE_PIECES
-FIXED = _NOISE + 2
+_WEIGHT = _NOISE + 2
+FIXED = _WEIGHT + 1
 """Elements before those that tell which parameters were used."""
 
 _EPOCHS = 255
@@ -35,7 +36,8 @@ class Said:
     `samples` of this step here; `ready` the epoch whose group is built here (0: none is wanted),
     `leaving`: it wants to go; `digest`: 48 bits over its parameters, or None when nothing is checked in
     this step; `place`: 16 bits over where in the training it is. `noise` and `noisy`: its part of what
-    AdaScale is estimated from (`adascale.contribution`), and whether it has one.
+    AdaScale is estimated from (`adascale.contribution`), and whether it has one. `weight`: by how much
+    its samples count, where that is not their number.
     """
 
     samples: int
@@ -46,13 +48,20 @@ class Said:
     place: int = 0
     noise: float = 0.0
     noisy: bool = False
+    weight: float | None = None
+
+    @property
+    def counts(self) -> float:
+        """By how much the gradient counts."""
+        return self.samples if self.weight is None else self.weight
 
 
 @dataclass(frozen=True)
 class Sum:
     """What all said. `ready`: everybody has built the same next epoch, and it is the one asked for.
     `same`: None when nobody checked, else whether all digests are equal. `used[i]`: some rank has a
-    gradient for parameter i. `level`: all are at the same place. `noise` of `parts` ranks."""
+    gradient for parameter i. `level`: all are at the same place. `noise` of `parts` ranks.
+    `weight`: by how much the samples count together."""
 
     samples: int
     ready: bool
@@ -63,6 +72,7 @@ class Sum:
     level: bool = True
     noise: float = 0.0
     parts: int = 0
+    weight: float = 0.0
 
 
 def pieces_of(digest: int, count: int = _PIECES) -> list[int]:
@@ -79,7 +89,7 @@ def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
     head += pieces + [piece * piece for piece in pieces]
     place = pieces_of(said.place, _PLACE_PIECES)
     head += place + [piece * piece for piece in place]
-    head += [said.noise, int(said.noisy)]
+    head += [said.noise, int(said.noisy), said.counts]
     control[:FIXED] = torch.tensor(head, dtype=torch.float32)
     if all(used):
         control[FIXED:] = 1.0
@@ -99,7 +109,8 @@ def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:
     noise, parts = values[_NOISE], round(values[_NOISE + 1])
     used = tuple(value > 0 for value in values[FIXED:])
     leaving, stop = round(values[3]), values[4] > 0
-    return Sum(round(values[0]), all_ready, leaving, stop, same, used, level, noise, parts)
+    weight = values[_WEIGHT]
+    return Sum(round(values[0]), all_ready, leaving, stop, same, used, level, noise, parts, weight)
 
 
 def _equal(values: Sequence[float], ranks: int) -> bool:

@@ -210,7 +210,7 @@ class Reducer:
     def install(self, total: Sum, planned: int) -> None:
         """Hand the averages to the parameters; `planned` samples were dealt for this step."""
         self._arrangement.commit()
-        correct = planned / total.samples if 0 < total.samples != planned else 1.0
+        correct = planned / total.weight if 0 < total.weight != planned else 1.0
         for bucket in self.layout.buckets:
             if correct != 1.0:
                 bucket.flat[: sum(map(torch.Tensor.numel, bucket.views))].mul_(correct)
@@ -219,8 +219,9 @@ class Reducer:
                 if not total.used[index]:
                     self._arrangement.keep(index, view, self._the_group())
         if total.samples:
+            present = total.samples / planned  # by samples, however much each of them counts
             for buffer, agreed in zip(self._averaged, self._statistics(), strict=True):
-                buffer.copy_(agreed if correct == 1.0 else agreed * correct)
+                buffer.copy_(agreed if present == 1.0 else agreed / present)
 
     def buffers(self) -> list[torch.Tensor]:
         """What a peer needs to have a bucket: the flat tensors, in order."""
@@ -314,7 +315,7 @@ class Reducer:
         with the last bucket."""
         bucket, carried = self.layout.buckets[number], self._arrangement.carried
         for index, view in zip(bucket.indices, bucket.views, strict=True):
-            if not self._used[index] or not self._said.samples:
+            if not self._used[index] or not self._said.counts:
                 view.zero_()
         if self.measures_noise:
             self._square += float(square_norm(bucket.views))
@@ -330,14 +331,14 @@ class Reducer:
         own = [
             (view, self.parameters[index])
             for index, view in zip(bucket.indices, bucket.views, strict=True)
-            if self._used[index] and self._said.samples
+            if self._used[index] and self._said.counts
         ]
         view, parameter = min(own, key=lambda each: each[0].numel(), default=(None, None))
         self.finite = view is None or parameter is None or _is_finite(view) or not _is_finite(parameter)
 
     def _speak(self) -> None:
         vector = self.layout.control
-        used = self._used if self._said.samples else [False] * len(self.parameters)
+        used = self._used if self._said.counts else [False] * len(self.parameters)
         if self.measures_noise and self._said.samples and self._share > 0:
             own = contribution(self._square, self._share, self._said.samples)
             self._said = replace(self._said, noise=own, noisy=True)

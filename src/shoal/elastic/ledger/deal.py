@@ -45,6 +45,8 @@ class Part:
 def next_step(cursor: Cursor, length: int, batch: int, epochs: int) -> Step | None:
     """The step that begins at the cursor; None when all epochs are over. The last of an epoch may be
     smaller."""
+    if cursor.position >= length:  # of a longer dataset: a checkpoint may have been taken with that
+        cursor = Cursor(cursor.epoch + 1, 0)
     if cursor.epoch >= epochs or length == 0:
         return None
     return Step(cursor.epoch, cursor.position, min(cursor.position + batch, length))
