@@ -185,6 +185,6 @@ def test_workers_that_wait_for_other_numbers_are_told_apart():
     for enough in (None, 2, 3):
         training = Training(None, None)
         if enough is not None:
-            training.wait_for(enough)
-        said.add(training.travel)
+            training.ways.wait_for(enough)
+        said.add(training.ways.words[0])
     assert len(said) == 3

@@ -9,7 +9,7 @@ import torch
 
 from shoal.elastic.api import Job
 from shoal.elastic.joining.donor import Donor
-from shoal.elastic.joining.follower import Applied, Follower, Snapshot, Update
+from shoal.elastic.joining.follower import Applied, Follower, InUse, Snapshot, Update
 from shoal.elastic.state import digest
 from shoal.elastic.training import Training
 from tests.elastic.gpu.devices import DEVICES
@@ -68,7 +68,8 @@ class Script:
             found.append(event)
         self.follower.close()
         self.job.close()
-        return found
+        assert found[0] == InUse(0)
+        return found[1:]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -66,14 +66,38 @@ class Giving:
             packed, digest = found
             self._donor.snapshot(packed, *self._moment, digest)
 
+    def applying(self, number: int) -> None:
+        """An optimizer is about to step: followers get its gradients."""
+        self.settle()
+        training = self._training
+        if self._donor.followed and not training.is_local:
+            groups = training.objects.optimizers[number].param_groups
+            gradients = [p.grad for group in groups for p in group["params"]]
+            options = training.objects.options(number)
+            self._donor.update(number, options, self._pack(gradients))
+
+    def stepped(self) -> None:
+        """The loop body of a step is over, with what a script does after the step: followers get what
+        else there is. With local steps nobody follows."""
+        training = self._training
+        if not self._donor.followed or training.is_local:
+            return
+        objects = training.objects
+        rest = {
+            "buffers": objects.buffers(),
+            "others": objects.capture_others(),
+            "late": training.late_samples,
+            "options": [objects.options(number) for number in range(len(objects.optimizers))],
+        }
+        self._donor.applied(training.applied, training.cursor, self._pack(rest))
+
     def cancel(self) -> None:
         """The state is to be replaced."""
         copying, self._copying = self._copying, None
         if copying is not None:
             copying.cancel()
 
-    def pack(self, tree: Any) -> Packed:
-        """Copy tensors that followers are to have."""
+    def _pack(self, tree: Any) -> Packed:
         return state.pack(tree, self._memory())
 
     def _forget_memory(self) -> None:

@@ -33,7 +33,7 @@ from shoal.elastic.view import Cursor, Member, View
 if TYPE_CHECKING:
     from shoal.elastic.wrapping import Objects
 
-__all__ = ["Local", "LocalPlan", "alone"]
+__all__ = ["Local", "LocalPlan", "alone", "local_plan"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,30 @@ class LocalPlan:
             f"the sum of {rhythm.every} local steps, {rhythm.blocks} blocks, delay {rhythm.delay}, "
             f"outer rate {outer.lr:g}, momentum {outer.momentum:g}, own share {self.alpha:g}"
         )
+
+
+def local_plan(
+    mode: str, every: int | None, outer: Outer | None, blocks: int, delay: int, alpha: float
+) -> LocalPlan | None:
+    """What `job.wrap` was given; None for `mode="sync"`.
+
+    Raises:
+        ElasticError: it makes no sense.
+    """
+    if mode not in ("sync", "local"):
+        raise ElasticError(f"mode {mode!r}: there are 'sync' and 'local'")
+    if mode == "sync":
+        if (every, outer, blocks, delay, alpha) != (None, None, 1, 0, 0.0):
+            raise ElasticError("sync_every, outer, blocks, delay and alpha go with mode='local'")
+        return None
+    if every is None or every < 1:
+        raise ElasticError("mode='local' needs sync_every=H: how many steps workers take alone")
+    if not 0 <= alpha <= 1:
+        raise ElasticError(f"alpha {alpha} must be between 0 and 1")
+    try:
+        return LocalPlan(Rhythm(every, blocks, delay), outer or Outer(), alpha)
+    except ValueError as error:
+        raise ElasticError(str(error)) from error
 
 
 def alone() -> Group:

@@ -22,20 +22,19 @@ from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
 from shoal.elastic.allreduce.reducer import Enough, Reducer
 from shoal.elastic.boundary import Boundary
-from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.hand import Hand
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.ledger.deal import Part, Step, advance, share_of
-from shoal.elastic.local import Local, LocalPlan, alone
+from shoal.elastic.local import Local, alone
 from shoal.elastic.membership import Membership
 from shoal.elastic.optim.adascale import Noise, estimate
-from shoal.elastic.optim.policy import Scale, Scaling
 from shoal.elastic.optim.rates import scaled
 from shoal.elastic.recovery import Recovery
 from shoal.elastic.state import digest
 from shoal.elastic.terms import Terms
 from shoal.elastic.view import Cursor
+from shoal.elastic.ways import Ways
 from shoal.elastic.wrapping import Objects
 
 __all__ = ["CHECK_EVERY", "Training"]
@@ -58,6 +57,7 @@ class Training:
     ) -> None:
         """`say` tells a person something, in one line."""
         self.objects = Objects(self.may_apply, self._applying, self._optimizer_applied)
+        self.ways = Ways()
         self.hand = Hand()
         self.boundary = Boundary(self, membership, donor)
         self.applied = 0
@@ -75,15 +75,9 @@ class Training:
         self.before_first: Callable[[], bool] = lambda: False
         self._membership = membership
         self._recovery = Recovery(self, membership) if membership is not None else None
-        self._donor = donor
-        self._plan = Plan()
-        self._enough: int | None = None
-        self._local_plan: LocalPlan | None = None
         self._local: Local | None = None
         self._learned: tuple[int, int] | None = None
         self._noise: Noise | None = None
-        self.scaling: Scaling | None = None
-        """By which the batch, and the learning rate with it, follow the number of workers."""
         self._say = say
         self._reducer: Reducer | None = None
 
@@ -99,18 +93,20 @@ class Training:
         if self._reducer is None:
             if not self.objects.models:
                 raise ElasticError("call job.wrap(model, optimizer) before job.shards()")
+            self.ways.settled = True
+            enough, scaling = self.ways.enough, self.ways.scaling
             self._reducer = Reducer(
                 self.objects.parameters(),
                 self.objects.statistics(),
                 self._backward_over,
-                plan=self._plan,
+                plan=self.ways.plan,
                 say=self._say,
-                enough=Enough(self._enough, self._ready) if self._enough is not None else None,
+                enough=Enough(enough, self._ready) if enough is not None else None,
             )
             self._reducer.rest()
-            self._reducer.measures_noise = self.scaling is not None and self.scaling.measured is not None
-            if self._local_plan is not None:
-                self._local = Local(self._local_plan, self.objects)
+            self._reducer.measures_noise = scaling is not None and scaling.measured is not None
+            if self.ways.local is not None:
+                self._local = Local(self.ways.local, self.objects)
         return self._reducer
 
     @property
@@ -169,65 +165,18 @@ class Training:
         return self.loop_elsewhere > self.given.loop
 
     @property
-    def travel(self) -> str:
-        """How what is learned goes from one worker to another, in words."""
-        whose = f", of the first {self._enough} workers" if self._enough is not None else ""
-        return str(self._local_plan or self._plan) + whose
-
-    @property
     def is_local(self) -> bool:
         """Whether workers train alone between two agreements."""
-        return self._local_plan is not None
+        return self.ways.local is not None
 
     @property
     def finished(self) -> tuple[bool, ...]:
         """Which buckets of the step in hand hold the sum over all ranks."""
         hand = self.hand
         # others may be ahead of it; and what the script has had in its hands may be no sum any more
-        if self._enough is not None and (hand.step is None or hand.total is not None):
+        if self.ways.enough is not None and (hand.step is None or hand.total is not None):
             return ()
         return () if self.is_local else self.reducer.finished
-
-    def use_plan(self, plan: Plan | LocalPlan) -> None:
-        """How gradients may travel, or that what was learned does.
-
-        Raises:
-            ElasticError: the training has begun.
-        """
-        if self.begun:
-            raise ElasticError("job.wrap() with codec= or mode= comes before job.shards()")
-        if isinstance(plan, LocalPlan):
-            self._local_plan = plan
-        else:
-            self._plan = plan
-        self._check_ways()
-
-    def wait_for(self, enough: int) -> None:
-        """A step goes on with the gradients of so many ranks.
-
-        Raises:
-            ElasticError: the training has begun, or gradients do not travel as they are.
-        """
-        if self.begun:
-            raise ElasticError("job.wrap() with min_contrib= comes before job.shards()")
-        self._enough = enough
-        self._check_ways()
-
-    def scale(self, policy: Scale | None, samples: int) -> None:
-        """`policy` is what becomes of batches of `samples`; None: they are kept.
-
-        Raises:
-            ElasticError: it cannot be had here, or it was another before.
-        """
-        before = self.scaling.policy if self.scaling is not None else None
-        if self.begun:
-            if before != policy:
-                raise ElasticError("job.shards(scale=...) must be the same in all loops of a script")
-        elif policy is not None:
-            if self.is_local and policy.rule == "adascale":
-                raise ElasticError("AdaScale measures gradients: with mode='local' none are exchanged")
-            self.scaling = Scaling(policy, samples)
-            self.objects.others.append(self.scaling)
 
     # what the loop calls
 
@@ -311,7 +260,8 @@ class Training:
             self.rerun()
         elif part.last:
             self._count_applied()
-            self._tell_followers()
+            if self.boundary.giving is not None:
+                self.boundary.giving.stepped()
             hand.step = None
 
     def may_apply(self) -> bool:
@@ -455,13 +405,6 @@ class Training:
 
     # inside
 
-    def _check_ways(self) -> None:
-        plain = self._local_plan is None and self._plan.codecs == ("none",) and not self._plan.measures
-        if self._enough is not None and not plain:
-            raise ElasticError(
-                "min_contrib= goes with gradients as they are: not with mode='local', a codec, or 'auto'"
-            )
-
     def _backward_over(self) -> None:
         part = self.hand.part
         if part is None or not part.last:
@@ -535,20 +478,12 @@ class Training:
 
     @contextlib.contextmanager
     def _applying(self, number: int) -> Generator[None]:
-        optimizer = self.objects.optimizers[number]
-        factor = self.scaling.factor(self.applied) if self.scaling is not None else 1.0
-        with scaled(optimizer, factor):
-            self._give(number)
+        scaling, giving = self.ways.scaling, self.boundary.giving
+        factor = scaling.factor(self.applied) if scaling is not None else 1.0
+        with scaled(self.objects.optimizers[number], factor):
+            if giving is not None:
+                giving.applying(number)
             yield
-
-    def _give(self, number: int) -> None:
-        giving = self.boundary.giving
-        if giving is not None and self._donor is not None:
-            giving.settle()
-            if self._donor.followed and not self.is_local:
-                groups = self.objects.optimizers[number].param_groups
-                gradients = [p.grad for group in groups for p in group["params"]]
-                self._donor.update(number, self.objects.options(number), giving.pack(gradients))
 
     def _optimizer_applied(self, number: int) -> None:
         self.hand.optimizers_done += 1
@@ -562,10 +497,10 @@ class Training:
             return
         faults.point("elastic.applied")
         self._learned = (hand.own_samples, hand.planned)
-        if self.scaling is not None:
-            self.objects.schedule_steps = self.scaling.applied(self._noise, hand.planned)
-        if self._enough is not None:
-            self.late_samples += hand.planned - hand.total.samples
+        samples = hand.planned if self.ways.enough is None else hand.total.samples
+        self.late_samples += hand.planned - samples
+        if self.ways.scaling is not None:
+            self.objects.schedule_steps = self.ways.scaling.applied(self._noise, samples)
         self._stand_at(self.applied + 1, advance(hand.step, self.given.samples))
         if self._local is None:
             self._tell_step()
@@ -574,19 +509,6 @@ class Training:
         self.reducer.begin_step()
         for each in self.on_step:
             each()
-
-    def _tell_followers(self) -> None:
-        """At the end of the loop body: what a script does after the step has been done as well."""
-        giving = self.boundary.giving
-        if giving is None or self._donor is None or not self._donor.followed or self.is_local:
-            return
-        rest = {
-            "buffers": self.objects.buffers(),
-            "others": self.objects.capture_others(),
-            "late": self.late_samples,
-            "options": [self.objects.options(i) for i in range(len(self.objects.optimizers))],
-        }
-        self._donor.applied(self.applied, self.cursor, giving.pack(rest))
 
     def _stand_at(self, step: int, cursor: Cursor) -> None:
         self.applied, self.cursor = step, cursor

@@ -59,8 +59,8 @@ class Said:
 @dataclass(frozen=True)
 class Sum:
     """What all said. `ready`: everybody has built the same next epoch, and it is the one asked for.
-    `same`: None when nobody checked, else whether all digests are equal. `used[i]`: some rank has a
-    gradient for parameter i. `level`: all are at the same place. `noise` of `parts` ranks.
+    `same`: None when nobody checked, else whether all digests that were said are equal. `used[i]`: some
+    rank has a gradient for parameter i. `level`: all are at the same place. `noise` of `parts` ranks.
     `weight`: by how much the samples count together."""
 
     samples: int
@@ -103,8 +103,8 @@ def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:
     epoch = ready % _EPOCHS + 1 if ready else 0
     all_ready = bool(epoch) and values[1] == ranks * epoch and values[2] == ranks * epoch * epoch
     same: bool | None = None
-    if values[5] == ranks:
-        same = _equal(values[_HASH:_PLACE], ranks)
+    if values[5]:  # those for whom others stand in say nothing
+        same = _equal(values[_HASH:_PLACE], round(values[5]))
     level = _equal(values[_PLACE:_NOISE], ranks)
     noise, parts = values[_NOISE], round(values[_NOISE + 1])
     used = tuple(value > 0 for value in values[FIXED:])
