@@ -11,8 +11,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from shoal import elastic
+from shoal.elastic.api import Job
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.ledger.order import Order
+from shoal.elastic.training import Training
 
 LENGTH, BATCH, EPOCHS = 50, 16, 2
 
@@ -202,3 +204,18 @@ def test_a_scaler_and_an_average_follow_the_steps():
         average.update_parameters(model)
     assert job.step == 4
     assert int(average.n_averaged) == 4
+
+
+def test_gradients_that_the_script_has_had_are_given_to_nobody():
+    """It may have clipped them: after a loss between backward and step, the step is made anew."""
+    model = torch.nn.Linear(3, 1)
+    training = Training(None, None)
+    job = Job(training)
+    _, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for rows in job.shards([torch.ones(3)] * 8, 4):
+        assert training.finished == (False,)
+        model(rows).sum().backward()
+        assert training.reducer.finished == (True,)
+        assert training.finished == ()
+        optimizer.step()
+    job.close()

@@ -173,8 +173,9 @@ class Training:
     def finished(self) -> tuple[bool, ...]:
         """Which buckets of the step in hand hold the sum over all ranks."""
         hand = self.hand
-        # others may be ahead of it; and what the script has had in its hands may be no sum any more
-        if self.ways.enough is not None and (hand.step is None or hand.total is not None):
+        if hand.total is not None:  # what the script has had in its hands may be no sum any more
+            return ()
+        if self.ways.enough is not None and hand.step is None:  # others may be ahead of it
             return ()
         return () if self.is_local else self.reducer.finished
 
