@@ -115,7 +115,7 @@ class Presence:
         self._membership.send(message)
 
     def _after_step(self) -> None:
-        if not self._training.reducer.finite and not self._warned:
+        if not self._warned and not self._training.reducer.finite:
             self._warn_of_gradients()
         now = time.monotonic()
         if self._stepped_at:

@@ -98,9 +98,7 @@ class Reducer:
         self.measures_noise = False
         """Whether AdaScale wants to know how much this rank's gradient differs from others'."""
         self._square = 0.0
-        self.finite = True
-        """Whether what this rank itself gave to the last step looks like numbers, or its parameters did
-        not before: one is looked at, the smallest of those that backward reaches last."""
+        self._looked: tuple[torch.Tensor, torch.Tensor] | None = None
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(functools.partial(self._made, index))
             for index, parameter in enumerate(self.parameters)
@@ -110,6 +108,15 @@ class Reducer:
     def layout(self) -> Layout:
         """Of the current step."""
         return self._arrangement.layout
+
+    @property
+    def finite(self) -> bool:
+        """Whether what this rank itself gave to the last step looks like numbers, or its parameters did
+        not before: one is looked at, the smallest of those that backward reaches last."""
+        if self._looked is None:
+            return True
+        gradient, parameter = self._looked
+        return math.isfinite(float(gradient)) or not math.isfinite(float(parameter))
 
     @property
     def said_ready(self) -> int:
@@ -333,8 +340,10 @@ class Reducer:
             for index, view in zip(bucket.indices, bucket.views, strict=True)
             if self._used[index] and self._said.counts
         ]
-        view, parameter = min(own, key=lambda each: each[0].numel(), default=(None, None))
-        self.finite = view is None or parameter is None or _is_finite(view) or not _is_finite(parameter)
+        self._looked = None
+        if own:  # a GPU is not waited for here
+            view, parameter = min(own, key=lambda each: each[0].numel())
+            self._looked = view.sum(), parameter.detach().sum()
 
     def _speak(self) -> None:
         vector = self.layout.control
@@ -366,7 +375,3 @@ class Reducer:
         if self._group is None:
             raise ElasticError("backward() outside of the loop over job.shards()")
         return self._group
-
-
-def _is_finite(tensor: torch.Tensor) -> bool:
-    return math.isfinite(float(tensor.detach().sum()))
