@@ -92,7 +92,7 @@ def test_a_sample_on_which_every_worker_crashes_ends_the_job(tmp_path: Path):
 
 def test_gradients_that_are_not_numbers_are_the_scripts_affair(tmp_path: Path):
     """As in plain torch; all workers have the same, and end."""
-    with ElasticJob(tmp_path) as job:
+    with ElasticJob(tmp_path, minimum=2) as job:
         words = command(tmp_path, "fp32", pace=0.0, harm="nan")
         for name in ("a", "b"):
             job.start(name, words)
