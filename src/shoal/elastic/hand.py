@@ -30,9 +30,9 @@ class Hand:
     """Of one process. `step` is None between steps, `part` between two passes of the loop body.
 
     `own_samples`: how many of the step's samples are this rank's; `own_weight`: by how much those count
-    that it has been handed so far. `total`: what all said, once the
-    gradients are agreed and until the step counts. `may_apply`: optimizers act now. `void`: the step is
-    to be dealt anew, whatever the loop body still does with it.
+    that it has been handed so far. `total`: what all said, once the gradients are agreed and until the
+    step counts. `may_apply`: optimizers act now. `void`: the step is to be dealt anew, whatever the loop
+    body still does with it.
     """
 
     def __init__(self) -> None:

@@ -225,10 +225,10 @@ class Training:
         hand = self.hand
         hand.begin(part)
         self.stepped = False
-        weight = (
-            part.weight if counts is None or not part.samples else part.weight * counts / part.samples
-        )
-        hand.own_weight += part.samples if counts is None else counts
+        weight = part.weight
+        if counts is not None:
+            weight *= counts / max(1, part.samples)
+            hand.own_weight += counts
         own = hand.own_samples if part.last else 0
         said = Said(own, weight=None if counts is None else hand.own_weight)
         if self._local is not None:

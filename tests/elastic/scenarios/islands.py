@@ -7,20 +7,16 @@ takes its interfaces with it.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.testing.require import require
+from shoal.testing.namespaces import namespace, needs, run
 
 __all__ = ["ROUTER", "Islands", "islands"]
 
 ROUTER = "10.79.0.1"
 """Where the coordinator listens; both islands have a way there."""
-_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -44,51 +40,30 @@ class Islands:
 
     def forward(self, on: bool) -> None:
         """Whether the islands reach each other; both reach the coordinator all the same."""
-        _run("ip", "netns", "exec", self.router, "sysctl", "-qw", f"net.ipv4.ip_forward={int(on)}")
+        run("ip", "netns", "exec", self.router, "sysctl", "-qw", f"net.ipv4.ip_forward={int(on)}")
 
     def link(self, number: int, on: bool) -> None:
         """Whether an island reaches anybody."""
-        _run("ip", "-n", self.router, "link", "set", f"to{number}", "up" if on else "down")
+        run("ip", "-n", self.router, "link", "set", f"to{number}", "up" if on else "down")
 
 
 @contextlib.contextmanager
 def islands() -> Iterator[Islands]:
     """Both islands and the router, all connected."""
-    if shutil.which("ip") is None:
-        require("netns", "ip of iproute2 cannot be found")
-    if os.geteuid() != 0:
-        require("netns", "making network namespaces needs root")
+    needs("ip")
     made = Islands(uuid.uuid4().hex[:6])
     with contextlib.ExitStack() as undo:
         for name in (made.router, *(f"shoal-{made.word}-{number}" for number in (1, 2))):
-            done = _run("ip", "netns", "add", name, check=False)
-            if done.returncode != 0:
-                require("netns", f"namespaces cannot be made here: {done.stderr.strip()}")
-            undo.callback(_run, "ip", "netns", "del", name)
-            _run("ip", "-n", name, "link", "set", "lo", "up")
-        _run("ip", "-n", made.router, "addr", "add", f"{ROUTER}/32", "dev", "lo")
+            namespace(name, undo)
+        run("ip", "-n", made.router, "addr", "add", f"{ROUTER}/32", "dev", "lo")
         for number in (1, 2):
             inside = ("ip", "-n", f"shoal-{made.word}-{number}")
             peer = ("peer", "name", "wire", "netns", f"shoal-{made.word}-{number}")
-            _run("ip", "-n", made.router, "link", "add", f"to{number}", "type", "veth", *peer)
-            _run("ip", "-n", made.router, "addr", "add", f"10.79.{number}.1/24", "dev", f"to{number}")
-            _run("ip", "-n", made.router, "link", "set", f"to{number}", "up")
-            _run(*inside, "addr", "add", f"{made.host(number)}/24", "dev", "wire")
-            _run(*inside, "link", "set", "wire", "up")
-            _run(*inside, "route", "add", "default", "via", f"10.79.{number}.1")
+            run("ip", "-n", made.router, "link", "add", f"to{number}", "type", "veth", *peer)
+            run("ip", "-n", made.router, "addr", "add", f"10.79.{number}.1/24", "dev", f"to{number}")
+            run("ip", "-n", made.router, "link", "set", f"to{number}", "up")
+            run(*inside, "addr", "add", f"{made.host(number)}/24", "dev", "wire")
+            run(*inside, "link", "set", "wire", "up")
+            run(*inside, "route", "add", "default", "via", f"10.79.{number}.1")
         made.forward(True)
         yield made
-
-
-def _run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
-    if check and done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done
