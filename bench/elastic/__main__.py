@@ -75,6 +75,7 @@ def main() -> None:
 def _measure(told: argparse.Namespace) -> list[str]:
     """Make the measurements, keep what each gives, and name those that failed."""
     peers_python = peers.prepare(told.peers) if told.peers else None
+    told.folder.mkdir(parents=True, exist_ok=True)
     plan = Plan(
         kills=told.kills,
         rounds=told.rounds,

@@ -83,8 +83,9 @@ def _beside(medians: Sequence[float], plain: Sequence[float]) -> str:
 
 def _turns(plan: Plan, settings: Settings, steps: int, remarks: list[str]) -> dict[str, list[float]]:
     """The median step of each turn, by system; `remarks` gets peers that do not get going."""
+    # who may not get going goes first: a worker that waits for minutes is taken for one that hangs
     kinds: list[tuple[type[Job], str | None]] = [
-        (Ddp, plan.python), (Shoal, plan.python), (Torchft, plan.peers),
+        (Torchft, plan.peers), (Ddp, plan.python), (Shoal, plan.python),
     ]  # fmt: skip
     with contextlib.ExitStack() as stack:
         jobs: list[Job] = []

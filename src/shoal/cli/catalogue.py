@@ -53,6 +53,9 @@ VERBS: dict[str, Verb] = {
     "drain": _verb("verbs.drain", _NODES, "Cordon nodes and move their tasks away."),
     "lost": _verb("verbs.lost", _NODES, "Declare nodes gone, so that their tasks start elsewhere."),
     "doctor": _verb("offline.doctor", _SELF, "Check this machine: isolation, versions, disk."),
+    "simulate": _verb(
+        "offline.simulate", _SELF, "Try scheduling policies on a list of jobs, in virtual time."
+    ),
     "version": _verb("verbs.version", _SELF, "Show the versions of client and server."),
     "completion": _verb("verbs.completion", _SELF, "Print a shell's completion script."),
 }

@@ -1,0 +1,160 @@
+"""`shoal simulate`: policies side by side on a list of jobs, in virtual time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.cli.failures import Usage
+from shoal.cli.many import spread
+from shoal.cli.options import common, reports
+from shoal.cli.output import emit, say
+from shoal.cli.parameters import whole
+from shoal.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shoal.simulate.report import Record
+
+_DEFAULT = ("fifo-skip", "tiresias", "shoal")
+
+
+class _Group(click.Group):
+    """Its options take several words, as long as no option and no subcommand begins."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] in self.commands:
+            return super().parse_args(ctx, args)
+        return super().parse_args(ctx, spread(args, frozenset({"--workload", "--policy"})))
+
+
+@click.group("simulate", cls=_Group, invoke_without_command=True, subcommand_metavar="[packing ...]")
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE...",
+    help="Jobs: name,time,application,num_replicas,batch_size.",
+)
+@click.option("--policy", "policies", multiple=True, metavar="NAME...", help="Which to compare.")
+@click.option(
+    "--profiles",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder of measurements per application; `traces` beside the workload's folder unless given.",
+)
+@click.option(
+    "--information",
+    type=click.Choice(["none", "declared", "profiles"]),
+    default="declared",
+    show_default=True,
+    help="What Shoal is told: nothing, how much work a job is, and profiles of earlier jobs beside.",
+)
+@click.option(
+    "--interval", type=float, default=60.0, show_default=True, help="Seconds between decisions."
+)
+@click.option(
+    "--restart", type=float, default=30.0, show_default=True, help="Seconds a change costs a job."
+)
+@click.option("--interference", type=float, default=0.0, show_default=True, help="Slowdown, below 1.")
+@click.option("--nodes", type=whole(1), default=16, show_default=True, help="How many nodes.")
+@click.option("--gpus-per-node", type=whole(1), default=4, show_default=True, help="GPUs of each.")
+@reports
+@common
+@click.pass_context
+def command(context: click.Context, workloads: tuple[Path, ...], **options: Any) -> int | None:
+    """Try scheduling policies on a list of jobs, in virtual time.
+
+    \b
+    shoal simulate --workload jobs.csv --policy fifo-skip tiresias shoal
+    shoal simulate --workload a.csv b.csv --information none --json
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    settings = context.find_object(Settings)
+    assert settings is not None, "the outer group makes them"
+    if not workloads:
+        raise Usage("which jobs?", hint="shoal simulate --workload FILE --policy NAME; --help says more")
+    records = _simulate(workloads, **options)
+    emit(settings, records, _TITLES, [_row(record) for record in records])
+    return 0
+
+
+def _simulate(
+    workloads: Sequence[Path],
+    *,
+    policies: tuple[str, ...],
+    profiles: Path | None,
+    information: str,
+    interval: float,
+    restart: float,
+    interference: float,
+    nodes: int,
+    gpus_per_node: int,
+) -> list[Record]:
+    from shoal.simulate.policies import POLICIES
+    from shoal.simulate.referee.engine import Cluster, simulate
+    from shoal.simulate.referee.profiles import read_applications
+    from shoal.simulate.referee.workload import read_workload
+    from shoal.simulate.report import record_of
+
+    chosen = policies or _DEFAULT
+    unknown = [name for name in chosen if name not in POLICIES]
+    if unknown:
+        raise Usage(f"there is no policy {unknown[0]!r}", hint=f"there are {', '.join(POLICIES)}")
+    cluster = Cluster(
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        interval=interval,
+        restart=restart,
+        interference=interference,
+    )
+    records: list[Record] = []
+    for path in workloads:
+        applications = read_applications(profiles or path.resolve().parent.parent / "traces")
+        jobs = read_workload(path, applications)
+        for name in chosen:
+            begun = time.monotonic()
+            policy = POLICIES[name](information)
+            run = simulate(jobs, policy, cluster)
+            records.append(record_of(run, name, path.stem, policy.information))
+            say(f"{path.stem}: {name}, {len(jobs)} jobs, {time.monotonic() - begun:.1f} s")
+    return records
+
+
+_TITLES = (
+    "POLICY",
+    "WORKLOAD",
+    "KNOWS",
+    "JCT",
+    "P50",
+    "P90",
+    "P99",
+    "MAKESPAN",
+    "WAIT",
+    "RESTARTS",
+    "GPU-H",
+    "FTF95",
+    "FTFMAX",
+    "MS",
+)
+
+
+def _row(record: Record) -> list[str]:
+    times = (record.avg_jct, record.p50, record.p90, record.p99, record.makespan, record.wait)
+    return [
+        record.policy,
+        record.workload,
+        record.information,
+        *(f"{each:,.0f}" for each in times),
+        f"{record.restarts_per_job:.1f}",
+        f"{record.gpu_hours:,.0f}",
+        f"{record.ftf_p95:.1f}",
+        f"{record.ftf_max:.1f}",
+        f"{record.ms_per_decision:.2f}",
+    ]

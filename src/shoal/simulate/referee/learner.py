@@ -1,0 +1,120 @@
+"""What a job finds out about itself while it trains, as the library inside it would report it.
+
+It sees how long its own steps take and how noisy its gradients are, at the sizes that it has had. Where
+profiles are shared, a new job begins with what earlier jobs of its application have seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.schedule.allot import Outlook
+from shoal.schedule.speed.goodput import Batching, Goodput, Noise, best_goodput
+from shoal.schedule.speed.throughput import Observation, Throughput, fit
+from shoal.simulate.referee.training import Split, Training, split_batch
+
+__all__ = ["Learner", "Profile"]
+
+_MOST_REPLICAS = 64
+
+
+@dataclass
+class Profile:
+    """Observations of one job, or of all jobs of an application."""
+
+    steps: dict[tuple[int, int, int], Observation] = field(
+        default_factory=dict[tuple[int, int, int], Observation]
+    )
+    noise: Noise | None = None
+    model: Throughput | None = None
+    version: int = 0
+
+
+class Learner:
+    """One job's. `profile` may be shared with others of its application."""
+
+    def __init__(self, job: Training, profile: Profile) -> None:
+        self._job = job
+        self._profile = profile
+        self._noise = profile.noise
+        self._cache: tuple[object, Goodput] | None = None
+        application = job.application
+        self.batching = Batching(
+            initial=application.initial_batch,
+            most=application.most_batch,
+            least_local=application.least_local,
+            most_local=application.most_local,
+            fixed=application.batch,
+        )
+        job.choose = self._split
+
+    def observe(self) -> None:
+        """Take in how the job trains now; a pausing or waiting one shows nothing."""
+        job, profile = self._job, self._profile
+        if not job.nodes or job.pause or job.completed is not None:
+            return
+        split, nodes, replicas = job.split, len(job.placement), job.replicas
+        sqr, var = job.application.gradient(split.batch(replicas), job.epoch)
+        self._noise = Noise(sqr, var)
+        if profile.noise is None:
+            profile.noise = self._noise
+        key = (nodes, replicas, split.local)
+        if key not in profile.steps:
+            step, sync = job.application.step_times(job.placement, split.local)
+            profile.steps[key] = Observation(nodes, replicas, split.local, step, sync)
+            profile.model = fit(list(profile.steps.values()))
+            profile.version += 1
+
+    @property
+    def known(self) -> bool:
+        """Whether anything has been observed."""
+        return self._profile.model is not None and self._noise is not None
+
+    @property
+    def most(self) -> int:
+        """Replicas that it may have: twice as many as were seen, as far as its batch allows."""
+        seen = max((each.replicas for each in self._profile.steps.values()), default=0)
+        return max(1, min(2 * seen, self.limit))
+
+    @property
+    def limit(self) -> int:
+        """Replicas that its batch allows at most."""
+        application = self._job.application
+        if application.most_replicas is not None:
+            return application.most_replicas
+        return max(1, min(_MOST_REPLICAS, application.most_batch // application.least_local))
+
+    def outlook(self, *, declared: bool) -> Outlook:
+        """What a policy may know; `declared`: its user has said how much work it is."""
+        job = self._job
+        whole = job.application.progress[-1]
+        return Outlook(
+            speeds=self._speeds if self.known else None,
+            most=self.most,
+            limit=self.limit,
+            done=job.progress,
+            remaining=(whole - job.progress) if declared else None,
+        )
+
+    def _speeds(self, nodes: NDArray[np.int64], replicas: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.goodput(nodes, replicas).value
+
+    def goodput(self, nodes: NDArray[np.int64], replicas: NDArray[np.int64]) -> Goodput:
+        """Predicted at these sizes."""
+        assert self._profile.model is not None and self._noise is not None
+        key = (self._profile.version, self._noise, nodes.tobytes(), replicas.tobytes())
+        if self._cache is None or self._cache[0] != key:
+            found = best_goodput(self._profile.model, self.batching, self._noise, nodes, replicas)
+            self._cache = (key, found)
+        return self._cache[1]
+
+    def _split(self, nodes: int, replicas: int) -> Split:
+        application = self._job.application
+        if not self.known or application.batch is not None:
+            return split_batch(application, application.batch or application.initial_batch, replicas)
+        assert self._profile.model is not None and self._noise is not None
+        best = best_goodput(self._profile.model, self.batching, self._noise, [nodes], [replicas])
+        return Split(int(best.local[0]), int(best.accumulations[0]))
