@@ -186,8 +186,7 @@ def test_hosts_added_and_removed() -> None:
     bench.start("a0", "a1")
     bench.join("b0", "b1")
     bench.caught_up("b0", "b1")
-    bench.switched(2, 5, "a0", "a1", "b0")
-    bench.switched(3, 6, "a0", "a1", "b0", "b1")
+    bench.switched(2, 5, "a0", "a1", "b0", "b1")
     assert bench.members == ["a0", "a1", "b0", "b1"]
     leave(bench, "a0", "a1")
     assert bench.members == ["b0", "b1"]
@@ -318,8 +317,7 @@ def test_newest_view_that_all_are_ready_for(count: int) -> None:
         planned = bench.planned
         bench.switched(bench.state.record.planned[-1].epoch, 5, *planned)
     assert bench.members == ["first", *names]
-    # The first is planned alone, all others together: two changes however many there are.
-    assert bench.epoch == min(1 + count, 3)
+    assert bench.epoch == 2  # one change, however many there are
     leave(bench, "first")
     assert bench.members == names
 
@@ -507,3 +505,29 @@ def test_a_first_view_whose_group_cannot_be_built_is_not_published_again_and_aga
     assert 5 <= bench.epoch <= 14
     assert any("a at a:1, b at b:1" in each for each in bench.reports)
     assert not any("every worker was lost" in each for each in bench.reports)
+
+
+def test_newcomers_of_one_moment_come_in_together() -> None:
+    bench = Bench()
+    bench.start("a")
+    bench.join("b", "c")
+    bench.caught_up("b")
+    assert bench.planned is None  # c takes the state as well
+    bench.pass_time(0.3)
+    bench.caught_up("c")
+    assert bench.planned == ["a", "b", "c"]
+
+
+def test_nobody_is_waited_for_long_and_nobody_who_goes_waits() -> None:
+    bench = Bench()
+    bench.start("a")
+    bench.join("b", "c")
+    bench.caught_up("b")
+    bench.pass_time(0.6)
+    assert bench.planned == ["a", "b"]
+    bench = Bench(minimum=2)
+    bench.start("a", "z")
+    bench.join("b", "c")
+    bench.caught_up("b")
+    leave(bench, "z")
+    assert bench.members == ["a", "b"]

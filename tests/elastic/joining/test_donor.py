@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from shoal.elastic import wire
 from shoal.elastic.errors import Fenced
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.joining.follower import Applied, Event, Follower, InUse, Snapshot, Switch
@@ -97,4 +99,36 @@ def test_who_was_not_served_before_the_switch_begins_anew(donor: Donor):
     donor.switched(4, 9, 0)
     with pytest.raises(Fenced):
         _keep_level(cast("Any", None), planned(donor), follower)
+    follower.close()
+
+
+def test_gradients_of_a_few_steps_may_wait_however_large(monkeypatch: pytest.MonkeyPatch):
+    """A model whose state and first gradients together are more than the bound can be joined too."""
+    monkeypatch.setattr("shoal.elastic.joining.donor.MOST_WAITING_BYTES", 1 << 20)
+    for pushed, cut in ((4, False), (12, True)):
+        made = Donor("127.0.0.1", lambda: "key")
+        sock = socket.create_connection(("127.0.0.1", int(made.address.rsplit(":", 1)[1])))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.Connection(sock).send({"type": "hello", "role": "joiner", "key": "key"})
+        deadline = time.monotonic() + SECONDS
+        while not made.wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        state = [torch.zeros(8 << 20)]
+        made.snapshot(pack({"parameters": state}), 1, Cursor(0, 1), 0)
+        for _ in range(pushed):  # which it does not read
+            made.update(0, [{}], pack([torch.zeros(4 << 20)]))
+        assert made.followed is not cut
+        sock.close()
+        made.close()
+
+
+def test_what_follows_a_description_comes_aligned(donor: Donor):
+    follower = follow(donor)
+    donor.snapshot(pack({"parameters": [torch.arange(7)]}), 3, Cursor(0, 3), 0)
+    _, snapshot = events(follower, 2)
+    assert isinstance(snapshot, Snapshot)
+    (tensor,) = snapshot.tree["parameters"]
+    assert tensor.tolist() == list(range(7))
+    assert tensor.data_ptr() % 8 == 0
     follower.close()

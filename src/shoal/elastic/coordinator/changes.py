@@ -205,6 +205,8 @@ def _planned(turn: Turn, view: View) -> float | None:
     if pending is not None and not _spoilt(pending, wanted):
         return None
     if wanted != view.members:
+        if not stuck and (others_by := _others_by(turn, view, wanted)) is not None:
+            return others_by
         _plan(turn, wanted)
         return None
     if pending is not None:
@@ -216,7 +218,7 @@ def _wanted(turn: Turn) -> tuple[tuple[Member, ...], list[Peer]]:
     """Who should be in the next view; and who wants to go but cannot, for the minimum's sake."""
     record, peers = turn.record, turn.state.peers
     staying = list(turn.survivors())
-    ready = [_member(peer) for peer in turn.joiners() if peer.caught_up]
+    ready = [_member(peer) for peer in turn.joiners() if peer.caught_up_at is not None]
     room = None if record.capacity is None else record.capacity - len(_not_leaving(turn, staying))
     staying += ready if room is None else ready[: max(room, 0)]
     stuck: list[Peer] = []
@@ -227,6 +229,21 @@ def _wanted(turn: Turn) -> tuple[tuple[Member, ...], list[Peer]]:
         else:
             stuck.append(peer)
     return tuple(sorted(staying, key=lambda member: member.incarnation)), stuck
+
+
+def _others_by(turn: Turn, view: View, wanted: tuple[Member, ...]) -> float | None:
+    """Until when the newcomers wait for others that take their state too: one switch costs less than
+    two, and the second would have to wait for the first. None: nobody is to be waited for."""
+    if any(member not in wanted for member in view.members):
+        return None
+    peers = turn.state.peers
+    since = [peers[m.incarnation].caught_up_at for m in wanted if m not in view.members]
+    known = [each for each in since if each is not None]
+    behind = any(peer.donor is not None and peer.caught_up_at is None for peer in turn.joiners())
+    if not (known and behind):
+        return None
+    due = min(known) + turn.state.settings.company_seconds
+    return due if turn.now < due else None
 
 
 def _not_leaving(turn: Turn, members: list[Member]) -> list[Member]:
@@ -290,7 +307,7 @@ def _give_donors(turn: Turn) -> None:
         source = min(sources, key=lambda member: load[member.incarnation])
         load[source.incarnation] += 1
         # Who has lost its donor is behind again, however far it had come.
-        turn.update(replace(peer, donor=source.incarnation, caught_up=False))
+        turn.update(replace(peer, donor=source.incarnation, caught_up_at=None))
         message = {"type": "donor", "name": source.name, "address": source.address}
         turn.tell(peer.incarnation, message)
 

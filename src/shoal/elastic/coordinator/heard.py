@@ -42,7 +42,7 @@ def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
         case events.Blob():
             _blob(turn, peer, event)
         case events.CaughtUp():
-            turn.update(replace(peer, caught_up=True))
+            turn.update(replace(peer, caught_up_at=turn.now))
         case events.Switched(epoch=epoch, step=step, cursor=cursor):
             turn.adopt(epoch)
             turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)

@@ -48,6 +48,8 @@ class Settings:
     all_missing_seconds: float = 30.0
     """The same after a start of this process, which has seen none of them closed."""
     let_go_seconds: float = 1.0
+    company_seconds: float = 0.5
+    """How long a newcomer that could come in waits for others that take their state."""
     retry_seconds: float = 2.0
     step_save_seconds: float = 5.0
     late_tick_seconds: float = 0.25
@@ -104,7 +106,8 @@ class Peer:
     departed: bool = False
     """It has said that it has gone out at a switch."""
     done: bool = False
-    caught_up: bool = False
+    caught_up_at: float | None = None
+    """Since when it has the state of its donor."""
     donor: int | None = None
     applied: int = -1
     cursor: Cursor = field(default_factory=Cursor)

@@ -1,7 +1,7 @@
 """The peer that gives: a snapshot at a step boundary, then each step's gradients as they were applied.
 
-Training only copies into memory; a thread a follower sends. What waits to be sent is bounded: a follower
-that falls further behind is cut off, and starts anew.
+Training only copies into memory; a thread a follower sends. How many gradients may wait to be sent is
+bounded: a follower that falls further behind is cut off, and starts anew.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ __all__ = ["Donor"]
 
 _HELLO_SECONDS = 5.0
 MOST_WAITING_BYTES = 1 << 30
+LEAST_WAITING_STEPS = 4
+"""So many may always wait, however large they are."""
 
 
 class _Follower:
@@ -32,20 +34,22 @@ class _Follower:
 
     def __init__(self, connection: wire.Connection) -> None:
         self.connection = connection
-        self.waiting_bytes = 0
+        self._pushed_bytes = self._sent_bytes = 0
         self.served = False
         self.gone = False
-        self._queue: queue.SimpleQueue[tuple[wire.Message, tuple[memoryview, ...]] | None]
+        self._queue: queue.SimpleQueue[tuple[wire.Message, tuple[memoryview, ...], int] | None]
         self._queue = queue.SimpleQueue()
         threading.Thread(target=self._run, name="shoal-donor", daemon=True).start()
 
     def push(self, message: wire.Message, payload: Sequence[memoryview] = ()) -> None:
         size = sum(len(part) for part in payload)
-        if self.gone or (self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES):
+        counted = 0 if message["type"] == "snapshot" else size
+        bound = max(MOST_WAITING_BYTES, LEAST_WAITING_STEPS * size)
+        if self.gone or self._pushed_bytes - self._sent_bytes + counted > bound:
             self.close()
             return
-        self.waiting_bytes += size
-        self._queue.put((message | {"bytes": size}, tuple(payload)))
+        self._pushed_bytes += counted
+        self._queue.put((message | {"bytes": size}, tuple(payload), counted))
 
     def close(self) -> None:
         self.gone = True
@@ -54,8 +58,9 @@ class _Follower:
     def _run(self) -> None:
         with contextlib.suppress(wire.Closed):
             while (item := self._queue.get()) is not None:
-                self.connection.send(*item)
-                self.waiting_bytes -= item[0]["bytes"]
+                message, payload, counted = item
+                self.connection.send(message, payload)
+                self._sent_bytes += counted
         self.gone = True
         self.connection.close()
 

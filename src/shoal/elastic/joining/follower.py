@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from shoal.elastic import wire
+from shoal.elastic.blocks import Blocks
 from shoal.elastic.state import Packed, unpack
 from shoal.elastic.view import Cursor
 
@@ -82,6 +83,7 @@ class Follower:
         self._connection.send({"type": "hello", "role": "joiner", "key": key})
         self._connection.socket.settimeout(None)
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._blocks = Blocks()
         threading.Thread(target=self._run, name="shoal-follower", daemon=True).start()
 
     def next(self, timeout_seconds: float) -> Event | None:
@@ -104,19 +106,16 @@ class Follower:
         try:
             while True:
                 message = self._connection.receive()
-                block = torch.empty(int(message.get("bytes", 0)), dtype=torch.uint8)
-                if block.numel():
-                    self._connection.receive_into(memoryview(block.numpy()))  # pyright: ignore
-                self._events.put(_understand(message, block))
+                count = int(message.get("meta", 0))
+                head, flat = bytearray(count), self._blocks.take(int(message.get("bytes", 0)) - count)
+                self._connection.receive_into(memoryview(head))
+                self._connection.receive_into(memoryview(flat.numpy()))  # pyright: ignore
+                self._events.put(_understand(message, bytes(head), flat))
         except (wire.Closed, OSError, ValueError, KeyError):
             self._events.put(Lost())
 
 
-def _understand(message: wire.Message, block: torch.Tensor) -> Event:
-    count = int(message.get("meta", 0))
-    head, flat = bytes(block[:count].numpy()), block[count:]  # pyright: ignore
-    if count:
-        flat = flat.clone()  # the description before it would leave the tensors unaligned
+def _understand(message: wire.Message, head: bytes, flat: torch.Tensor) -> Event:
     match message["type"]:
         case "epoch":
             return InUse(int(message["epoch"]))
