@@ -1,0 +1,74 @@
+"""The nodes of a cluster: `sn,cpu_milli,memory_mib,gpu,model`, one a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.simulate.errors import BadInput
+from shoal.simulate.packing.table import amount, read_rows
+
+__all__ = ["GPU", "Nodes", "read_nodes"]
+
+GPU = 1000
+"""Milli-GPUs of a whole GPU."""
+
+_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_MOST_GPUS = 64
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """`n` nodes with at least one GPU each, in the file's order."""
+
+    names: tuple[str, ...]
+    cpu: NDArray[np.int64]
+    """(n,): thousandths of a core."""
+    memory: NDArray[np.int64]
+    """(n,): MiB."""
+    gpus: NDArray[np.int64]
+    """(n,): how many."""
+    model: NDArray[np.int64]
+    """(n,): index into `models`."""
+    models: tuple[str, ...]
+    """Of GPUs, sorted."""
+    without_gpu: int
+    """So many more were in the file; they take no part."""
+
+    @property
+    def gpu_milli(self) -> int:
+        """All GPUs together."""
+        return int(self.gpus.sum()) * GPU
+
+
+def read_nodes(path: Path) -> Nodes:
+    """The file's nodes that have a GPU. Raises `BadInput`."""
+    rows = read_rows(path, _COLUMNS)
+    names: set[str] = set()
+    found: list[tuple[str, int, int, int, str]] = []
+    for where, row in rows:
+        name = row["sn"] or ""
+        if not name or name in names:
+            raise BadInput(f"{where}: a node needs a name of its own, not {name!r}")
+        names.add(name)
+        cpu, memory, gpus = (amount(where, row, column) for column in _COLUMNS[1:4])
+        if gpus > _MOST_GPUS:
+            raise BadInput(f"{where}: a node has {_MOST_GPUS} GPUs at most, not {gpus}")
+        if gpus:
+            found.append((name, cpu, memory, gpus, row["model"] or ""))
+    if not found:
+        raise BadInput(f"{path}: none of its {len(rows)} nodes has a GPU")
+    models = tuple(sorted({each[4] for each in found}))
+    amounts = np.array([each[1:4] for each in found], dtype=np.int64)
+    return Nodes(
+        names=tuple(each[0] for each in found),
+        cpu=amounts[:, 0],
+        memory=amounts[:, 1],
+        gpus=amounts[:, 2],
+        model=np.array([models.index(each[4]) for each in found], dtype=np.int64),
+        models=models,
+        without_gpu=len(rows) - len(found),
+    )
