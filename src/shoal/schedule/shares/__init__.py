@@ -1,0 +1,1 @@
+"""Who may have how much: shares of a tree of queues."""

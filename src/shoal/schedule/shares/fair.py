@@ -1,0 +1,122 @@
+"""The fair share of each queue now: first what is its own, then what others lend, by weight.
+
+1. What is kept for a queue, as far as it wants it; what it does not want of that stays idle for it.
+2. What is nominally its own.
+3. What its siblings do not need of theirs, and what is stated for their parent alone, then the same one
+   level up, and so on: lending stays in the family first.
+4. What is left in the cluster, by weight; of siblings with different priority the higher first.
+
+Each step is one progressive filling (`filling`) of what is still wanted in what is still there, so a
+short cluster cuts every step's claims by the same rule instead of serving whoever comes first. In the
+steps 1 and 2 the claim itself is the weight: then all get the same part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.schedule.shares.filling import fill
+from shoal.schedule.shares.quotas import Quotas
+from shoal.schedule.shares.tree import Tree
+
+__all__ = ["FairShares", "fair_shares"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FairShares:
+    """All (q, r), in the unit of the capacity; a queue's numbers include those of its children."""
+
+    deserved: Floats
+    """What it may have of its own: the part of nominal that it wants, less where the cluster is short."""
+    fair: Floats
+    """With what it may borrow by right."""
+    idle: Floats
+    """Kept for it, not wanted now, and lent to nobody."""
+
+
+def fair_shares(rules: Quotas, demand: Floats, capacity: Floats) -> FairShares:
+    """`demand` (q, r): all that the jobs of each leaf want, running ones included; what is stated for
+    queues with children does not count. `capacity` (r,) of the cluster, inf for what it does not bound.
+
+    Raises ValueError for numbers that are not amounts.
+    """
+    _check(demand, capacity)
+    tree = rules.tree
+    wish = np.minimum(np.where(tree.leaf[:, None], demand, 0.0), rules.ceiling)
+    filled = _Filling(rules, wish, capacity)
+    filled.add(np.minimum(wish, rules.kept), rules.kept, by_claim=True)
+    idle = _idle(tree, rules.kept, wish)
+    filled.withhold(idle)
+    filled.add(np.minimum(wish, rules.nominal), rules.nominal, by_claim=True)
+    deserved = filled.given
+    for depth in range(len(tree.levels) - 2, -1, -1):
+        room = np.where((tree.depth <= depth)[:, None], rules.nominal, rules.ceiling)
+        if _family(rules, depth):
+            filled.add(wish, np.minimum(room, rules.ceiling))
+    filled.add(wish, rules.ceiling, ranked=True)
+    return FairShares(deserved=deserved, fair=filled.given, idle=idle)
+
+
+class _Filling:
+    """What was given so far, and what is left."""
+
+    def __init__(self, rules: Quotas, wish: Floats, capacity: Floats) -> None:
+        self._rules = rules
+        self._tree = rules.tree
+        self._left = capacity
+        self._idle = np.zeros_like(wish)
+        self.given = np.zeros_like(wish)
+
+    def withhold(self, idle: Floats) -> None:
+        """Take this (q, r) out of what there is, and out of what each queue has to lend to its own."""
+        self._idle = idle
+        self._left = np.maximum(self._left - idle[self._tree.members[-1]].sum(axis=0), 0.0)
+
+    def add(self, wish: Floats, room: Floats, *, by_claim: bool = False, ranked: bool = False) -> None:
+        """Fill up to the wish and the room, both counted from nothing."""
+        rest = np.maximum(wish - self.given, 0.0)
+        rest[~self._tree.leaf] = 0.0
+        if not rest.any():
+            return
+        weight = self._claims(rest) if by_claim else self._rules.weight
+        taken = self.given if room is self._rules.ceiling else self.given + self._idle
+        space = np.maximum(room - taken, 0.0)
+        more = fill(
+            self._tree, rest, weight, space, self._left, self._rules.priority if ranked else None
+        )
+        self.given = self.given + more
+        self._left = np.maximum(self._left - more[self._tree.members[-1]].sum(axis=0), 0.0)
+
+    def _claims(self, rest: Floats) -> Floats:
+        """(q,): dominant shares of what is claimed."""
+        total = self._tree.sums(rest)
+        share = np.zeros_like(total)
+        np.divide(total, self._left, out=share, where=np.isfinite(self._left) & (self._left > 0))
+        return np.maximum(share.max(axis=1), 1e-9 * (total > 0).any(axis=1))
+
+
+def _family(rules: Quotas, depth: int) -> bool:
+    """Some queue of this depth has children, and something to lend to them."""
+    level = rules.tree.levels[depth]
+    inner = level[~rules.tree.leaf[level]]
+    return bool((rules.nominal[inner] > 0).any())
+
+
+def _idle(tree: Tree, kept: Floats, wish: Floats) -> Floats:
+    """(q, r): what of `kept` nobody below wants; a parent's includes its children's."""
+    claimed = np.where(tree.leaf[:, None], np.maximum(kept, wish), 0.0)
+    for queue in tree.bottom_up:
+        claimed[queue] = np.maximum(kept[queue], claimed[tree.members[queue]].sum(axis=0))
+    return claimed - tree.sums(wish)
+
+
+def _check(demand: Floats, capacity: Floats) -> None:
+    if np.isnan(demand).any() or np.isinf(demand).any() or (demand < 0).any():
+        raise ValueError("demand is a finite amount from 0 up for each queue and resource")
+    if np.isnan(capacity).any() or (capacity < 0).any():
+        raise ValueError("capacity is an amount from 0 up for each resource")
