@@ -1,0 +1,152 @@
+"""Gangs: every group gets its minimum, or nobody gets anything; then as many more as fit.
+
+For one group nothing is missed: if its minimum fits within its reach, it is placed. Groups of several
+shapes share nodes, and finding a place for all of them is bin packing; each domain that could do is
+tried with the scarcest group first and then the other way round, and what neither finds is not placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.schedule.placing.asks import Domain, Gang, Group, Placement, Tasks
+from shoal.schedule.placing.dealing import packed, spread
+from shoal.schedule.placing.room import Room
+from shoal.schedule.placing.scopes import best_count, scopes
+from shoal.schedule.placing.topology import Topology
+
+__all__ = ["place"]
+
+
+def place(room: Room, gang: Gang) -> Placement | None:
+    """Take room for the gang; None, and nothing is taken, where it does not fit.
+
+    Each group has from its minimum to its maximum, as many as fit: more tasks come before closer ones,
+    where closeness is only preferred. Raises ValueError for a level, domain or mask that there is not.
+    """
+    _check(room.topology, gang)
+    least = [group.minimum for group in gang.groups]
+    most = [_most(room, gang, group) for group in gang.groups]
+    if any(low > high for low, high in zip(least, most, strict=True)) or sum(most) < gang.minimum:
+        return None
+    found = _together(room, gang, most, most)
+    if found is None and least != most:
+        found = _together(room, gang, least, most)
+    return found
+
+
+def _most(room: Room, gang: Gang, group: Group) -> int:
+    """How many tasks of the group fit if there is no other group."""
+    if not group.maximum:
+        return 0
+    table = room.fits(group.shape)
+    best = min(best_count(table, gang.reach, gang.inside), best_count(table, group.reach, gang.inside))
+    return min(group.maximum, best)
+
+
+def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]) -> Placement | None:
+    """So many of each group, then up to the most, in the first domain that takes it."""
+    mark = room.mark()
+    asked = [at for at, count in enumerate(counts) if count] or list(range(len(counts)))
+    tables = [room.fits(gang.groups[at].shape) for at in asked]
+    wanted = [counts[at] for at in asked]
+    times = [table.total / max(count, 1) for table, count in zip(tables, wanted, strict=True)]
+    order = [asked[at] for at in sorted(range(len(asked)), key=times.__getitem__)]
+    orders = [order, order[::-1]] if len(order) > 1 else [order]
+    for scope in scopes(
+        tables, wanted, gang.reach, gang.inside, near=gang.near, roomy=gang.spread is not None
+    ):
+        for each in orders:
+            pieces: list[list[Tasks]] = [[] for _ in counts]
+            if all(_fill(room, gang, at, counts[at], scope, pieces[at]) for at in each):
+                if counts is not most:
+                    _extend(room, gang, most, scope, pieces)
+                if sum(len(tasks) for mine in pieces for tasks in mine) >= gang.minimum:
+                    return tuple(
+                        Tasks.joined(group.shape, mine)
+                        for group, mine in zip(gang.groups, pieces, strict=True)
+                    )
+            room.rollback(mark)
+    return None
+
+
+def _fill(
+    room: Room, gang: Gang, at: int, count: int, scope: Domain | None, pieces: list[Tasks]
+) -> bool:
+    """Take room for exactly so many tasks of the group, or for none."""
+    group = gang.groups[at]
+    table = room.fits(group.shape)
+    for within in scopes(
+        [table], [count], group.reach, scope, near=gang.near, roomy=gang.spread is not None
+    ):
+        _fill_outwards(room, gang, group, count, (gang.near, within), pieces)
+        return True
+    return False
+
+
+def _extend(
+    room: Room,
+    gang: Gang,
+    most: Sequence[int],
+    scope: Domain | None,
+    pieces: Sequence[list[Tasks]],
+) -> None:
+    """As many more as fit, group by group, as far out as the gang may reach from where it is."""
+    topology = room.topology
+    required = gang.reach.required
+    bound = gang.inside
+    if required is not None and scope is not None and scope.level >= required:
+        bound = topology.widened(scope, required)
+    for group, upper, mine in zip(gang.groups, most, pieces, strict=True):
+        own, level = bound, group.reach.required
+        if level is not None and mine and (bound is None or level > bound.level):
+            own = Domain(level, int(topology.domain[level, mine[0].node[0]]))
+        elif level is not None and not mine:
+            continue  # it has no domain yet, and none was looked for
+        more = min(upper - sum(map(len, mine)), room.fits(group.shape).capacity(own))
+        _fill_outwards(room, gang, group, more, (gang.near or scope, own), mine)
+
+
+def _fill_outwards(
+    room: Room,
+    gang: Gang,
+    group: Group,
+    count: int,
+    between: tuple[Domain | None, Domain | None],
+    pieces: list[Tasks],
+) -> None:
+    """Take room for so many tasks, from the inner of two domains to the outer, in which they fit."""
+    reach = group.reach if group.reach.preferred is not None else gang.reach
+    for step in _steps(room.topology, *between):
+        table = room.fits(group.shape)
+        here = min(count, table.capacity(step))
+        if here > 0:
+            if gang.spread is None:
+                nodes, each = packed(table, step, here, reach.preferred)
+            else:
+                nodes, each = spread(table, step, here, gang.spread)
+            pieces.append(room.take(group.shape, nodes, each))
+            count -= here
+
+
+def _steps(topology: Topology, inner: Domain | None, outer: Domain | None) -> list[Domain | None]:
+    """From the inner domain, level by level, to the outer; the outer alone where it is not around it."""
+    steps: list[Domain | None] = []
+    if inner is not None and topology.holds(outer, inner) and inner != outer:
+        last = -1 if outer is None else outer.level
+        for level in range(inner.level, last, -1):
+            around = topology.widened(inner, level)
+            if around is not None:
+                steps.append(around)
+    return [*steps, outer]
+
+
+def _check(topology: Topology, gang: Gang) -> None:
+    if not gang.groups:
+        raise ValueError("a gang has at least one group")
+    topology.check(gang.inside)
+    topology.check(gang.near)
+    topology.check_level(gang.spread)
+    for reach in (gang.reach, *(group.reach for group in gang.groups)):
+        topology.check_level(reach.required)
+        topology.check_level(reach.preferred)

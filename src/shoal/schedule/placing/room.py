@@ -1,0 +1,171 @@
+"""What is free on each node and on each of its GPUs; it is taken, given back, and rolled back.
+
+One room belongs to one decision: it is not shared between threads. What runs is counted whatever there
+is, so resources and GPUs may be less than nothing where a node has shrunk since its tasks came; nothing
+more fits there then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.schedule.placing.asks import WHOLE, Ints, Shape, Tasks
+from shoal.schedule.placing.fits import Fits, Tables
+from shoal.schedule.placing.slots import shared_slots, whole_slots
+from shoal.schedule.placing.topology import Topology
+
+__all__ = ["Nodes", "Room"]
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """What there is. Raises ValueError for arrays that do not match."""
+
+    total: Ints
+    """(n, r): of each resource, in any unit: thousandths of a core, bytes."""
+    slots: NDArray[np.integer]
+    """(n, g): thousandths of each GPU, 1000 or less; -1 where there is no such slot."""
+    topology: Topology
+    suits: Bools
+    """(k, n): the nodes that may be used, one row per distinct set of them."""
+
+    def __post_init__(self) -> None:
+        n = self.topology.nodes
+        if self.total.ndim != 2 or self.slots.ndim != 2 or self.suits.ndim != 2:
+            raise ValueError("total, slots and suits have two dimensions")
+        if not len(self.total) == len(self.slots) == self.suits.shape[1] == n:
+            raise ValueError(f"total, slots, suits and topology are not of the same {n} nodes")
+        if self.slots.max(initial=0) > WHOLE:
+            raise ValueError("a GPU has 1000 thousandths")
+
+
+class Room:
+    """Mutable. `free` (n, r) and `slots` (n, g) are to be read, not written, by others."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self.topology = nodes.topology
+        self.free: Ints = nodes.total.astype(np.int64)
+        self.slots: NDArray[np.int32] = nodes.slots.astype(np.int32)
+        self.idle: NDArray[np.int32] = (self.slots == WHOLE).sum(axis=1, dtype=np.int32)
+        """(n,): GPUs of which nothing is taken."""
+        self._tables = Tables()
+        self._journal: list[tuple[Tasks, int]] = []
+
+    def copy(self) -> Room:
+        """Another room, as free as this one, with a journal of its own."""
+        other = object.__new__(Room)
+        other.nodes, other.topology = self.nodes, self.topology
+        other.free, other.slots, other.idle = self.free.copy(), self.slots.copy(), self.idle.copy()
+        other._tables = self._tables.copy()
+        other._journal = []
+        return other
+
+    def fits(self, shape: Shape) -> Fits:
+        """How many tasks of the shape fit where, as things stand now. Raises ValueError for a shape that
+        asks for other resources than the room has, or for a mask that there is not."""
+        return self._tables.of(self, shape)
+
+    def take(self, shape: Shape, nodes: Ints, counts: Ints) -> Tasks:
+        """Room for `counts` (m,) tasks, one or more each, on distinct `nodes` (m,) where so many fit."""
+        where = np.repeat(nodes, counts)
+        if shape.slots:
+            free = self.slots[nodes].astype(np.int64)
+            if shape.gpus:
+                slots = whole_slots(free, counts, shape.gpus)
+            else:
+                slots = shared_slots(free, counts, shape.share)
+        else:
+            slots = np.empty((len(where), 0), dtype=np.int64)
+        tasks = Tasks(shape, where, slots)
+        self._change(tasks, nodes, counts, -1)
+        self._journal.append((tasks, -1))
+        return tasks
+
+    def holds(self, tasks: Tasks) -> bool:
+        """Whether exactly these places are free, on nodes that suit."""
+        self._check(tasks)
+        nodes, counts = np.unique(tasks.node, return_counts=True)
+        ask = np.array(tasks.shape.ask, dtype=np.int64)
+        short = (self.free[nodes] < counts[:, None] * ask) & (ask > 0)
+        if short.any() or not self.nodes.suits[tasks.shape.suits, nodes].all():
+            return False
+        at, times = self._slots_of(tasks)
+        return bool((self.slots.ravel()[at] >= times * tasks.shape.thousandths).all())
+
+    def occupy(self, tasks: Tasks) -> None:
+        """Count what runs there, whatever is free. Raises ValueError for a GPU that does not exist."""
+        self._check(tasks)
+        if len(tasks):
+            self._change(tasks, *np.unique(tasks.node, return_counts=True), -1)
+            self._journal.append((tasks, -1))
+
+    def give_back(self, tasks: Tasks) -> None:
+        """What the tasks took is free again. Raises ValueError, and changes nothing, where more would be
+        free than there is."""
+        self._check(tasks)
+        if not len(tasks):
+            return
+        nodes, counts = np.unique(tasks.node, return_counts=True)
+        at, times = self._slots_of(tasks)
+        more = self.free[nodes] + counts[:, None] * np.array(tasks.shape.ask, dtype=np.int64)
+        over = (more > self.nodes.total[nodes]).any(axis=1)
+        full = self.nodes.slots.ravel()[at]
+        wrong = at[self.slots.ravel()[at] + times * tasks.shape.thousandths > full]
+        if over.any() or wrong.size:
+            node = nodes[over][0] if over.any() else wrong[0] // self.slots.shape[1]
+            raise ValueError(f"more would be given back on node {node} than was taken")
+        self._change(tasks, nodes, counts, 1)
+        self._journal.append((tasks, 1))
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo all that was taken and given back since the mark."""
+        while len(self._journal) > mark:
+            tasks, sign = self._journal.pop()
+            self._change(tasks, *np.unique(tasks.node, return_counts=True), -sign)
+
+    def settle(self) -> None:
+        """Forget the journal: nothing before this is rolled back."""
+        self._journal.clear()
+
+    def _change(self, tasks: Tasks, nodes: Ints, counts: Ints, sign: int) -> None:
+        ask = np.array(tasks.shape.ask, dtype=np.int64)
+        self.free[nodes] += sign * counts[:, None] * ask
+        if tasks.shape.slots:
+            at = (tasks.node[:, None] * self.slots.shape[1] + tasks.slots).ravel()
+            np.add.at(self.slots.reshape(-1), at, np.int32(sign * tasks.shape.thousandths))
+            self.idle[nodes] = (self.slots[nodes] == WHOLE).sum(axis=1)
+        self._tables.changed(nodes)
+
+    def _slots_of(self, tasks: Tasks) -> tuple[Ints, Ints]:
+        """Distinct slots, counted through all nodes, and how many of the tasks are on each."""
+        at = tasks.node[:, None] * self.slots.shape[1] + tasks.slots
+        return np.unique(at.ravel(), return_counts=True)
+
+    def _check(self, tasks: Tasks) -> None:
+        shape, (n, g) = tasks.shape, self.slots.shape
+        if len(shape.ask) != self.free.shape[1]:
+            raise ValueError(f"a shape of {len(shape.ask)} resources in a room of {self.free.shape[1]}")
+        if tasks.slots.shape != (len(tasks.node), shape.slots):
+            raise ValueError("tasks and their GPUs do not match")
+        if not len(tasks):
+            return
+        if tasks.node.min() < 0 or tasks.node.max() >= n:
+            raise ValueError(f"a task is on none of the {n} nodes")
+        if not shape.slots:
+            return
+        if tasks.slots.min() < 0 or tasks.slots.max() >= g:
+            raise ValueError(f"a task is on none of the {g} GPUs that a node may have")
+        missing = self.nodes.slots[tasks.node[:, None], tasks.slots] < 0
+        if missing.any():
+            node = int(tasks.node[missing.any(axis=1)][0])
+            raise ValueError(f"a task is on a GPU that node {node} does not have")

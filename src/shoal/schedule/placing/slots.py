@@ -1,0 +1,61 @@
+"""Which GPUs of a node a task gets, for many nodes at once.
+
+Whole GPUs are given out as a buddy system would: 8 are two blocks of 4, each two of 2. A task takes
+from the smallest free block that holds it, so that larger ones stay whole, and tasks on 2 or 4 GPUs
+get neighbours, which are the ones with fast links between them.
+
+A share goes to the fullest GPU that still holds it. Amounts are exact per GPU: 600 free here and 600
+there are not 800 anywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.schedule.placing.asks import WHOLE, Ints
+
+__all__ = ["shared_slots", "whole_slots"]
+
+_NEVER = np.int64(2**40)
+
+
+def whole_slots(free: Ints, counts: Ints, gpus: int) -> Ints:
+    """Slots for `counts` (m,) tasks of `gpus` each on nodes with `free` (m, g) thousandths.
+
+    Returns (counts.sum(), gpus), node by node. Each node has enough slots that are wholly free.
+    """
+    need = counts * gpus
+    idle = free == WHOLE
+    if (idle.sum(axis=1) == need).all():
+        return np.nonzero(idle)[1].reshape(-1, gpus)
+    width = 1 << (gpus - 1).bit_length()
+    block = _blocks(idle)
+    rank = np.where(block >= width, block, 2 * block.max() + width - block)
+    order = np.argsort(np.where(idle, rank, _NEVER), axis=1, kind="stable")
+    return order[np.arange(free.shape[1]) < need[:, None]].reshape(-1, gpus)
+
+
+def shared_slots(free: Ints, counts: Ints, share: int) -> Ints:
+    """A slot for each of `counts` (m,) tasks of `share` thousandths, (counts.sum(), 1), node by node."""
+    holds = np.maximum(free, 0) // share
+    order = np.argsort(np.where(holds > 0, free, _NEVER), axis=1, kind="stable")
+    holds = np.take_along_axis(holds, order, axis=1)
+    before = np.cumsum(holds, axis=1) - holds
+    taken = np.clip(counts[:, None] - before, 0, holds)
+    return np.repeat(order.ravel(), taken.ravel())[:, None]
+
+
+def _blocks(idle: NDArray[np.bool_]) -> Ints:
+    """(m, g): the size of the largest aligned block of idle slots that each is in."""
+    rows, slots = idle.shape
+    padded = 1 << max(slots - 1, 0).bit_length()
+    whole = np.zeros((rows, padded), dtype=np.bool_)
+    whole[:, :slots] = idle
+    block = whole.astype(np.int64)
+    width = 2
+    while width <= padded:
+        full = whole.reshape(rows, padded // width, width).all(axis=2)
+        block[np.repeat(full, width, axis=1)] = width
+        width *= 2
+    return block[:, :slots]
