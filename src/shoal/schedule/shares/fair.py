@@ -1,14 +1,18 @@
 """The fair share of each queue now: first what is its own, then what others lend, by weight.
 
 1. What is kept for a queue, as far as it wants it; what it does not want of that stays idle for it.
+   Then what is kept for its parent alone, and so on upwards.
 2. What is nominally its own.
 3. What its siblings do not need of theirs, and what is stated for their parent alone, then the same one
    level up, and so on: lending stays in the family first.
 4. What is left in the cluster, by weight; of siblings with different priority the higher first.
 
 Each step is one progressive filling (`filling`) of what is still wanted in what is still there, so a
-short cluster cuts every step's claims by the same rule instead of serving whoever comes first. In the
-steps 1 and 2 the claim itself is the weight: then all get the same part of it.
+short cluster cuts every step's claims by the same rule instead of serving whoever comes first. For what
+is a queue's own the claim itself is the weight: then all get the same part of it.
+
+Numbers of a queue are sums over jobs of many shapes, so quotas cut its demand resource by resource; what
+is left of it rises in proportion. For jobs that need all their resources together, see `tasks`.
 """
 
 from __future__ import annotations
@@ -32,9 +36,9 @@ class FairShares:
     """All (q, r), in the unit of the capacity; a queue's numbers include those of its children."""
 
     deserved: Floats
-    """What it may have of its own: the part of nominal that it wants, less where the cluster is short."""
+    """The part of `fair` that is its own."""
     fair: Floats
-    """With what it may borrow by right."""
+    """What it wants, of its own and of what it may borrow by right."""
     idle: Floats
     """Kept for it, not wanted now, and lent to nobody."""
 
@@ -48,34 +52,42 @@ def fair_shares(rules: Quotas, demand: Floats, capacity: Floats) -> FairShares:
     _check(demand, capacity)
     tree = rules.tree
     wish = np.minimum(np.where(tree.leaf[:, None], demand, 0.0), rules.ceiling)
-    filled = _Filling(rules, wish, capacity)
-    filled.add(np.minimum(wish, rules.kept), rules.kept, by_claim=True)
     idle = _idle(tree, rules.kept, wish)
-    filled.withhold(idle)
+    filled = _Filling(rules, wish, idle, capacity)
+    filled.add(np.minimum(wish, rules.kept), rules.kept, by_claim=True)
+    filled.family(wish, rules.kept)
+    filled.withhold()
     filled.add(np.minimum(wish, rules.nominal), rules.nominal, by_claim=True)
-    deserved = filled.given
-    for depth in range(len(tree.levels) - 2, -1, -1):
-        room = np.where((tree.depth <= depth)[:, None], rules.nominal, rules.ceiling)
-        if _family(rules, depth):
-            filled.add(wish, np.minimum(room, rules.ceiling))
+    filled.family(wish, rules.nominal)
     filled.add(wish, rules.ceiling, ranked=True)
-    return FairShares(deserved=deserved, fair=filled.given, idle=idle)
+    fair = filled.given
+    return FairShares(deserved=np.minimum(fair, rules.nominal), fair=fair, idle=idle)
 
 
 class _Filling:
     """What was given so far, and what is left."""
 
-    def __init__(self, rules: Quotas, wish: Floats, capacity: Floats) -> None:
+    def __init__(self, rules: Quotas, wish: Floats, idle: Floats, capacity: Floats) -> None:
         self._rules = rules
         self._tree = rules.tree
         self._left = capacity
-        self._idle = np.zeros_like(wish)
+        self._idle = idle
         self.given = np.zeros_like(wish)
 
-    def withhold(self, idle: Floats) -> None:
-        """Take this (q, r) out of what there is, and out of what each queue has to lend to its own."""
-        self._idle = idle
-        self._left = np.maximum(self._left - idle[self._tree.members[-1]].sum(axis=0), 0.0)
+    def withhold(self) -> None:
+        """From here on there is less by what stays idle."""
+        self._left = np.maximum(self._left - self._idle[self._tree.members[-1]].sum(axis=0), 0.0)
+
+    def family(self, wish: Floats, own: Floats) -> None:
+        """What a queue with children has (q, r) and none of them has claimed, from the bottom up."""
+        for level in self._tree.levels[-2::-1]:
+            inner = level[~self._tree.leaf[level]]
+            if (own[inner] > (self.given + self._idle)[inner]).any():
+                depth = self._tree.depth[inner[0]]
+                bound = (self._tree.depth <= depth)[:, None]
+                self.add(
+                    wish, np.where(bound, np.minimum(own, self._rules.ceiling), self._rules.ceiling)
+                )
 
     def add(self, wish: Floats, room: Floats, *, by_claim: bool = False, ranked: bool = False) -> None:
         """Fill up to the wish and the room, both counted from nothing."""
@@ -84,8 +96,7 @@ class _Filling:
         if not rest.any():
             return
         weight = self._claims(rest) if by_claim else self._rules.weight
-        taken = self.given if room is self._rules.ceiling else self.given + self._idle
-        space = np.maximum(room - taken, 0.0)
+        space = np.maximum(room - self.given - self._idle, 0.0)
         more = fill(
             self._tree, rest, weight, space, self._left, self._rules.priority if ranked else None
         )
@@ -98,13 +109,6 @@ class _Filling:
         share = np.zeros_like(total)
         np.divide(total, self._left, out=share, where=np.isfinite(self._left) & (self._left > 0))
         return np.maximum(share.max(axis=1), 1e-9 * (total > 0).any(axis=1))
-
-
-def _family(rules: Quotas, depth: int) -> bool:
-    """Some queue of this depth has children, and something to lend to them."""
-    level = rules.tree.levels[depth]
-    inner = level[~rules.tree.leaf[level]]
-    return bool((rules.nominal[inner] > 0).any())
 
 
 def _idle(tree: Tree, kept: Floats, wish: Floats) -> Floats:

@@ -82,7 +82,9 @@ def quotas(
         _amounts(name, values, (count, shape[1]), finite=name in ("nominal", "guaranteed"))
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if len(bad):
-        raise ValueError(f"queue {bad[0]} has weight {weight[bad[0]]}; a weight is a finite number from 0 up")
+        raise ValueError(
+            f"queue {bad[0]} has weight {weight[bad[0]]}; a weight is a finite number from 0 up"
+        )
     total = _upwards(tree, own)
     _ordered("guaranteed", own_kept, "nominal", total)
     _ordered("nominal", total, "limit", limit)

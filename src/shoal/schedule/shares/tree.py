@@ -75,7 +75,9 @@ def tree(parents: Sequence[int] | Ints) -> Tree:
     count = len(parent)
     wrong = np.flatnonzero((parent < -1) | (parent >= count))
     if len(wrong):
-        raise ValueError(f"queue {wrong[0]} has parent {parent[wrong[0]]}, which is none of {count} queues")
+        raise ValueError(
+            f"queue {wrong[0]} has parent {parent[wrong[0]]}, which is none of {count} queues"
+        )
     depth = _depths(parent)
     levels = tuple(np.flatnonzero(depth == at) for at in range(int(depth.max(initial=-1)) + 1))
     leaf = np.ones(count, dtype=np.bool_)

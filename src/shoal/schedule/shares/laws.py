@@ -1,0 +1,156 @@
+"""May what one queue holds be taken for what another asks.
+
+Checked in this order; the first that forbids it is the answer. Sources: the laws of YuniKorn's preemption,
+Kueue's fair sharing (KEP-1714: its rules S1, S2-a and S2-b), KAI's reclaim, Volcano's capacity plugin.
+
+| rule | forbids |
+| --- | --- |
+| SameJob | to take from the job itself |
+| PriorityNotLower | inside one queue: to take from anybody not of lower priority |
+| PriorityHigher | to take from a higher priority in another queue, if `any_priority` is off |
+| Fenced | to reach out of a fenced queue (into it is allowed) |
+| FreesNothing | to take what nothing is asked of |
+| Kept | to leave the other, or any queue above it below the meeting point, less than is kept for it |
+| WithinNominal | to take from a queue, or out of one, that has no more than its own of what is asked |
+| WeightZero | to borrow by force with a weight of 0 (taking back one's own is allowed) |
+| OverNominal | to go beyond one's own, if `beyond_nominal` is off |
+| Unfair | to end up ahead: neither at most level with the other afterwards nor, if `unequal`, behind where it is |
+
+A queue whose ask stays within its own takes back its own, whoever is ahead. A refusal is about rules
+alone: that something may be taken does not mean that it helps, see `victims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.schedule.shares.ledger import Ledger, Refusal
+from shoal.schedule.shares.standing import excess, standing
+
+__all__ = ["Claim", "Holding", "Laws", "reclaim_refusal"]
+
+_SLACK = 1e-9
+_BEHIND = 1e-8
+"""A share of the cluster; less than that is not behind, so that rounding cannot turn an exchange around."""
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What a policy may choose."""
+
+    beyond_nominal: bool = True
+    """Queues that are behind may borrow by force, not only take back their own."""
+    any_priority: bool = True
+    """Between queues priority protects nobody."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is asked for."""
+
+    queue: int
+    ask: tuple[float, ...]
+    """(r,)."""
+    priority: int = 0
+    job: int = -1
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What is given up at once, or not: one surplus task, or all that a gang needs."""
+
+    queue: int
+    amounts: tuple[float, ...]
+    """(r,)."""
+    priority: int = 0
+    started: float = 0.0
+    """Of equal priority the newest goes first."""
+    job: int = -2
+
+
+def reclaim_refusal(
+    ledger: Ledger, claim: Claim, holding: Holding, laws: Laws, *, unequal: bool = False
+) -> Refusal | None:
+    """Why it may not be taken, None if it may. The ledger has the holding in it and the claim not.
+
+    With `unequal` the claimant has only to end up behind where the other is now (S2-b): for holdings so
+    large that nothing smaller would do.
+    """
+    if claim.job == holding.job:
+        return Refusal("SameJob", holding.queue)
+    mine, theirs = ledger.rules.tree.fork(claim.queue, holding.queue)
+    if not mine or not theirs:
+        return _inside(claim, holding)
+    if holding.priority > claim.priority and not laws.any_priority:
+        return Refusal("PriorityHigher", holding.queue, bound=claim.priority, used=holding.priority)
+    for node in mine:
+        if ledger.rules.fenced[node]:
+            return Refusal("Fenced", node)
+    contested = [k for k, (a, v) in enumerate(zip(claim.ask, holding.amounts, strict=True)) if a > 0 < v]
+    if not contested:
+        return Refusal("FreesNothing", holding.queue)
+    return _protected(ledger, theirs, holding, contested) or _unfair(
+        ledger, mine, theirs[-1], claim, holding, laws, unequal
+    )
+
+
+def _inside(claim: Claim, holding: Holding) -> Refusal | None:
+    if holding.priority < claim.priority:
+        return None
+    return Refusal("PriorityNotLower", holding.queue, bound=claim.priority, used=holding.priority)
+
+
+def _protected(
+    ledger: Ledger, theirs: Sequence[int], holding: Holding, contested: Sequence[int]
+) -> Refusal | None:
+    """What the other queue keeps, at each level up to the meeting point."""
+    for node in theirs:
+        use, kept, nominal = ledger.use[node], ledger.kept[node], ledger.nominal[node]
+        for k, amount in enumerate(holding.amounts):
+            if amount > 0 and kept[k] > 0 and use[k] - amount < kept[k] - _SLACK * max(1.0, kept[k]):
+                return Refusal("Kept", node, k, kept[k], use[k], amount)
+        if not any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested):
+            k = contested[0]
+            return Refusal("WithinNominal", node, k, nominal[k], use[k], holding.amounts[k])
+    return None
+
+
+def _unfair(
+    ledger: Ledger,
+    mine: Sequence[int],
+    other: int,
+    claim: Claim,
+    holding: Holding,
+    laws: Laws,
+    unequal: bool,
+) -> Refusal | None:
+    """What the claim may not do, given who is ahead."""
+    for node in mine:
+        k = _beyond(ledger, node, claim.ask)
+        if k >= 0 and ledger.rules.weight[node] == 0:
+            return Refusal("WeightZero", node, k, ledger.nominal[node][k], ledger.use[node][k], claim.ask[k])
+    me = mine[-1]
+    k = _beyond(ledger, me, claim.ask)
+    if k < 0:
+        return None
+    if not laws.beyond_nominal:
+        return Refusal("OverNominal", me, k, ledger.nominal[me][k], ledger.use[me][k], claim.ask[k])
+    after = standing(ledger, me, claim.ask)
+    there = standing(ledger, other)
+    left = standing(ledger, other, [-amount for amount in holding.amounts])
+    fair = after < there - _BEHIND if unequal else after <= left + _SLACK
+    risen = max(excess(ledger, me, k, a) for k, a in enumerate(claim.ask) if a > 0)
+    given = max(excess(ledger, other, k) for k, v in enumerate(holding.amounts) if v > 0)
+    if fair and risen < given - _BEHIND:
+        return None
+    return Refusal("Unfair", me, k, there if unequal else left, after, claim.ask[k])
+
+
+def _beyond(ledger: Ledger, queue: int, ask: Sequence[float]) -> int:
+    """The first resource of the ask that would take the queue beyond its own, -1 if none does."""
+    for k, amount in enumerate(ask):
+        own = ledger.nominal[queue][k]
+        if amount > 0 and ledger.use[queue][k] + amount > own + _SLACK * max(1.0, own):
+            return k
+    return -1

@@ -1,0 +1,147 @@
+"""What each queue uses, kept up to date while work is given out, and whether it may have so much more.
+
+Answers take time in proportion to the depth of the tree. Numbers are plain floats in lists: for a handful
+of resources that is several times faster than arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.schedule.shares.quotas import Quotas
+
+__all__ = ["CLUSTER", "Ledger", "Refusal"]
+
+Floats = NDArray[np.float64]
+
+CLUSTER = -1
+"""Stands for the level above all queues in `Refusal.queue`."""
+
+_SLACK = 1e-9
+"""Relative: so much above a bound is rounding."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The first rule that stands in the way, from the queue upwards, and its numbers."""
+
+    rule: str
+    """Limit, Borrowing, Kept (for siblings, lent to nobody), Capacity; those of `laws` besides."""
+    queue: int
+    """The level of the tree at which it holds: a queue on the path, or CLUSTER."""
+    resource: int = -1
+    bound: float = 0.0
+    used: float = 0.0
+    """Counted against the bound now, as the rule counts."""
+    asked: float = 0.0
+
+
+class Ledger:
+    """Mutable. `used` (q, r): what the jobs of each queue itself hold; `capacity` (r,), inf allowed."""
+
+    def __init__(self, rules: Quotas, used: Floats, capacity: Floats) -> None:
+        self.rules = rules
+        self.capacity: list[float] = capacity.astype(np.float64).tolist()
+        tree = rules.tree
+        claimed = used.astype(np.float64)
+        inside = claimed.copy()
+        for level in reversed(tree.levels):
+            claimed[level] = np.maximum(rules.kept[level], inside[level])
+            above = tree.parent[level]
+            below_others = above >= 0
+            np.add.at(inside, above[below_others], claimed[level][below_others])
+        self.use: list[list[float]] = tree.sums(used).tolist()
+        """Per queue, those below it included."""
+        self._inside: list[list[float]] = inside.tolist()
+        self._claimed: list[list[float]] = claimed.tolist()
+        self._total: list[float] = claimed[tree.members[-1]].sum(axis=0).tolist()
+        self.kept: list[list[float]] = rules.kept.tolist()
+        self.nominal: list[list[float]] = rules.nominal.tolist()
+        self._ceiling: list[list[float]] = rules.ceiling.tolist()
+        self._limit: list[list[float]] = rules.limit.tolist()
+
+    def copy(self) -> Ledger:
+        """One to try things on."""
+        twin = object.__new__(Ledger)
+        twin.__dict__.update(self.__dict__)
+        twin.use = [list(row) for row in self.use]
+        twin._inside = [list(row) for row in self._inside]
+        twin._claimed = [list(row) for row in self._claimed]
+        twin._total = list(self._total)
+        return twin
+
+    def charge(self, queue: int, amounts: Sequence[float], sign: int = 1) -> None:
+        """Count these amounts (r,) more (or less, with -1) as used by the queue's own jobs."""
+        for resource, amount in enumerate(amounts):
+            if not amount:
+                continue
+            more = sign * amount
+            for node in self.rules.tree.paths[queue]:
+                self.use[node][resource] += sign * amount
+                inside = self._inside[node][resource] + more
+                claimed = max(self.kept[node][resource], inside)
+                more = claimed - self._claimed[node][resource]
+                self._inside[node][resource] = inside
+                self._claimed[node][resource] = claimed
+            self._total[resource] += more
+
+    def refusal(self, queue: int, ask: Sequence[float]) -> Refusal | None:
+        """Why the queue may not have so much more (r,); None if it may."""
+        found: Refusal | None = None
+        found_at = len(self.rules.tree.paths[queue]) + 1
+        for resource, amount in enumerate(ask):
+            if not amount:
+                continue
+            for height, denied in self._denied(queue, resource, amount):
+                if height < found_at:
+                    found, found_at = denied, height
+                break
+        return found
+
+    def headroom(self, queue: int) -> list[float]:
+        """(r,): how much more the queue may have of each resource; `refusal` agrees."""
+        left = [bound - total for bound, total in zip(self.capacity, self._total, strict=True)]
+        for node in reversed(self.rules.tree.paths[queue]):
+            rows = zip(self._ceiling[node], self._inside[node], self._claimed[node], left, strict=True)
+            left = [
+                max(0.0, min(ceiling - inside, max(0.0, free) + claimed - inside))
+                for ceiling, inside, claimed, free in rows
+            ]
+        return left
+
+    def tasks(self, queue: int, need: Sequence[float], most: int) -> int:
+        """How many tasks of this need (r,) the queue may have, at most `most`."""
+        for amount, room in zip(need, self.headroom(queue), strict=True):
+            if amount > 0 and room < amount * most:
+                most = int(room / amount + _SLACK)
+        return most
+
+    def _denied(self, queue: int, resource: int, amount: float) -> Iterator[tuple[int, Refusal]]:
+        """What forbids it, lowest level first, with the height."""
+        more = amount
+        path = self.rules.tree.paths[queue]
+        for height, node in enumerate(path):
+            used, inside = self.use[node][resource], self._inside[node][resource]
+            bound = self._ceiling[node][resource]
+            if _above(inside + more, bound):
+                if not _above(used + amount, bound):
+                    yield height, Refusal("Kept", node, resource, bound, inside, amount)
+                rule = "Limit" if _above(used + amount, self._limit[node][resource]) else "Borrowing"
+                yield height, Refusal(rule, node, resource, bound, used, amount)
+            more = max(self.kept[node][resource], inside + more) - self._claimed[node][resource]
+            if more <= 0:
+                return
+        bound, total = self.capacity[resource], self._total[resource]
+        if _above(total + more, bound):
+            used = sum(self.use[node][resource] for node in self.rules.tree.members[-1].tolist())
+            if _above(used + amount, bound):
+                yield len(path), Refusal("Capacity", CLUSTER, resource, bound, used, amount)
+            yield len(path), Refusal("Kept", CLUSTER, resource, bound, total, amount)
+
+
+def _above(value: float, bound: float) -> bool:
+    return value > bound + _SLACK * max(1.0, abs(bound) if bound != float("inf") else 1.0)
