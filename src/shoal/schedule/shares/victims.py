@@ -4,7 +4,8 @@
    tree downwards; there the first holding that the laws let go, lowest priority and newest first. What
    leaves the claimant at most level with the other comes first, in all queues; only then what is merely
    ahead of it (one job that fills the cluster).
-2. What turns out not to be needed is put back, the last found first tried.
+2. What turns out not to be needed is put back, the last found first tried; but nothing whose return would
+   put the claimant ahead of another who gives (it was taken from the claimant's own side, kueue#14543).
 3. If all together are not enough, nobody gives up anything.
 """
 
@@ -55,7 +56,11 @@ def choose(
             trial.charge(queue, holdings[found].amounts, -1)
     if not fits(gone):
         return None
-    return tuple(sorted(_needed(trial, holdings, gone, fits)))
+
+    def lawful(rest: Sequence[int]) -> bool:
+        return _lawful(ledger.copy(), claim, holdings, rest, laws)
+
+    return tuple(sorted(_needed(trial, holdings, gone, lambda rest: fits(rest) and lawful(rest))))
 
 
 def _lines(holdings: Sequence[Holding]) -> dict[int, list[int]]:
@@ -86,14 +91,25 @@ def _first(
 
 
 def _needed(
-    ledger: Ledger, holdings: Sequence[Holding], gone: list[int], fits: Callable[[Sequence[int]], bool]
+    ledger: Ledger, holdings: Sequence[Holding], gone: list[int], will_do: Enough
 ) -> list[int]:
     """Without those that the claim can do without."""
     for at in reversed(gone):
         rest = [other for other in gone if other != at]
         ledger.charge(holdings[at].queue, holdings[at].amounts)
-        if fits(rest):
+        if will_do(rest):
             gone = rest
         else:
             ledger.charge(holdings[at].queue, holdings[at].amounts, -1)
     return gone
+
+
+def _lawful(
+    ledger: Ledger, claim: Claim, holdings: Sequence[Holding], gone: Sequence[int], laws: Laws
+) -> bool:
+    """May these be taken one after the other."""
+    for at in gone:
+        if reclaim_refusal(ledger, claim, holdings[at], laws, unequal=True) is not None:
+            return False
+        ledger.charge(holdings[at].queue, holdings[at].amounts, -1)
+    return True
