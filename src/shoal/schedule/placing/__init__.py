@@ -12,9 +12,12 @@ tight as can be, ties to the first.
 - `fits`: how many tasks of a shape fit on each node, kept up as nodes change
 - `choose`: the rule, on bare counts
 - `scopes`: in which domains a gang may be tried, the best first
+- `dealing`: tasks over the nodes of one domain, close together or evenly
 - `place`: gangs, all or nothing
 - `bulk`: many equal tasks that do not care about each other
 - `foresee`: what would fit, without doing it
+- `mend`: tasks of failed nodes, placed again next to those that stay
+- `clearing`, `consolidate`: which jobs to move so that another can start
 - `invariants`: what always holds, checked from scratch
 
 Pure: no clock, no chance, equal input gives equal output. It knows nothing of queues, priorities and

@@ -50,6 +50,8 @@ def evenly(holds: Ints, key: Ints, count: int) -> Chosen:
 
 def tightest_first(holds: Ints, key: Ints, count: int) -> Chosen:
     """Up to `count` tasks that need not be together: each position is filled before the next one."""
+    if count <= 0:
+        return _NOTHING, _NOTHING
     positions = np.flatnonzero(holds)
     if count < len(positions):  # each holds one at least, so that no more of them are needed
         positions = _least(positions, key, count)

@@ -7,16 +7,17 @@ changes no answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.schedule.placing.asks import WHOLE, Domain, Ints, Shape
 
 if TYPE_CHECKING:
     from shoal.schedule.placing.room import Room
 
-__all__ = ["PLENTY", "Fits", "Tables"]
+__all__ = ["PLENTY", "Fits", "Tables", "how_many"]
 
 PLENTY = 1 << 20
 """So many tasks of a shape fit on a node at most; more are not told apart."""
@@ -140,15 +141,28 @@ class Tables:
             self._first, self._changes, self._length = now, [], 0
 
 
+def how_many(shape: Shape, free: Ints, slots: NDArray[np.signedinteger[Any]]) -> Ints:
+    """(m,) tasks of the shape that fit where so much is free (m, r), and of each GPU (m, g)."""
+    most = _by_resources(shape, free)
+    if shape.gpus:
+        np.minimum(most, (slots == WHOLE).sum(axis=1) // shape.gpus, out=most)
+    elif shape.share:
+        np.minimum(most, (np.maximum(slots, 0) // shape.share).sum(axis=1), out=most)
+    return most
+
+
+def _by_resources(shape: Shape, free: Ints) -> Ints:
+    most = np.full(len(free), PLENTY, dtype=np.int64)
+    for resource, ask in enumerate(shape.ask):
+        if ask:
+            np.minimum(most, free[:, resource] // ask, out=most)
+    return np.maximum(most, 0, out=most)
+
+
 def _counted(room: Room, shape: Shape, nodes: Ints | None) -> tuple[Ints, Ints]:
     """Tasks that fit on each of the nodes, and how tight each node is: the least is to be used first."""
     rows = slice(None) if nodes is None else nodes
-    usable = room.nodes.suits[shape.suits, rows]
-    most = np.full(len(usable), PLENTY, dtype=np.int64)
-    for resource, ask in enumerate(shape.ask):
-        if ask:
-            np.minimum(most, room.free[rows, resource] // ask, out=most)
-    np.maximum(most, 0, out=most)
+    most = _by_resources(shape, room.free[rows])
     rest = np.minimum(most, 0xFFFF)
     if shape.gpus:
         idle = room.idle[rows].astype(np.int64)
@@ -164,5 +178,5 @@ def _counted(room: Room, shape: Shape, nodes: Ints | None) -> tuple[Ints, Ints]:
         # GPUs that no task can reach for want of cores are lost: a node without free ones comes first
         free = np.maximum(room.slots[rows], 0).sum(axis=1, dtype=np.int64)
         key = (free << 16) + rest
-    most[~usable] = 0
+    most[~room.nodes.suits[shape.suits, rows]] = 0
     return most, key

@@ -34,10 +34,12 @@ def scopes(
     narrowest = widest if reach.preferred is None else max(reach.preferred, widest)
     for level in range(narrowest, widest - 1, -1):
         if level < 0 or (bound is not None and level <= bound.level):
-            if _enough(tables, counts, bound):
+            if _lies_in_one(topology, bound, widest) and _enough(tables, counts, bound):
                 yield bound
             return
         ids = topology.inside(level, bound)
+        if 0 <= widest < level:
+            ids = ids[topology.above(level, widest)[ids] >= 0]
         room = np.stack([table.per_domain(level)[ids] for table in tables])
         fitting = np.flatnonzero((room >= np.array(counts)[:, None]).all(axis=0))
         if not fitting.size:
@@ -59,10 +61,17 @@ def scopes(
 def best_count(table: Fits, reach: Reach, bound: Domain | None) -> int:
     """The most tasks of one group that fit inside what is required."""
     level = reach.required
-    if level is None or (bound is not None and level <= bound.level):
+    if level is None:
         return table.capacity(bound)
+    if bound is not None and level <= bound.level:
+        return table.capacity(bound) if _lies_in_one(table.topology, bound, level) else 0
     ids = table.topology.inside(level, bound)
     return int(table.per_domain(level)[ids].max(initial=0))
+
+
+def _lies_in_one(topology: Topology, bound: Domain | None, level: int) -> bool:
+    """Whether it is known in which domain of the level the bound is; a level below 0 asks nothing."""
+    return level < 0 or (bound is not None and topology.widened(bound, level) is not None)
 
 
 def _enough(tables: Sequence[Fits], counts: Sequence[int], bound: Domain | None) -> bool:

@@ -1,0 +1,136 @@
+"""Jobs move closer together so that another can start: only if it does, and if all of them find a place.
+
+A move costs its job a restart, so that as few as can be are moved. One job is enough more often than
+not, and if so, one is moved; of more, sets are tried in the order of `clearing.proposals`, and what a
+set does not need stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from shoal.schedule.placing.asks import Domain, Gang, Group, Ints, Placement
+from shoal.schedule.placing.clearing import Parts, parts_of, proposals
+from shoal.schedule.placing.place import place
+from shoal.schedule.placing.room import Room
+
+__all__ = ["Consolidation", "Mover", "consolidate"]
+
+_DOMAINS = 8
+"""Of the domains that a gang has to be in one of, so many are cleared on trial."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mover:
+    """A job that may be moved."""
+
+    gang: Gang
+    """What it needs where it goes: as many tasks as it has, as close together."""
+    placement: Placement
+    """Where it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Consolidation:
+    """A job that starts, and who moves for it."""
+
+    start: Placement
+    moves: tuple[tuple[int, Placement], ...]
+    """Position of the mover, ascending, and where it goes: perhaps where another mover leaves."""
+
+
+def consolidate(
+    room: Room, gang: Gang, movers: Sequence[Mover], *, most: int = 8, attempts: int = 64
+) -> Consolidation | None:
+    """Take room for a gang that does not fit as things stand, by moving at most `most` of the movers.
+
+    The room then is as it will be afterwards; where None comes back, it is as it was. At most so many
+    `attempts` at sets of movers are made, so None does not prove that there is no way.
+    """
+    mark = room.mark()
+    parts = parts_of(room, [mover.placement for mover in movers])
+    for moved in islice(_sets(room, gang, parts, most), attempts):
+        if _attempt(room, gang, movers, moved) is None:
+            continue
+        room.rollback(mark)
+        moved = _needed(room, gang, movers, moved)
+        return _attempt(room, gang, movers, moved)
+    return None
+
+
+def _sets(room: Room, gang: Gang, parts: Parts, most: int) -> Iterator[tuple[int, ...]]:
+    """Sets of movers, none larger than `most`, none twice."""
+    seen: set[tuple[int, ...]] = set()
+    group = _scarcest(room, gang)
+    table = room.fits(group.shape)
+    for scope in _scopes(room, gang, group):
+        need = max(group.minimum - table.capacity(scope), 1)
+        here = parts
+        if scope is not None:
+            here = parts.only(room.topology.domain[scope.level, parts.node] == scope.index)
+        for moved in proposals(room, group.shape, need, here):
+            if len(moved) <= most and moved not in seen:
+                seen.add(moved)
+                yield moved
+
+
+def _scarcest(room: Room, gang: Gang) -> Group:
+    """The group of which the least is there, for what it needs at least."""
+    needed = [group for group in gang.groups if group.minimum] or list(gang.groups)
+    return min(needed, key=lambda group: room.fits(group.shape).total / max(group.minimum, 1))
+
+
+def _scopes(room: Room, gang: Gang, group: Group) -> list[Domain | None]:
+    """Where to clear: in the domains that lack the least, or everywhere."""
+    levels = [reach.required for reach in (gang.reach, group.reach) if reach.required is not None]
+    bound = gang.inside
+    if not levels or (bound is not None and max(levels) <= bound.level):
+        return [bound]
+    level = max(levels)
+    ids = room.topology.inside(level, bound)
+    room_now: Ints = room.fits(group.shape).per_domain(level)[ids]
+    order = np.argsort(-room_now, kind="stable")[:_DOMAINS]
+    return [Domain(level, int(index)) for index in ids[order]]
+
+
+def _attempt(
+    room: Room, gang: Gang, movers: Sequence[Mover], moved: Sequence[int]
+) -> Consolidation | None:
+    """All of these leave, the gang comes, they come back, the largest first. All or nothing."""
+    mark = room.mark()
+    for at in moved:
+        for tasks in movers[at].placement:
+            room.give_back(tasks)
+    start = place(room, gang)
+    places: dict[int, Placement] = {}
+    if start is not None:
+        for at in sorted(moved, key=lambda at: (-_size(movers[at]), at)):
+            again = place(room, movers[at].gang)
+            if again is None:
+                break
+            places[at] = again
+    if start is None or len(places) < len(moved):
+        room.rollback(mark)
+        return None
+    return Consolidation(start, tuple(sorted(places.items())))
+
+
+def _needed(room: Room, gang: Gang, movers: Sequence[Mover], moved: tuple[int, ...]) -> tuple[int, ...]:
+    """The set without those that can as well stay, the largest first."""
+    mark = room.mark()
+    for at in sorted(moved, key=lambda at: (-_size(movers[at]), at)):
+        fewer = tuple(each for each in moved if each != at)
+        if _attempt(room, gang, movers, fewer) is not None:
+            room.rollback(mark)
+            moved = fewer
+    return moved
+
+
+def _size(mover: Mover) -> int:
+    """Thousandths of GPUs, then tasks."""
+    taken = sum(len(tasks) * tasks.shape.slots * tasks.shape.thousandths for tasks in mover.placement)
+    return (taken << 32) + sum(map(len, mover.placement))
