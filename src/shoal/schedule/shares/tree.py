@@ -109,6 +109,8 @@ def _depths(parent: Ints) -> Ints:
         circle = [int(above[above >= 0][0])]
         while (after := int(parent[circle[-1]])) != circle[0]:
             circle.append(after)
+        first = circle.index(min(circle))
+        circle = circle[first:] + circle[:first]
         raise ValueError(f"queues are above themselves: {' -> '.join(map(str, [*circle, circle[0]]))}")
     return depth
 
