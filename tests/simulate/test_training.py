@@ -99,7 +99,7 @@ def test_bad_profiles_are_named(tmp_path):
             Application(folder)
         (folder / file).write_text(whole)
     (folder / "placements.csv").unlink()
-    with pytest.raises(BadInput, match="placements.csv"):
+    with pytest.raises(BadInput, match=r"placements\.csv"):
         Application(folder)
     with pytest.raises(BadInput, match="holds no folder"):
         read_applications(tmp_path)

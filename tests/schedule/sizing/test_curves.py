@@ -20,6 +20,12 @@ def test_a_size_that_is_slower_than_a_smaller_one_is_not_worth_having():
     assert curves.reached.tolist() == [[True, True, False, True]]
 
 
+def test_a_size_that_is_no_faster_is_not_worth_having():
+    curves = concave(np.array([1, 2, 4, 8, 12]), np.array([[1.0, 1.7, 2.9, 0.0, 0.0]]))
+    assert curves.reached.tolist() == [[True, True, True, False, False]]
+    assert curves.speed[0, 2:].tolist() == [2.9, 2.9, 2.9]
+
+
 @pytest.mark.parametrize("bad", [[0.0, 1.0], [1.0, -1.0], [float("nan"), 1.0], [1.0, float("inf")]])
 def test_what_is_no_speed_is_refused(bad):
     with pytest.raises(ValueError, match="a speed is"):

@@ -7,9 +7,9 @@ every moment the weighted sum of speeds is as large as can be.
 
 - `curves`: speed over sizes, as far as it is concave
 - `weights`: that weight of each job, from the one that ends last to the one that ends first
-- `grant`: the sizes that make the most of the weights
-- `damping`: a change of size costs a restart, so it has to be worth one
-- `estimate`: what is left of a job whose work nobody declared
+- `choose`: the sizes that make the most of the weights at one price for a GPU, a restart included
+- `estimate`: weights where nobody has declared how much work is left
+- `policy`: all of it on nodes of equal GPUs
 
 For speeds that are all the same power of the size the weights are those of heSRPT (Berg, Vesilo,
 Harchol-Balter 2020); these hold for any concave speeds, each job its own.

@@ -12,6 +12,8 @@ __all__ = ["Curves", "concave", "from_nothing", "size_grid"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_ROUNDING = 1e-9
+
 
 def size_grid(gpus_per_node: int, most: int) -> Ints:
     """Sizes that leave no crumbs: powers of two inside a node, then whole nodes, up to `most`."""
@@ -30,7 +32,18 @@ class Curves:
     speed: Floats
     """(m, k): the concave envelope; speed at the smallest size is 1."""
     reached: NDArray[np.bool_]
-    """(m, k): sizes at which the job is as fast as its envelope. Only those are worth having."""
+    """(m, k): sizes at which the job is as fast as its envelope, and faster than with less. Only those
+    are worth having."""
+
+    def at(self, sizes: Ints) -> Floats:
+        """Speed of each job at a size of its own, (m,), linear between those of the grid and constant
+        outside of it."""
+        low = np.clip(np.searchsorted(self.grid, sizes, side="right") - 1, 0, len(self.grid) - 1)
+        high = np.minimum(low + 1, len(self.grid) - 1)
+        rows = np.arange(len(sizes))
+        span = np.maximum(self.grid[high] - self.grid[low], 1)
+        part = np.clip((sizes - self.grid[low]) / span, 0.0, 1.0)
+        return self.speed[rows, low] + part * (self.speed[rows, high] - self.speed[rows, low])
 
 
 def concave(grid: Ints, values: Floats) -> Curves:
@@ -40,7 +53,9 @@ def concave(grid: Ints, values: Floats) -> Curves:
         raise ValueError("a speed is a finite number, not below 0, and above 0 at the smallest size")
     speed = np.maximum.accumulate(values / values[:, :1], axis=1)
     envelope = _envelope(grid, speed)
-    return Curves(grid, envelope, speed >= envelope * (1 - 1e-12))
+    reached = speed >= envelope * (1 - _ROUNDING)
+    reached[:, 1:] &= speed[:, 1:] > speed[:, :-1] * (1 + _ROUNDING)
+    return Curves(grid, envelope, reached)
 
 
 def from_nothing(curves: Curves) -> Floats:

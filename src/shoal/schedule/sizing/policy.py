@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.schedule.allot import Contender, Nodes, free_gpus, packed
+from shoal.schedule.sizing.choose import Demand, choose
 from shoal.schedule.sizing.curves import concave, size_grid
-from shoal.schedule.sizing.damping import damp
-from shoal.schedule.sizing.grant import grant
+from shoal.schedule.sizing.estimate import attained_weights, logarithmic
 from shoal.schedule.sizing.weights import weights
 
 __all__ = ["Elastic"]
@@ -23,16 +24,21 @@ _UNSEEN_POWER = 0.7
 
 
 class Elastic:
-    """`information` says what it is told of a job's work: none, declared, or profiles beside."""
+    """`information` says what it is told of a job's work: none, declared, or profiles beside.
+
+    `horizon`: seconds for which a decision is thought to hold; a longer one where less is known, for
+    then weights change less. The figures were chosen on one of the published lists of jobs.
+    """
 
     elastic = True
 
     def __init__(
-        self, information: str = "declared", *, patience: float = -0.5, eager: float = 3.0
+        self, information: str = "declared", *, patience: float = -0.5, horizon: float | None = None
     ) -> None:
         self.information = information
         self._patience = patience
-        self._eager = eager
+        default = 600.0 if information == "none" else 300.0
+        self._horizon = default if horizon is None else horizon
 
     def allot(self, jobs: Sequence[Contender], capacity: Sequence[int], now: float) -> dict[str, Nodes]:
         """See `Allot`. Every job needs its `outlook`."""
@@ -46,40 +52,58 @@ class Elastic:
         return given
 
     def _sizes(self, jobs: Sequence[Contender], capacity: Sequence[int]) -> Ints:
-        total = sum(capacity)
-        grid = size_grid(max(capacity), total)
-        possible, allowed, remaining = self._outlooks(jobs, grid, max(capacity))
-        whole = concave(grid, possible)
-        reachable = concave(grid, allowed)
-        order = np.argsort(-remaining, kind="stable")
-        weight = weights(whole, order.tolist(), total, self._patience)
-        wanted = grant(reachable, weight, total)
-        current = np.array([len(job.nodes) for job in jobs], dtype=np.int64)
-        cost = np.array([job.restart for job in jobs])
-        return damp(reachable, wanted, current, remaining, total, cost, self._eager)
+        seen = _Seen.of(jobs, size_grid(max(capacity), sum(capacity)), max(capacity))
+        if seen.remaining is not None:
+            curves = concave(seen.grid, seen.allowed)
+            order = np.argsort(-seen.remaining, kind="stable")
+            whole = concave(seen.grid, seen.possible)
+            weight = weights(whole, order.tolist(), sum(capacity), self._patience)
+        else:
+            curves = concave(seen.grid, logarithmic(seen.allowed))
+            weight = attained_weights(seen.done)
+        demand = Demand(
+            curves=curves,
+            weight=weight,
+            current=np.array([len(job.nodes) for job in jobs], dtype=np.int64),
+            remaining=np.full(len(jobs), np.inf) if seen.remaining is None else seen.remaining,
+            restart=np.array([job.restart for job in jobs]),
+        )
+        return choose(demand, sum(capacity), self._horizon)
 
-    def _outlooks(
-        self, jobs: Sequence[Contender], grid: Ints, gpus_per_node: int
-    ) -> tuple[Floats, Floats, Floats]:
-        """Speeds over the grid that are possible, and allowed now, (m, k); remaining seconds at the
-        smallest size, (m,)."""
+
+@dataclass(frozen=True)
+class _Seen:
+    """The jobs' outlooks as arrays over a grid of sizes."""
+
+    grid: Ints
+    possible: Floats
+    """(m, k): speeds at sizes that a job can ever have, and"""
+    allowed: Floats
+    """(m, k): those that it may have now."""
+    done: Floats
+    """(m,): seconds of work at the smallest size, and"""
+    remaining: Floats | None
+    """(m,): what is left; None: somebody has not declared it."""
+
+    @classmethod
+    def of(cls, jobs: Sequence[Contender], grid: Ints, gpus_per_node: int) -> _Seen:
         nodes = -(-grid // gpus_per_node)
         possible = np.empty((len(jobs), len(grid)))
         allowed = np.empty_like(possible)
+        done = np.zeros(len(jobs))
         remaining = np.full(len(jobs), np.nan)
+        declared = True
         for row, job in enumerate(jobs):
             outlook = job.outlook
             assert outlook is not None, "only jobs with an outlook can be sized"
-            if outlook.speeds is None:
-                speed = grid.astype(np.float64) ** _UNSEEN_POWER
-                most = 1
-            else:
-                speed = outlook.speeds(nodes, grid)
-                most = outlook.most
-                assert outlook.remaining is not None
-                remaining[row] = outlook.remaining / speed[0]
+            declared &= outlook.remaining is not None
+            speed, most = grid.astype(np.float64) ** _UNSEEN_POWER, 1
+            if outlook.speeds is not None:
+                speed, most = outlook.speeds(nodes, grid), outlook.most
+                done[row] = outlook.done / speed[0]
+                remaining[row] = np.nan if outlook.remaining is None else outlook.remaining / speed[0]
             possible[row] = np.where(grid <= max(1, outlook.limit), speed, 0.0)
             allowed[row] = np.where(grid <= max(1, most), speed, 0.0)
-        seen = remaining[~np.isnan(remaining)]
-        remaining[np.isnan(remaining)] = np.median(seen) if len(seen) else 1.0
-        return possible, allowed, remaining
+        unseen = np.isnan(remaining)
+        remaining[unseen] = np.median(remaining[~unseen]) if not unseen.all() else 1.0
+        return cls(grid, possible, allowed, done, remaining if declared else None)

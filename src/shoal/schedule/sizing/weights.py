@@ -56,8 +56,8 @@ def weights(curves: Curves, order: Sequence[int], capacity: int, patience: float
         least = float((others.price(owed, bends) / between).min(initial=np.inf))
         each *= min(1.0, least / float(each[0]))
         found[alike] = each
-        density = each[0] * np.diff(speed[alike[0]], prepend=0.0) / steps
-        at: NDArray[np.intp] = np.searchsorted(-densities, -density)
+        density: Floats = float(each[0]) * np.diff(speed[alike[0]], prepend=0.0) / steps
+        at = np.searchsorted(-densities, -density).astype(np.int64)
         densities, widths = np.insert(densities, at, density), np.insert(widths, at, steps)
     return found
 

@@ -1,0 +1,126 @@
+"""The size of each job, at one price for a GPU, with what a change of size costs.
+
+Time is money here: with weight w and speed s(n) a job earns w s(n) a second on n GPUs, pays one for
+being there at all (it waits to be done) and the price for each GPU. Over the time that a decision
+holds, the best size is the one that earns most; any but the present one earns nothing while a job
+restarts. The price is the lowest at which all get what they choose.
+
+Sizes are whole and steps are large, so at that price GPUs may be left, or just too few be there: both
+ways of making it fit are tried, and the better one is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.schedule.sizing.curves import Curves
+
+__all__ = ["Demand", "choose"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_HALVINGS = 40
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What m jobs want; arrays of shape (m,)."""
+
+    curves: Curves
+    weight: Floats
+    """What a second of work at the smallest size is worth."""
+    current: Ints
+    """Sizes now; 0: none yet."""
+    remaining: Floats
+    """Seconds of work left at the smallest size."""
+    restart: Floats
+    """Seconds that a change of size costs; the first start costs the same at any size."""
+
+
+def choose(demand: Demand, capacity: int, horizon: float) -> Ints:
+    """Sizes, (m,), that together are at most `capacity`; 0 where there is not even the smallest left.
+
+    `horizon`: seconds for which a decision is thought to hold, or until the job ends if that is sooner.
+    """
+    smallest = int(demand.curves.grid[0])
+    count = len(demand.weight)
+    if count * smallest >= capacity:
+        sizes = np.zeros(count, dtype=np.int64)
+        first = np.argsort(-demand.weight, kind="stable")[: capacity // smallest]
+        sizes[first] = smallest
+        return sizes
+    options = _Options(demand, capacity, horizon)
+    low, high = 0.0, options.prohibitive
+    if options.at(low).sum() <= capacity:
+        return options.at(low)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if options.at(middle).sum() > capacity:
+            low = middle
+        else:
+            high = middle
+    # a job that ends much sooner with more is not kept from it by any price: hence trimmed as well
+    tried = [options.trimmed(options.at(price), capacity) for price in (high, low)]
+    return max(
+        (options.filled(each, capacity) for each in tried),
+        key=lambda sizes: float(options.earning(sizes).sum()),
+    )
+
+
+class _Options:
+    """The sizes of the grid, and the one that a job has: (m, k + 1)."""
+
+    def __init__(self, demand: Demand, capacity: int, horizon: float) -> None:
+        curves, current = demand.curves, demand.current
+        count = len(current)
+        self.sizes = np.hstack(
+            (np.broadcast_to(curves.grid, (count, len(curves.grid))), current[:, None])
+        )
+        speed = np.hstack((curves.speed, curves.at(current)[:, None]))
+        possible = np.hstack((curves.reached, (current > 0)[:, None])) & (self.sizes <= capacity)
+        self._rows = np.arange(count)
+        changes = (self.sizes != current[:, None]) & (current > 0)[:, None]
+        lost = np.where(changes, demand.restart[:, None], 0.0)
+        seconds = np.minimum(demand.remaining[:, None] / speed + lost, horizon)
+        self._seconds = seconds
+        earned = np.maximum(seconds - lost, 0.0) * demand.weight[:, None] * speed - seconds
+        self.earned = np.where(possible, earned, -np.inf)
+        self.prohibitive = 1.0 + 4.0 * float(np.abs(earned).max() / seconds.min())
+
+    def at(self, price: float) -> Ints:
+        """What each job chooses at this price, the smallest of equals."""
+        best = (self.earned - price * self._seconds * self.sizes).argmax(axis=1)
+        return self.sizes[self._rows, best]
+
+    def earning(self, sizes: Ints) -> Floats:
+        """What each job earns at a size that it can have."""
+        return np.where(self.sizes == sizes[:, None], self.earned, -np.inf).max(axis=1)
+
+    def trimmed(self, sizes: Ints, capacity: int) -> Ints:
+        """Less and less, where that loses least for each GPU that is wanted, until it fits."""
+        sizes = sizes.copy()
+        while (over := int(sizes.sum()) - capacity) > 0:
+            less = sizes[:, None] - self.sizes
+            possible = (less > 0) & (self.sizes > 0) & np.isfinite(self.earned)
+            loss = np.where(possible, self.earning(sizes)[:, None] - self.earned, np.inf)
+            rate = loss / np.clip(less, 1, over)
+            job, option = np.unravel_index(int(rate.argmin()), rate.shape)
+            sizes[job] = self.sizes[job, option]
+        return sizes
+
+    def filled(self, sizes: Ints, capacity: int) -> Ints:
+        """What is left goes, step by step, where it earns most a GPU."""
+        sizes = sizes.copy()
+        while (left := capacity - int(sizes.sum())) > 0:
+            more = self.sizes - sizes[:, None]
+            gain = self.earned - self.earning(sizes)[:, None]
+            rate = np.where((more > 0) & (more <= left) & (gain > 0), gain / np.maximum(more, 1), 0.0)
+            job, option = np.unravel_index(int(rate.argmax()), rate.shape)
+            if rate[job, option] <= 0:
+                break
+            sizes[job] = self.sizes[job, option]
+        return sizes

@@ -1,0 +1,34 @@
+"""Weights without declared work: who has done little so far is likely to be done soon.
+
+Completion times of training jobs are heavy-tailed: the more a job has done, the longer it will go on.
+Work done counts in classes, each twice as long as the one before, so that jobs of like age do not take
+turns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["attained_weights", "logarithmic"]
+
+Floats = NDArray[np.float64]
+
+_SHORT_SECONDS = 300.0
+"""Below this nothing can be told from what a job has done."""
+_CLASS = 2.0
+_POWER = 0.3
+
+
+def attained_weights(done: Floats) -> Floats:
+    """From the work done, (m,), in seconds at the smallest size; their mean is 1."""
+    classes = np.floor(np.log(_SHORT_SECONDS + done) / np.log(_CLASS))
+    weight = _CLASS ** (-_POWER * classes)
+    return weight / weight.mean()
+
+
+def logarithmic(speed: Floats) -> Floats:
+    """What a speed is worth where nobody knows how much is left: doubling it is worth the same to all.
+    `speed` (m, k), 0 where a size is not to be had, as is its worth."""
+    relative = speed / speed[:, :1]
+    return np.where(relative > 0, 1.0 + np.log(np.maximum(relative, 1.0)), 0.0)
