@@ -9,9 +9,13 @@ GPUs are in use then. A pod that fits is placed, always; one that does not is re
 - `arrivals`: in which order which pods come
 - `states`: what is free on a node, and which states a pod can leave it in (pure)
 - `fleet`: the nodes, each in one of the states seen so far
-- `fitting`: which of many shapes fit which of many states (pure)
-- `values`: what a state is worth to a policy, a module each: `best_fit`, `fragments`, `outlook` (pure)
-- `policies`: policies by name: at random, or where a state gains most
+- `filling`: pods one by one onto an empty cluster
+- `where`: the place with the highest score, worked out once for each shape and state
+- `fitting`: which of the typical shapes fit which of many states (pure)
+- what states are worth (pure): `best_fit`, `fragments` (FGD), `outlook` with `holes` (Shoal)
+- `rehearsal`: who comes to which kind of node, found out on a small cluster
+- `at_random`: any place at all
+- `policies`: all of them by name
 - `experiment`: one policy, one order of pods; `report`: one record for all orders
 
 Nothing here changes while a pod is placed but the fleet; a seed is the only randomness.

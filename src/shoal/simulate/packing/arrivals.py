@@ -13,7 +13,7 @@ from shoal.simulate.packing.pods import Pods
 __all__ = ["arrivals"]
 
 
-def arrivals(pods: Pods, gpu_milli: float, seed: int) -> NDArray[np.int64]:
+def arrivals(pods: Pods, gpu_milli: float, seed: int | str) -> NDArray[np.int64]:
     """The shapes (a,) that arrive, in order, until they ask for `gpu_milli`.
 
     All pods are shuffled. If they ask for less, random ones of the list come after them, any pod any

@@ -1,4 +1,4 @@
-"""Best fit: the node with the least left, cores and GPUs counting alike."""
+"""Best fit, as in the experiments published with FGD: the node with the least left of cores and GPUs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from shoal.simulate.packing.states import States
 
 __all__ = ["BestFit"]
 
+Floats = NDArray[np.float64]
+
 
 class BestFit:
-    """Least `cpu / most cpu + gpu / most gpu`, each over that of the largest node; memory does not
-    count. Of one node's GPUs the one with the least left."""
-
-    growth = False
+    """Free cores over those of the largest node, and free GPUs likewise, count half each; memory does
+    not count. Nodes are told apart by whole percents, as a Kubernetes scheduler scores them."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._cpu = max(1, int(nodes.cpu.max()))
         self._gpu = int(nodes.gpus.max()) * GPU
 
-    def value(self, states: States) -> NDArray[np.float64]:
-        """(m,): the less is left, the higher."""
-        return -(states.cpu / self._cpu + states.gpus.sum(axis=1) / self._gpu)
+    def value(self, states: States) -> Floats:
+        """(m,): 1 for a node with nothing left."""
+        return 1 - (states.cpu / self._cpu + states.gpus.sum(axis=1) / self._gpu) / 2
+
+    def score(self, after: Floats, before: Floats) -> Floats:
+        """(c,): whole percents."""
+        return np.floor(100 * after)

@@ -7,31 +7,19 @@ from dataclasses import dataclass
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.packing.arrivals import arrivals
-from shoal.simulate.packing.fleet import Fleet
+from shoal.simulate.packing.filling import Placed, fill
 from shoal.simulate.packing.nodes import Nodes
 from shoal.simulate.packing.pods import Pods
 from shoal.simulate.packing.policies import POLICIES
 from shoal.simulate.packing.states import requests_of
 
-__all__ = ["DEMAND", "SEEDS", "Placed", "Run", "pack"]
+__all__ = ["DEMAND", "SEEDS", "Run", "pack"]
 
 DEMAND = 130.0
 """Percent of the nodes' GPUs that are asked for in the published experiment."""
 
 SEEDS = tuple(range(42, 52))
 """Of the published experiment."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where a pod is."""
-
-    arrival: int
-    """Its number among the arrivals."""
-    shape: int
-    node: int
-    gpus: tuple[int, ...]
-    """Indices of the node's GPUs."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +42,12 @@ def pack(nodes: Nodes, pods: Pods, policy: str, seed: int, demand: float = DEMAN
         raise BadInput(f"there is no policy {policy!r}; there are {', '.join(POLICIES)}")
     order = arrivals(pods, demand / 100 * nodes.gpu_milli, seed).tolist()
     begun = time.process_time()
-    requests = requests_of(pods.shapes, nodes.models)
+    requests = requests_of(pods.shapes, nodes)
     chooser = POLICIES[policy](nodes, pods, seed)
-    fleet = Fleet(nodes)
-    placed: list[Placed] = []
-    for arrival, shape in enumerate(order):
-        place = chooser.choose(fleet, shape)
-        if place is not None:
-            slots = fleet.place(place, requests[shape])
-            placed.append(Placed(arrival, shape, place.node, slots))
+    placed = tuple(fill(nodes, requests, chooser, order))
     return Run(
         seed=seed,
-        placed=tuple(placed),
+        placed=placed,
         refused=len(order) - len(placed),
         allocated_milli=sum(requests[each.shape].gpu_milli for each in placed),
         cpu_seconds=time.process_time() - begun,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.simulate.packing.nodes import Nodes
 from shoal.simulate.packing.pods import Pods, Shapes
 from shoal.simulate.packing.states import States
 
@@ -19,11 +20,13 @@ Floats = NDArray[np.float64]
 class Mix:
     """`t` shapes that ask for GPUs, and how often each comes."""
 
+    shape: NDArray[np.int64]
+    """(t,): index of the shape."""
     cpu: NDArray[np.int64]
     memory: NDArray[np.int64]
     gpus: NDArray[np.int64]
     allowed: NDArray[np.bool_]
-    """(models, t)"""
+    """(kinds of nodes, t)"""
     weight: Floats
     """(t,): parts of all pods; what is missing to 1 needs no GPU, or is rare."""
     millis: NDArray[np.int64]
@@ -38,19 +41,16 @@ class Mix:
         """(t,): of all GPUs of the shape together."""
         return self.gpus * self.millis[self.kind]
 
-    def usable(self, states: States) -> tuple[Floats, NDArray[np.bool_]]:
-        """(m, u): free milli-GPUs on GPUs with room for each of `millis`; (m, t): which shape fits,
-        but for memory, in states `m`."""
-        roomy = states.gpus[:, None, :] >= self.millis[:, None]
-        amounts = (states.gpus[:, None, :] * roomy).sum(axis=2)
-        holds = roomy.sum(axis=2)
-        fits = holds[:, self.kind] >= self.gpus
+    def fits(self, states: States, roomy: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(m, t): whether each shape fits each state, but for its memory; `roomy` (m, u) are the GPUs
+        with room for each of `millis`."""
+        fits = roomy[:, self.kind] >= self.gpus
         fits &= states.cpu[:, None] >= self.cpu
-        fits &= self.allowed[states.model]
-        return amounts.astype(np.float64), fits
+        fits &= self.allowed[states.kind]
+        return fits
 
 
-def typical(pods: Pods, models: tuple[str, ...], cover: float) -> Mix:
+def typical(pods: Pods, nodes: Nodes, cover: float) -> Mix:
     """The most frequent shapes until they cover that part of the pods (0 to 1), weighted by how often
     they come; ties go to the shape that came first."""
     counts = pods.counts
@@ -59,16 +59,17 @@ def typical(pods: Pods, models: tuple[str, ...], cover: float) -> Mix:
     chosen = order[before < cover * len(pods)]
     total = counts[chosen].sum()
     asks = chosen[pods.shapes.gpus[chosen] > 0]
-    return _mix(pods.shapes, asks, counts[asks] / total, models)
+    return _mix(pods.shapes, asks, counts[asks] / total, nodes)
 
 
-def _mix(shapes: Shapes, which: NDArray[np.int64], weight: Floats, models: tuple[str, ...]) -> Mix:
+def _mix(shapes: Shapes, which: NDArray[np.int64], weight: Floats, nodes: Nodes) -> Mix:
     millis, kind = np.unique(shapes.milli[which], return_inverse=True)
     return Mix(
+        shape=which,
         cpu=shapes.cpu[which],
         memory=shapes.memory[which],
         gpus=shapes.gpus[which],
-        allowed=np.ascontiguousarray(shapes.allowed(models)[which].T),
+        allowed=shapes.allowed(nodes.models)[which].T[nodes.kind_model],
         weight=weight,
         millis=millis,
         kind=kind,

@@ -34,7 +34,7 @@ class Fleet:
         self._gpus = np.where(slots < nodes.gpus[:, None], GPU, 0)
         self._numbers: dict[bytes, int] = {}
         self._rows = np.empty((64, 3 + len(slots)), dtype=np.int64)
-        begin = np.column_stack((nodes.model, nodes.cpu, nodes.memory, self._gpus))
+        begin = np.column_stack((nodes.kind, nodes.cpu, nodes.memory, np.sort(self._gpus, axis=1)))
         self._state = np.array([self._number(row) for row in begin], dtype=np.int64)
 
     @property
@@ -69,7 +69,7 @@ class Fleet:
         if short or row[1:3].min() < 0 or not request.allowed[row[0]]:
             raise ValueError(f"{request} does not fit node {place.node}")
         gpus[slots] -= request.milli
-        row[3:] = np.sort(gpus)[::-1]
+        row[3:] = np.sort(gpus)
         self._state[place.node] = self._number(row)
         return tuple(slots.tolist())
 

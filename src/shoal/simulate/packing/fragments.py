@@ -1,4 +1,4 @@
-"""FGD: how many of a node's free GPUs the typical pod could not use (Weng et al., USENIX ATC 2023).
+"""FGD: how much of a node's free GPU a typical pod could not use (Weng et al., USENIX ATC 2023).
 
 For one shape the fragment of a node is all its free GPU if the shape does not fit or needs no GPU, else
 what is free on GPUs with less room than the shape's part. Weighted by how often shapes come, that is the
@@ -11,21 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.simulate.packing.fitting import Mix
+from shoal.simulate.packing.nodes import GPU
 from shoal.simulate.packing.states import States
 
 __all__ = ["Fragments"]
+
+Floats = NDArray[np.float64]
 
 
 class Fragments:
     """Memory does not count, as published."""
 
-    growth = True
-
     def __init__(self, mix: Mix) -> None:
         self._mix = mix
 
-    def value(self, states: States) -> NDArray[np.float64]:
+    def value(self, states: States) -> Floats:
         """(m,): the expected fragment in milli-GPUs, negated."""
-        amounts, fits = self._mix.usable(states)
+        roomy = states.gpus[:, None, :] >= self._mix.millis[:, None]
+        amounts = (states.gpus[:, None, :] * roomy).sum(axis=2)
+        fits = self._mix.fits(states, roomy.sum(axis=2))
         of_use = (amounts[:, self._mix.kind] * fits) @ self._mix.weight
         return of_use - states.gpus.sum(axis=1)
+
+    def score(self, after: Floats, before: Floats) -> Floats:
+        """(c,): the logistic function of the change in GPUs, in whole percents: the published results
+        come from a Kubernetes scheduler, which has no finer scores and so many equal ones."""
+        return np.floor(100 / (1 + np.exp((before - after) / GPU)))

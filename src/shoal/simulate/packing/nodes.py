@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +31,10 @@ class Nodes:
     """(n,): MiB."""
     gpus: NDArray[np.int64]
     """(n,): how many."""
-    model: NDArray[np.int64]
-    """(n,): index into `models`."""
+    kind: NDArray[np.int64]
+    """(n,): nodes that are alike when they are empty have the same number, from 0."""
+    kind_model: NDArray[np.int64]
+    """(kinds,): index into `models`."""
     models: tuple[str, ...]
     """Of GPUs, sorted."""
     without_gpu: int
@@ -42,6 +44,20 @@ class Nodes:
     def gpu_milli(self) -> int:
         """All GPUs together."""
         return int(self.gpus.sum()) * GPU
+
+    def thinned(self, every: int) -> Nodes:
+        """Of each kind the first node, and every so-manyth after it."""
+        order = np.argsort(self.kind, kind="stable")
+        first = np.searchsorted(self.kind[order], self.kind[order])
+        keep = np.sort(order[(np.arange(len(order)) - first) % every == 0])
+        return replace(
+            self,
+            names=tuple(self.names[node] for node in keep.tolist()),
+            cpu=self.cpu[keep],
+            memory=self.memory[keep],
+            gpus=self.gpus[keep],
+            kind=self.kind[keep],
+        )
 
 
 def read_nodes(path: Path) -> Nodes:
@@ -62,13 +78,15 @@ def read_nodes(path: Path) -> Nodes:
     if not found:
         raise BadInput(f"{path}: none of its {len(rows)} nodes has a GPU")
     models = tuple(sorted({each[4] for each in found}))
-    amounts = np.array([each[1:4] for each in found], dtype=np.int64)
+    amounts = np.array([(*each[1:4], models.index(each[4])) for each in found], dtype=np.int64)
+    kinds, kind = np.unique(amounts, axis=0, return_inverse=True)
     return Nodes(
         names=tuple(each[0] for each in found),
         cpu=amounts[:, 0],
         memory=amounts[:, 1],
         gpus=amounts[:, 2],
-        model=np.array([models.index(each[4]) for each in found], dtype=np.int64),
+        kind=kind,
+        kind_model=kinds[:, 3],
         models=models,
         without_gpu=len(rows) - len(found),
     )

@@ -1,7 +1,8 @@
-"""Shoal: how many of a node's free GPUs pods of each shape could still use, cores and memory counted.
+"""Shoal: how much of a node's free GPU comes to be used, cores and memory counted.
 
-FGD asks whether one more pod fits. A node with eight free GPUs and cores for one pod is as good to it as
-one with cores for eight; here it is worth an eighth. Shapes are weighted by how often they come.
+FGD asks whether one more pod fits, so a node with eight free GPUs and cores for one pod is as good to it
+as one with cores for eight; here it is worth about an eighth. And FGD gives a free part that a shape
+cannot use no worth at all, though smaller pods come by to use it.
 """
 
 from __future__ import annotations
@@ -14,22 +15,33 @@ from shoal.simulate.packing.states import States
 
 __all__ = ["Outlook"]
 
+Floats = NDArray[np.float64]
+
 
 class Outlook:
-    """For each shape that fits, the least of three: milli-GPUs free on GPUs with room for its part; what
-    it would use of GPUs until the cores are used up; and until the memory is."""
+    """For each shape the least of three: milli-GPUs that will be used, if the shape can use what is free
+    on GPUs with room for its part, and others use the holes; what it would use of GPUs until the cores
+    are used up; and until the memory is. Where it does not fit there are holes alone."""
 
-    growth = True
-
-    def __init__(self, mix: Mix) -> None:
+    def __init__(self, mix: Mix, weight: Floats, holes: Floats) -> None:
         self._mix = mix
+        self._weight = weight  # (kinds, t)
+        self._holes = holes  # (1001,)
         self._per_cpu = mix.gpu_milli / np.maximum(mix.cpu, 1)
         self._per_memory = mix.gpu_milli / np.maximum(mix.memory, 1)
 
-    def value(self, states: States) -> NDArray[np.float64]:
+    def value(self, states: States) -> Floats:
         """(m,): milli-GPUs."""
-        amounts, fits = self._mix.usable(states)
+        roomy = states.gpus[:, None, :] >= self._mix.millis[:, None]
+        holes = self._holes[states.gpus]
+        used = np.where(roomy, states.gpus[:, None, :], holes[:, None, :]).sum(axis=2)
+        fits = self._mix.fits(states, roomy.sum(axis=2))
         fits &= states.memory[:, None] >= self._mix.memory
-        worth = np.minimum(amounts[:, self._mix.kind], states.cpu[:, None] * self._per_cpu)
+        worth = np.where(fits, used[:, self._mix.kind], holes.sum(axis=1)[:, None])
+        np.minimum(worth, states.cpu[:, None] * self._per_cpu, out=worth)
         np.minimum(worth, states.memory[:, None] * self._per_memory, out=worth)
-        return (worth * fits) @ self._mix.weight
+        return (worth * self._weight[states.kind]).sum(axis=1)
+
+    def score(self, after: Floats, before: Floats) -> Floats:
+        """(c,): the change."""
+        return after - before
