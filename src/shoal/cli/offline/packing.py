@@ -16,8 +16,6 @@ from shoal.cli.settings import Settings
 if TYPE_CHECKING:
     from shoal.simulate.packing.report import Record
 
-_MOST_DEMAND = 1000.0
-
 
 class _Command(click.Command):
     """Its options take several words."""
@@ -55,7 +53,7 @@ class _Command(click.Command):
 )
 @click.option(
     "--demand",
-    type=click.FloatRange(0, _MOST_DEMAND, min_open=True),
+    type=float,
     default=130.0,
     show_default=True,
     help="Percent of all GPUs that the pods ask for in the end.",

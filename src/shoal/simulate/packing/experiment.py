@@ -21,6 +21,8 @@ DEMAND = 130.0
 SEEDS = tuple(range(42, 52))
 """Of the published experiment."""
 
+_MOST_DEMAND = 1000.0
+
 
 @dataclass(frozen=True)
 class Run:
@@ -37,9 +39,11 @@ class Run:
 
 def pack(nodes: Nodes, pods: Pods, policy: str, seed: int, demand: float = DEMAND) -> Run:
     """Place arrivals that ask for `demand` percent of the nodes' GPUs. Raises `BadInput` for a policy
-    that is not there, and for pods that never ask for so much."""
+    that is not there, a demand that makes no sense, and pods that never ask for so much."""
     if policy not in POLICIES:
         raise BadInput(f"there is no policy {policy!r}; there are {', '.join(POLICIES)}")
+    if not 0 < demand <= _MOST_DEMAND:
+        raise BadInput(f"pods can ask for 0 to {_MOST_DEMAND:g} % of the GPUs, not for {demand:g} %")
     order = arrivals(pods, demand / 100 * nodes.gpu_milli, seed).tolist()
     begun = time.process_time()
     requests = requests_of(pods.shapes, nodes)
