@@ -84,7 +84,7 @@ def test_a_weight_of_0_takes_back_its_own_and_borrows_nothing_by_force():
 def test_what_a_weight_of_0_has_borrowed_goes_to_anybody_and_its_own_to_nobody():
     """scheduling-D6 (kueue#4961)."""
     weight = np.array([1.0, 0.0])
-    assert ask((3, 3), (6, 4), Claim(0, (1.0,)), Holding(1, (1.0,)), weight=weight) is None
+    assert ask((3, 3), (5, 5), Claim(0, (1.0,)), Holding(1, (1.0,)), weight=weight) is None
     assert ask((3, 3), (3, 3), Claim(0, (1.0,)), Holding(1, (1.0,)), weight=weight).rule == "WithinNominal"
 
 

@@ -72,6 +72,14 @@ def test_who_weighs_more_may_take_more():
     assert world(held, QUOTAS, 9).victims("a", 2) is None
 
 
+def test_all_that_a_weight_of_0_has_borrowed_may_go():
+    """scheduling-D6: also the last of it, and nothing of its own."""
+    held = {"a": [1] * 3, "b": [1] * 6}
+    weight = np.array([1.0, 0.0, 1.0])
+    assert world(held, QUOTAS, 9, weight=weight).victims("a", 3) == ["b1", "b2", "b3"]
+    assert world(held, QUOTAS, 9, weight=weight).victims("a", 4) is None
+
+
 def test_only_the_task_beyond_the_quota_goes():
     """scheduling-E3: 2 GPUs, deserved 1 and 1, weight 0; q0 holds 2, q1 wants [1..3]: it gets one."""
     cluster = world({"a": [(1, 1), (1, 0)]}, (1, 1), 2, weight=np.zeros(2))
