@@ -2,12 +2,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.schedule.placing.choose import evenly, fewest, tightest_first
+from shoal.schedule.placing.choose import FAR, evenly, fewest, tightest_first
 from tests.schedule.placing.model import least_nodes
 
 
 def chosen(rule, holds, key, count):
-    positions, each = rule(np.array(holds), np.array(key), count)
+    keys = np.where(np.array(holds) > 0, key, FAR)
+    positions, each = rule(np.array(holds), keys, count)
     return dict(zip(positions.tolist(), each.tolist(), strict=True))
 
 

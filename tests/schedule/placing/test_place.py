@@ -187,6 +187,17 @@ class TestRacks:
         assert on(place(self.rooms(), gang(gpus(1), 4, spread=1))) == [[0, 0, 2, 4]]
         assert on(place(self.rooms(3, 3), gang(gpus(1), 4, spread=0))) == [[2, 2, 4, 4]]
 
+    def test_evenly_over_as_few_racks_as_hold_them(self):
+        assert on(place(self.rooms(), gang(gpus(1), 10, balanced=1))) == [[0] * 4 + [1] + [2] * 4 + [3]]
+        assert on(place(self.rooms(), gang(gpus(1), 6, balanced=1))) == [[0, 0, 0, 0, 1, 1]]
+        assert on(place(self.rooms(3), gang(gpus(2), 3, balanced=2))) == [[1, 1, 2]]
+
+    def test_racks_in_which_groups_do_not_fit_together_are_passed_over(self):
+        here = self.rooms(1, 1, 1, 1, 0, 0)
+        pair = Gang((Group(gpus(3), 2, 2), Group(gpus(1, cpu=1), 2, 2)), reach=within(1))
+        assert on(place(here, pair)) == [[4, 5], [4, 5]]
+        assert place(here, pair) is None
+
 
 def test_a_node_in_no_rack_is_used_where_racks_are_only_preferred():
     here = room(2, 2, 4, racks=[0, 1, -1])
@@ -249,5 +260,5 @@ def test_what_there_is_not_is_said(asked, says):
     ],
 )
 def test_what_makes_no_sense_cannot_be_asked(wrong):
-    with pytest.raises(ValueError, match=r"a (task|group|gang|level)|what is spread"):
+    with pytest.raises(ValueError, match=r"a (task|group|gang|level)"):
         wrong()

@@ -54,14 +54,18 @@ def groups(draw):
     return Group(draw(shapes), least, least + draw(st.integers(0, 4)), draw(reaches))
 
 
+def ways(name):
+    return st.fixed_dictionaries({name: st.none() | st.integers(0, 2)})
+
+
 @st.composite
 def gangs(draw):
     near = draw(st.none() | st.builds(Domain, st.just(2), st.just(0)))
     return Gang(
         tuple(draw(st.lists(groups(), min_size=1, max_size=3))),
         reach=draw(reaches),
-        spread=None if near else draw(st.none() | st.integers(0, 2)),
         near=near,
+        **({} if near else draw(st.sampled_from(["spread", "balanced"]).flatmap(ways))),
     )
 
 

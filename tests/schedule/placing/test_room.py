@@ -27,7 +27,6 @@ def test_what_was_not_taken_cannot_be_given_back():
     [
         (running(gpus(1), (2, 0)), "none of the 2 nodes"),
         (running(gpus(1), (1, 2)), "none of the 2 GPUs"),
-        (running(gpus(1), (1, 1)), "GPU that node 1 does not have"),
         (running(gpus(2), (0, 0)), "do not match"),
         (running(Shape((1, 1)), 0), "2 resources in a room of 1"),
     ],
@@ -93,6 +92,30 @@ def test_counts_are_right_after_many_changes_and_many_shapes():
             sums.tolist() for sums in fresh.within
         ]
         assert here.fits(shape).total == fresh.total
+
+
+def test_nodes_change_under_what_runs():
+    there = nodes(4, 2, 2, racks=[0, 0, 1])
+    here = Room(there)
+    tasks = running(gpus(1), (0, 0), (1, 1))
+    here.occupy(tasks)
+    assert here.fits(gpus(1)).count.tolist() == [3, 1, 2]
+    total, slots, suits = there.total.copy(), there.slots.copy(), np.vstack((there.suits, there.suits))
+    total[2], slots[1, 1], slots[1, 2], suits[0, 0] = 7, -1, 1000, False
+    now = Nodes(total, slots, there.topology, suits)
+    here.replace(now, np.array([0, 1, 2]))
+    assert here.fits(gpus(1)).count.tolist() == [0, 2, 2]
+    assert here.fits(gpus(1, suits=1)).count.tolist() == [3, 2, 2]
+    assert here.fits(gpus(1)).capacity(Domain(0, 0)) == 2
+    assert here.fits(cores(1, suits=1)).count.tolist() == [64, 64, 7]
+    assert miscounted(here, [tasks]) == []
+    assert overcommitted(now, [tasks]) == ["node 1 has no GPU 1"]
+    here.give_back(tasks)
+    assert miscounted(here, []) == []
+    with pytest.raises(ValueError, match="another room"):
+        here.replace(nodes(4, 2, 2), np.array([0]))
+    with pytest.raises(ValueError, match="no mask can go"):
+        here.replace(Nodes(total, slots, there.topology, suits[:1]), np.array([0]))
 
 
 def test_arrays_that_do_not_match_are_refused():

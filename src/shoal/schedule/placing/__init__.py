@@ -13,9 +13,11 @@ tight as can be, ties to the first.
 - `choose`: the rule, on bare counts
 - `scopes`: in which domains a gang may be tried, the best first
 - `dealing`: tasks over the nodes of one domain, close together or evenly
+- `joint`: where several groups together are hopeless
 - `place`: gangs, all or nothing
 - `bulk`: many equal tasks that do not care about each other
 - `foresee`: what would fit, without doing it
+- `shortfall`: why a gang does not fit, in numbers
 - `mend`: tasks of failed nodes, placed again next to those that stay
 - `clearing`, `consolidate`: which jobs to move so that another can start
 - `invariants`: what always holds, checked from scratch

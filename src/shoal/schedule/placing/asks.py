@@ -109,6 +109,8 @@ class Gang:
     """Of all groups together."""
     spread: int | None = None
     """Evenly over the domains of this level, and not as close together as can be."""
+    balanced: int | None = None
+    """Evenly over as few domains of this level as hold them."""
     inside: Domain | None = None
     """Nowhere else."""
     near: Domain | None = None
@@ -117,8 +119,10 @@ class Gang:
     def __post_init__(self) -> None:
         if self.minimum > sum(group.maximum for group in self.groups):
             raise ValueError("a gang's minimum is more than its groups may have")
-        if self.spread is not None and (self.spread < 0 or self.near is not None):
-            raise ValueError("what is spread, over a level from 0 up, is near nothing")
+        if min(self.spread or 0, self.balanced or 0) < 0:
+            raise ValueError("a level of the topology is not below 0")
+        if sum(each is not None for each in (self.spread, self.balanced, self.near)) > 1:
+            raise ValueError("a gang is spread, or balanced, or near something")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,10 @@ import numpy as np
 
 from shoal.schedule.placing.asks import Ints
 
-__all__ = ["evenly", "fewest", "tightest_first"]
+__all__ = ["FAR", "evenly", "fewest", "tightest_first"]
+
+FAR = 1 << 62
+"""The key of a position that holds nothing; above all others."""
 
 Chosen = tuple[Ints, Ints]
 """Positions (m,), and how many tasks each gets, (m,), all above 0."""
@@ -19,18 +22,20 @@ Chosen = tuple[Ints, Ints]
 def fewest(holds: Ints, key: Ints, count: int) -> Chosen:
     """`count` tasks, at most `holds.sum()`, on as few positions as can be.
 
-    `holds` (n,) tasks fit at each, `key` (n,) is least where it is tightest; ties go to the first. The
-    number of positions is the least possible: the roomiest first is optimal for that.
+    `holds` (n,) tasks fit at each, `key` (n,) is least where it is tightest, and `FAR` where none fits;
+    ties go to the first. The number of positions is the least possible: the roomiest first is optimal
+    for that.
     """
     if count <= 0:
         return _NOTHING, _NOTHING
-    if count > 1 and len(holds) > 1:
-        enough = holds >= count
-        if not enough.any():
-            return _several(holds, key, count)
+    if count == 1:
+        position = key.argmin()
     else:
         enough = holds >= count
-    position = np.where(enough, key, _FAR).argmin()
+        keys = np.where(enough, key, FAR)
+        position = keys.argmin()
+        if not enough[position]:
+            return _several(holds, key, count)
     return np.array([position]), np.array([count])
 
 
@@ -67,7 +72,6 @@ def tightest_first(holds: Ints, key: Ints, count: int) -> Chosen:
 
 
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
-_FAR = np.int64(2**62)
 
 
 def _several(holds: Ints, key: Ints, count: int) -> Chosen:
@@ -85,8 +89,8 @@ def _several(holds: Ints, key: Ints, count: int) -> Chosen:
     if full:
         equal = np.flatnonzero(holds == value)
         positions = np.concatenate((positions, _least(equal, key, full)))
-    keys = np.where(holds >= rest, key, _FAR)
-    keys[positions] = _FAR
+    keys = np.where(holds >= rest, key, FAR)
+    keys[positions] = FAR
     end = keys.argmin()
     return np.append(positions, end), np.append(holds[positions], rest)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.schedule.placing.asks import Domain, Ints
-from shoal.schedule.placing.choose import evenly, fewest
+from shoal.schedule.placing.choose import FAR, evenly, fewest
 from shoal.schedule.placing.fits import Fits
 
 __all__ = ["packed", "spread"]
@@ -23,7 +23,7 @@ def packed(table: Fits, scope: Domain | None, count: int, finest: int | None) ->
         return _on_nodes(table, None if scope is None else topology.members(scope), count)
     ids = topology.inside(below, scope)
     room = table.per_domain(below)[ids]
-    chosen, each = fewest(room, room, min(count, int(room.sum())))
+    chosen, each = fewest(room, np.where(room > 0, room, FAR), min(count, int(room.sum())))
     parts = [
         packed(table, Domain(below, int(ids[at])), amount, finest)
         for at, amount in zip(chosen.tolist(), each.tolist(), strict=True)
@@ -31,18 +31,22 @@ def packed(table: Fits, scope: Domain | None, count: int, finest: int | None) ->
     return _with_the_rest(table, scope, below, count, parts)
 
 
-def spread(table: Fits, scope: Domain | None, count: int, level: int) -> Dealt:
-    """`count` tasks, which fit in the scope, evenly over its domains of `level`, few nodes in each."""
+def spread(table: Fits, scope: Domain | None, count: int, level: int, *, few: bool = False) -> Dealt:
+    """`count` tasks, which fit in the scope, evenly over its domains of `level`, few nodes in each; with
+    `few`, over no more domains than it takes to hold them."""
     topology = table.topology
-    if level >= topology.node_level:
-        nodes = np.arange(topology.nodes) if scope is None else topology.members(scope)
-        chosen, each = evenly(table.count[nodes], table.key[nodes], count)
-        return nodes[chosen], each
     if scope is not None and level <= scope.level:
         return packed(table, scope, count, None)
     ids = topology.inside(level, scope)
-    room = table.per_domain(level)[ids]
-    chosen, each = evenly(room, room, min(count, int(room.sum())))
+    room, at_nodes = table.per_domain(level)[ids], level == topology.node_level
+    key = table.key[ids] if at_nodes else np.where(room > 0, room, FAR)
+    here = min(count, int(room.sum()))
+    if few:
+        chosen = np.sort(fewest(room, key, here)[0])
+        ids, room, key = ids[chosen], room[chosen], key[chosen]
+    chosen, each = evenly(room, key, here)
+    if at_nodes:
+        return ids[chosen], each
     parts = [
         packed(table, Domain(level, int(ids[at])), amount, None)
         for at, amount in zip(chosen.tolist(), each.tolist(), strict=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.schedule.placing.asks import WHOLE, Domain, Ints, Shape
+from shoal.schedule.placing.choose import FAR
 
 if TYPE_CHECKING:
     from shoal.schedule.placing.room import Room
@@ -179,4 +180,5 @@ def _counted(room: Room, shape: Shape, nodes: Ints | None) -> tuple[Ints, Ints]:
         free = np.maximum(room.slots[rows], 0).sum(axis=1, dtype=np.int64)
         key = (free << 16) + rest
     most[~room.nodes.suits[shape.suits, rows]] = 0
+    key[most == 0] = FAR
     return most, key

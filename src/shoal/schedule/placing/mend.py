@@ -76,8 +76,8 @@ def _asked(
         _around(topology, gang.reach.required, pieces),
         _around(topology, group.reach.required, pieces[at : at + 1]),
     )
-    near = gang.near
-    if gang.spread is None:
+    near = None
+    if gang.spread is None and gang.balanced is None:
         level = gang.reach.preferred if group.reach.preferred is None else group.reach.preferred
         closest = max(topology.node_level - 1, 0) if level is None else level
         near = _around(topology, closest, pieces) or near
@@ -85,6 +85,7 @@ def _asked(
         (Group(group.shape, count, count, group.reach),),
         reach=gang.reach,
         spread=gang.spread,
+        balanced=gang.balanced,
         inside=inside,
         near=near,
     )

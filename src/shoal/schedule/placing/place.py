@@ -1,21 +1,26 @@
 """Gangs: every group gets its minimum, or nobody gets anything; then as many more as fit.
 
 For one group nothing is missed: if its minimum fits within its reach, it is placed. Groups of several
-shapes share nodes, and finding a place for all of them is bin packing; each domain that could do is
-tried with the scarcest group first and then the other way round, and what neither finds is not placed.
+shapes share nodes, and finding a place for all of them is bin packing: domains are tried with the
+scarcest group first and then the other way round, and what neither finds is not placed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from shoal.schedule.placing.asks import Domain, Gang, Group, Placement, Tasks
 from shoal.schedule.placing.dealing import packed, spread
+from shoal.schedule.placing.joint import Joint
 from shoal.schedule.placing.room import Room
 from shoal.schedule.placing.scopes import best_count, scopes
 from shoal.schedule.placing.topology import Topology
 
 __all__ = ["place"]
+
+_TRIES = 32
+"""Domains in which a gang of several groups is tried; those that have too little in all do not count."""
 
 
 def place(room: Room, gang: Gang) -> Placement | None:
@@ -53,9 +58,13 @@ def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]
     times = [table.total / max(count, 1) for table, count in zip(tables, wanted, strict=True)]
     order = [asked[at] for at in sorted(range(len(asked)), key=times.__getitem__)]
     orders = [order, order[::-1]] if len(order) > 1 else [order]
-    for scope in scopes(
+    candidates = scopes(
         tables, wanted, gang.reach, gang.inside, near=gang.near, roomy=gang.spread is not None
-    ):
+    )
+    if len(asked) > 1:
+        joint = Joint(room, [gang.groups[at] for at in asked], wanted)
+        candidates = islice(filter(joint.could, candidates), _TRIES)
+    for scope in candidates:
         for each in orders:
             pieces: list[list[Tasks]] = [[] for _ in counts]
             if all(_fill(room, gang, at, counts[at], scope, pieces[at]) for at in each):
@@ -121,10 +130,12 @@ def _fill_outwards(
         table = room.fits(group.shape)
         here = min(count, table.capacity(step))
         if here > 0:
-            if gang.spread is None:
-                nodes, each = packed(table, step, here, reach.preferred)
-            else:
+            if gang.spread is not None:
                 nodes, each = spread(table, step, here, gang.spread)
+            elif gang.balanced is not None:
+                nodes, each = spread(table, step, here, gang.balanced, few=True)
+            else:
+                nodes, each = packed(table, step, here, reach.preferred)
             pieces.append(room.take(group.shape, nodes, each))
             count -= here
 
@@ -147,6 +158,7 @@ def _check(topology: Topology, gang: Gang) -> None:
     topology.check(gang.inside)
     topology.check(gang.near)
     topology.check_level(gang.spread)
+    topology.check_level(gang.balanced)
     for reach in (gang.reach, *(group.reach for group in gang.groups)):
         topology.check_level(reach.required)
         topology.check_level(reach.preferred)

@@ -8,6 +8,7 @@ more fits there then.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class Room:
         self.idle: NDArray[np.int32] = (self.slots == WHOLE).sum(axis=1, dtype=np.int32)
         """(n,): GPUs of which nothing is taken."""
         self._tables = Tables()
-        self._journal: list[tuple[Tasks, int]] = []
+        self._journal: list[_Change] = []
 
     def copy(self) -> Room:
         """Another room, as free as this one, with a journal of its own."""
@@ -83,8 +84,7 @@ class Room:
         else:
             slots = np.empty((len(where), 0), dtype=np.int64)
         tasks = Tasks(shape, where, slots)
-        self._change(tasks, nodes, counts, -1)
-        self._journal.append((tasks, -1))
+        self._note(_Change(tasks, nodes, counts, -1))
         return tasks
 
     def holds(self, tasks: Tasks) -> bool:
@@ -99,11 +99,11 @@ class Room:
         return bool((self.slots.ravel()[at] >= times * tasks.shape.thousandths).all())
 
     def occupy(self, tasks: Tasks) -> None:
-        """Count what runs there, whatever is free. Raises ValueError for a GPU that does not exist."""
+        """Count what runs there, whatever is free, and also on a GPU that its node does not have any more.
+        Raises ValueError for tasks on none of the nodes, or beyond the last GPU that one may have."""
         self._check(tasks)
         if len(tasks):
-            self._change(tasks, *np.unique(tasks.node, return_counts=True), -1)
-            self._journal.append((tasks, -1))
+            self._note(_Change(tasks, *np.unique(tasks.node, return_counts=True), -1))
 
     def give_back(self, tasks: Tasks) -> None:
         """What the tasks took is free again. Raises ValueError, and changes nothing, where more would be
@@ -120,8 +120,22 @@ class Room:
         if over.any() or wrong.size:
             node = nodes[over][0] if over.any() else wrong[0] // self.slots.shape[1]
             raise ValueError(f"more would be given back on node {node} than was taken")
-        self._change(tasks, nodes, counts, 1)
-        self._journal.append((tasks, 1))
+        self._note(_Change(tasks, nodes, counts, 1))
+
+    def replace(self, nodes: Nodes, changed: Ints) -> None:
+        """Other totals, GPUs or masks of the nodes at the positions `changed` (m,); what runs there is
+        counted on. Masks may be added behind those that were known. Raises ValueError for other nodes
+        or another topology: that is another room."""
+        old = self.nodes
+        if nodes.topology is not old.topology or nodes.slots.shape != old.slots.shape:
+            raise ValueError("other nodes, or in other places: that takes another room")
+        if nodes.total.shape != old.total.shape or len(nodes.suits) < len(old.suits):
+            raise ValueError("no resource and no mask can go while the room is in use")
+        self.free[changed] += nodes.total[changed] - old.total[changed]
+        self.slots[changed] += nodes.slots[changed] - old.slots[changed]
+        self.idle[changed] = (self.slots[changed] == WHOLE).sum(axis=1)
+        self.nodes = nodes
+        self._tables.changed(changed)
 
     def mark(self) -> int:
         """A point to roll back to."""
@@ -130,19 +144,24 @@ class Room:
     def rollback(self, mark: int) -> None:
         """Undo all that was taken and given back since the mark."""
         while len(self._journal) > mark:
-            tasks, sign = self._journal.pop()
-            self._change(tasks, *np.unique(tasks.node, return_counts=True), -sign)
+            change = self._journal.pop()
+            self._apply(change, -change.sign)
 
     def settle(self) -> None:
         """Forget the journal: nothing before this is rolled back."""
         self._journal.clear()
 
-    def _change(self, tasks: Tasks, nodes: Ints, counts: Ints, sign: int) -> None:
-        ask = np.array(tasks.shape.ask, dtype=np.int64)
-        self.free[nodes] += sign * counts[:, None] * ask
-        if tasks.shape.slots:
+    def _note(self, change: _Change) -> None:
+        self._apply(change, change.sign)
+        self._journal.append(change)
+
+    def _apply(self, change: _Change, sign: int) -> None:
+        tasks, nodes = change.tasks, change.nodes
+        shape = tasks.shape
+        self.free[nodes] += (sign * change.counts)[:, None] * np.array(shape.ask, dtype=np.int64)
+        if shape.slots:
             at = (tasks.node[:, None] * self.slots.shape[1] + tasks.slots).ravel()
-            np.add.at(self.slots.reshape(-1), at, np.int32(sign * tasks.shape.thousandths))
+            np.add.at(self.slots.reshape(-1), at, np.int32(sign * shape.thousandths))
             self.idle[nodes] = (self.slots[nodes] == WHOLE).sum(axis=1)
         self._tables.changed(nodes)
 
@@ -161,11 +180,12 @@ class Room:
             return
         if tasks.node.min() < 0 or tasks.node.max() >= n:
             raise ValueError(f"a task is on none of the {n} nodes")
-        if not shape.slots:
-            return
-        if tasks.slots.min() < 0 or tasks.slots.max() >= g:
+        if shape.slots and (tasks.slots.min() < 0 or tasks.slots.max() >= g):
             raise ValueError(f"a task is on none of the {g} GPUs that a node may have")
-        missing = self.nodes.slots[tasks.node[:, None], tasks.slots] < 0
-        if missing.any():
-            node = int(tasks.node[missing.any(axis=1)][0])
-            raise ValueError(f"a task is on a GPU that node {node} does not have")
+
+
+class _Change(NamedTuple):
+    tasks: Tasks
+    nodes: Ints
+    counts: Ints
+    sign: int
