@@ -17,6 +17,7 @@ is left of it rises in proportion. For jobs that need all their resources togeth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,10 +56,9 @@ def fair_shares(rules: Quotas, demand: Floats, capacity: Floats) -> FairShares:
     idle = _idle(tree, rules.kept, wish)
     filled = _Filling(rules, wish, idle, capacity)
     filled.add(np.minimum(wish, rules.kept), rules.kept, by_claim=True)
-    filled.family(wish, rules.kept)
+    filled.kept_above()
     filled.withhold()
-    filled.add(np.minimum(wish, rules.nominal), rules.nominal, by_claim=True)
-    filled.family(wish, rules.nominal)
+    filled.nominal(rules.ceiling)
     filled.add(wish, rules.ceiling, ranked=True)
     fair = filled.given
     return FairShares(deserved=np.minimum(fair, rules.nominal), fair=fair, idle=idle)
@@ -70,6 +70,7 @@ class _Filling:
     def __init__(self, rules: Quotas, wish: Floats, idle: Floats, capacity: Floats) -> None:
         self._rules = rules
         self._tree = rules.tree
+        self._wish = wish
         self._left = capacity
         self._idle = idle
         self.given = np.zeros_like(wish)
@@ -78,16 +79,27 @@ class _Filling:
         """From here on there is less by what stays idle."""
         self._left = np.maximum(self._left - self._idle[self._tree.members[-1]].sum(axis=0), 0.0)
 
-    def family(self, wish: Floats, own: Floats) -> None:
-        """What a queue with children has (q, r) and none of them has claimed, from the bottom up."""
+    def kept_above(self) -> None:
+        """What is kept for a queue with children and for none of them alone; their own comes first there."""
+        for room in self._families(self._rules.kept):
+            self.nominal(room)
+            self.add(self._wish, room)
+
+    def nominal(self, room: Floats) -> None:
+        """What is nominally the leaves' own, then what is their parents', within `room` (q, r)."""
+        own = self._rules.nominal
+        self.add(np.minimum(self._wish, own), np.minimum(own, room), by_claim=True)
+        for within in self._families(own):
+            self.add(self._wish, np.minimum(within, room))
+
+    def _families(self, own: Floats) -> Iterator[Floats]:
+        """Rooms (q, r), from the bottom up, where a level has more than its children have claimed so far:
+        there and above everybody is held to its `own` (q, r), below to its ceiling."""
         for level in self._tree.levels[-2::-1]:
             inner = level[~self._tree.leaf[level]]
             if (own[inner] > (self.given + self._idle)[inner]).any():
-                depth = self._tree.depth[inner[0]]
-                bound = (self._tree.depth <= depth)[:, None]
-                self.add(
-                    wish, np.where(bound, np.minimum(own, self._rules.ceiling), self._rules.ceiling)
-                )
+                bound = (self._tree.depth <= self._tree.depth[inner[0]])[:, None]
+                yield np.minimum(np.where(bound, own, np.inf), self._rules.ceiling)
 
     def add(self, wish: Floats, room: Floats, *, by_claim: bool = False, ranked: bool = False) -> None:
         """Fill up to the wish and the room, both counted from nothing."""
