@@ -5,6 +5,7 @@ import pytest
 from shoal.schedule.baselines.fifo import Fifo
 from shoal.simulate.errors import BadInput, Stuck
 from shoal.simulate.policies import POLICIES
+from shoal.simulate.referee.declaring import Declaring
 from shoal.simulate.referee.engine import Cluster, simulate
 from shoal.simulate.referee.profiles import Application
 from shoal.simulate.referee.workload import Submission
@@ -65,6 +66,20 @@ def test_jobs_over_several_nodes_that_share_one_are_slowed(tmp_path):
 
     assert ends(0.5) == [end for end in ends(0.5) if end]
     assert max(ends(0.5)) > max(ends(0.0))
+
+
+def test_who_declares_wrongly_is_served_all_the_same(application):
+    jobs = submissions(application, *((30.0 * i, 1 + i % 4, 8 + 8 * (i % 4)) for i in range(12)))
+
+    def ends(**off):
+        run = simulate(jobs, POLICIES["shoal"]("declared"), Cluster(nodes=1), Declaring(**off))
+        return [job.completed for job in run.jobs]
+
+    assert None not in ends(error=4.0, liars=0.5)
+    assert ends(error=4.0) == ends(error=4.0)
+    assert ends(error=4.0) != ends(error=4.0, seed=1)
+    factors = Declaring(liars=1.0).factors(jobs)
+    assert set(factors.values()) == {0.1}
 
 
 def test_a_job_larger_than_the_cluster_is_named(application):

@@ -34,7 +34,7 @@ class Outlook:
     done: float
     """Progress made."""
     remaining: float | None
-    """Progress still to make, as its user declared; None: nobody said."""
+    """Progress still to make, as its user declared; None: nobody said; below 0: it is over that."""
 
 
 @dataclass(frozen=True, kw_only=True)

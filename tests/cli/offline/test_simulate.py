@@ -68,6 +68,8 @@ def test_what_shoal_is_told_is_shown(sh: Shell, jobs: Path) -> None:
         (["--workload", "few.csv", "--interval", "0"], "decisions cannot be 0 seconds apart"),
         (["--workload", "few.csv", "--profiles", "nowhere"], "nowhere is not a folder"),
         (["--workload", "few.csv", "--information", "all"], "--information"),
+        (["--workload", "few.csv", "--declared-error", "0.5"], "off by a factor of 0.5"),
+        (["--workload", "few.csv", "--liars", "2"], "2 is no part of the jobs"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(

@@ -56,6 +56,16 @@ class _Group(click.Group):
     help="What Shoal is told: nothing, how much work a job is, and profiles of earlier jobs beside.",
 )
 @click.option(
+    "--declared-error",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="By how much users are typically off when they declare work.",
+)
+@click.option("--liars", type=float, default=0.0, show_default=True, help="Part that declares a tenth.")
+@click.option("--seed", type=whole(0), default=0, show_default=True, help="Of the two before.")
+@click.option(
     "--interval", type=float, default=60.0, show_default=True, help="Seconds between decisions."
 )
 @click.option(
@@ -91,6 +101,9 @@ def _simulate(
     policies: tuple[str, ...],
     profiles: Path | None,
     information: str,
+    declared_error: float,
+    liars: float,
+    seed: int,
     interval: float,
     restart: float,
     interference: float,
@@ -98,6 +111,7 @@ def _simulate(
     gpus_per_node: int,
 ) -> list[Record]:
     from shoal.simulate.policies import POLICIES
+    from shoal.simulate.referee.declaring import Declaring
     from shoal.simulate.referee.engine import Cluster, simulate
     from shoal.simulate.referee.profiles import read_applications
     from shoal.simulate.referee.workload import read_workload
@@ -114,6 +128,7 @@ def _simulate(
         restart=restart,
         interference=interference,
     )
+    declaring = Declaring(error=declared_error, liars=liars, seed=seed)
     records: list[Record] = []
     for path in workloads:
         applications = read_applications(profiles or path.resolve().parent.parent / "traces")
@@ -121,7 +136,7 @@ def _simulate(
         for name in chosen:
             begun = time.monotonic()
             policy = POLICIES[name](information)
-            run = simulate(jobs, policy, cluster)
+            run = simulate(jobs, policy, cluster, declaring)
             records.append(record_of(run, name, path.stem, policy.information))
             say(f"{path.stem}: {name}, {len(jobs)} jobs, {time.monotonic() - begun:.1f} s")
     return records

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shoal.schedule.allot import Contender, Nodes, free_gpus, packed
 from shoal.schedule.sizing.choose import Demand, choose
 from shoal.schedule.sizing.curves import concave, size_grid
-from shoal.schedule.sizing.estimate import attained_weights, logarithmic
+from shoal.schedule.sizing.estimate import attained_weights, expected, logarithmic
 from shoal.schedule.sizing.weights import weights
 
 __all__ = ["Elastic"]
@@ -101,7 +101,7 @@ class _Seen:
             if outlook.speeds is not None:
                 speed, most = outlook.speeds(nodes, grid), outlook.most
                 done[row] = outlook.done / speed[0]
-                remaining[row] = np.nan if outlook.remaining is None else outlook.remaining / speed[0]
+                remaining[row] = expected(outlook) / speed[0]
             possible[row] = np.where(grid <= max(1, outlook.limit), speed, 0.0)
             allowed[row] = np.where(grid <= max(1, most), speed, 0.0)
         unseen = np.isnan(remaining)

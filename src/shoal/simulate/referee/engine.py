@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from shoal.schedule.allot import Allot, Contender, Outlook
 from shoal.simulate.errors import BadInput, Stuck
+from shoal.simulate.referee.declaring import Declaring
 from shoal.simulate.referee.learner import Learner, Profile
 from shoal.simulate.referee.profiles import Application
 from shoal.simulate.referee.training import Training, split_batch, whole_nodes
@@ -64,10 +65,16 @@ class Run:
     """Time, GPUs in use and jobs waiting, after each decision."""
 
 
-def simulate(workload: Sequence[Submission], policy: Allot, cluster: Cluster) -> Run:
+def simulate(
+    workload: Sequence[Submission],
+    policy: Allot,
+    cluster: Cluster,
+    declaring: Declaring | None = None,
+) -> Run:
     """Run the jobs to their end. Raises `Stuck` where some would wait for ever on an idle cluster."""
     jobs = [Training(each) for each in workload]
-    observed = _Observed(policy.information) if policy.elastic else None
+    factors = (declaring or Declaring()).factors(workload)
+    observed = _Observed(policy.information, factors) if policy.elastic else None
     run = Run(cluster, jobs)
     capacity = cluster.capacity
     now = 0.0
@@ -102,8 +109,9 @@ def simulate(workload: Sequence[Submission], policy: Allot, cluster: Cluster) ->
 class _Observed:
     """What elastic jobs find out about themselves."""
 
-    def __init__(self, information: str) -> None:
-        self._declared = information != "none"
+    def __init__(self, information: str, factors: dict[str, float]) -> None:
+        """`factors`: declared over true work, by name of the job."""
+        self._factors = factors if information != "none" else {}
         self._shared: dict[str, Profile] | None = {} if information == "profiles" else None
         self._learners: dict[Training, Learner] = {}
 
@@ -115,7 +123,7 @@ class _Observed:
         for job in jobs:
             if job.nodes:
                 job.resplit()
-        return {job: self._learners[job].outlook(declared=self._declared) for job in jobs}
+        return {job: self._learners[job].outlook(self._factors.get(job.submission.name)) for job in jobs}
 
     def _profile(self, application: str) -> Profile:
         return Profile() if self._shared is None else self._shared.setdefault(application, Profile())

@@ -87,8 +87,9 @@ class Learner:
             return application.most_replicas
         return max(1, min(_MOST_REPLICAS, application.most_batch // application.least_local))
 
-    def outlook(self, *, declared: bool) -> Outlook:
-        """What a policy may know; `declared`: its user has said how much work it is."""
+    def outlook(self, declared: float | None) -> Outlook:
+        """What a policy may know; `declared`: the work that its user has said it is, over the true one;
+        None: nothing was said."""
         job = self._job
         whole = job.application.progress[-1]
         return Outlook(
@@ -96,7 +97,7 @@ class Learner:
             most=self.most,
             limit=self.limit,
             done=job.progress,
-            remaining=(whole - job.progress) if declared else None,
+            remaining=None if declared is None else declared * whole - job.progress,
         )
 
     def _speeds(self, nodes: NDArray[np.int64], replicas: NDArray[np.int64]) -> NDArray[np.float64]:
