@@ -1,6 +1,7 @@
 """Rooms in which everything happens at random, against the slow model."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def gangs(draw):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data())
 def test_whatever_happens_the_books_are_right(data):
@@ -125,6 +127,7 @@ def used(data, room):
     return model
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.data())
 def test_one_group_is_placed_if_and_only_if_it_fits(data):
@@ -144,7 +147,7 @@ def test_one_group_is_placed_if_and_only_if_it_fits(data):
         assert len(placement[0]) == min(most, least + more)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_a_group_is_on_as_few_nodes_as_can_be(data):
     room = data.draw(rooms())
@@ -156,7 +159,7 @@ def test_a_group_is_on_as_few_nodes_as_can_be(data):
         assert len(set(placement[0].node.tolist())) == least_nodes(counts, count)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_a_preferred_domain_is_missed_only_where_none_would_do(data):
     room = data.draw(rooms())
@@ -178,7 +181,7 @@ def test_a_preferred_domain_is_missed_only_where_none_would_do(data):
             assert room_in[int(racks[placement[0].node[0]])] == min(room_in.values())
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_spread_tasks_are_level(data):
     room = data.draw(rooms())
@@ -192,7 +195,7 @@ def test_spread_tasks_are_level(data):
             assert mine >= max(each) - 1 or mine == counts[node]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
 def test_many_at_once_are_as_many_as_one_by_one(data):
     room = data.draw(rooms())
@@ -204,6 +207,7 @@ def test_many_at_once_are_as_many_as_one_by_one(data):
     assert len(tasks) == one_by_one == min(count, sum(model.counts(shape)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.data())
 def test_equal_rooms_place_equally_whatever_was_looked_at_before(data):

@@ -79,7 +79,7 @@ def test_looking_ahead_leaves_no_trace_even_when_it_fails():
 
 def test_counts_are_right_after_many_changes_and_many_shapes():
     here = room(*[4] * 40, racks=[node // 4 for node in range(40)])
-    for turn in range(300):
+    for turn in range(160):
         tasks = place_many(here, gpus(1 + turn % 4), 3, inside=Domain(0, turn % 10))
         if turn % 3:
             here.give_back(tasks)

@@ -23,6 +23,8 @@ _NODES = 64
 """Only so many nodes are looked at closely, those that seem to need the fewest moves."""
 _ALL_SUBSETS = 6
 """Of so many jobs on a node all sets are tried; of more, sets of two at most, and the largest first."""
+_KEPT = 4
+"""Sets that are kept of each size on a node."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +153,7 @@ def _ways(
     weight: NDArray[np.float64],
     here: slice,
 ) -> list[_Way]:
-    """Sets of the jobs on one node, for each size the two that gain the most and weigh the least."""
+    """Sets of the jobs on one node, for each size those that gain the most and weigh the least."""
     node = int(parts.node[here.start])
     jobs, weights = parts.job[here], weight[here]
     subsets = _subsets(weights)
@@ -162,7 +164,7 @@ def _ways(
     ways: list[_Way] = []
     kept: dict[int, int] = {}
     for at in np.lexsort((heavy, -gain, size)).tolist():
-        if gain[at] > 0 and kept.get(int(size[at]), 0) < 2:
+        if gain[at] > 0 and kept.get(int(size[at]), 0) < _KEPT:
             kept[int(size[at])] = kept.get(int(size[at]), 0) + 1
             moved = tuple(jobs[subsets[at] > 0].tolist())
             ways.append(_Way(node, moved, int(gain[at]), float(heavy[at])))

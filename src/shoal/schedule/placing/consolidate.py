@@ -1,8 +1,9 @@
 """Jobs move closer together so that another can start: only if it does, and if all of them find a place.
 
 A move costs its job a restart, so that as few as can be are moved. One job is enough more often than
-not, and if so, one is moved; of more, sets are tried in the order of `clearing.proposals`, and what a
-set does not need stays where it is.
+not, and if so, one is moved. Of more, sets are tried in the order of `clearing.proposals`, and what a
+set does not need stays where it is; if that finds nothing, or many, those who leave may have others
+make room for them in turn.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ __all__ = ["Consolidation", "Mover", "consolidate"]
 
 _DOMAINS = 8
 """Of the domains that a gang has to be in one of, so many are cleared on trial."""
+_SHORTEST_CHAIN = 2
+"""A job that makes room for a mover, and the mover: no fewer are saved by looking for that."""
+_CHAINS = 8
+"""Attempts to make room for one mover."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +51,91 @@ class Consolidation:
 def consolidate(
     room: Room, gang: Gang, movers: Sequence[Mover], *, most: int = 8, attempts: int = 64
 ) -> Consolidation | None:
-    """Take room for a gang that does not fit as things stand, by moving at most `most` of the movers.
+    """Take room for a gang, by moving as few as can be and at most `most` of the movers.
 
     The room then is as it will be afterwards; where None comes back, it is as it was. At most so many
     `attempts` at sets of movers are made, so None does not prove that there is no way.
     """
     mark = room.mark()
-    parts = parts_of(room, [mover.placement for mover in movers])
-    for moved in islice(_sets(room, gang, parts, most), attempts):
-        if _attempt(room, gang, movers, moved) is None:
-            continue
-        room.rollback(mark)
-        moved = _needed(room, gang, movers, moved)
-        return _attempt(room, gang, movers, moved)
-    return None
+    search = _Search(room, movers, parts_of(room, [mover.placement for mover in movers]))
+    found = search.attempt(gang, (), frozenset(), most, chained=False)
+    if found is None:
+        found = search.find(gang, frozenset(), most, attempts, chained=False)
+    if found is not None and len(found.moves) <= _SHORTEST_CHAIN:
+        return found
+    room.rollback(mark)
+    fewer = min(most, len(found.moves) - 1) if found is not None else most
+    better = search.find(gang, frozenset(), fewer, attempts // 4, chained=True)
+    if better is not None or found is None:
+        return better
+    return search.attempt(gang, [at for at, _ in found.moves], frozenset(), most, chained=False)
+
+
+@dataclass(frozen=True)
+class _Search:
+    room: Room
+    movers: Sequence[Mover]
+    parts: Parts
+
+    def find(
+        self, gang: Gang, gone: frozenset[int], most: int, attempts: int, *, chained: bool
+    ) -> Consolidation | None:
+        """With none of those who have gone; taken, or nothing is changed."""
+        if most < 1:
+            return None
+        mark = self.room.mark()
+        left = ~np.isin(self.parts.job, np.array(sorted(gone), dtype=np.int64))
+        sets = _sets(self.room, gang, self.parts.only(left), most)
+        for moved in islice(sets, attempts):
+            found = self.attempt(gang, moved, gone, most, chained=chained)
+            if found is not None:
+                self.room.rollback(mark)
+                moved = self._needed(gang, moved, gone, most, chained=chained)
+                return self.attempt(gang, moved, gone, most, chained=chained)
+        return None
+
+    def attempt(
+        self, gang: Gang, moved: Sequence[int], gone: frozenset[int], most: int, *, chained: bool
+    ) -> Consolidation | None:
+        """All of these leave, the gang comes, they come back, the largest first. All or nothing."""
+        mark = self.room.mark()
+        for at in moved:
+            for tasks in self.movers[at].placement:
+                self.room.give_back(tasks)
+        start = place(self.room, gang)
+        places: dict[int, Placement] = {}
+        waiting = self._largest_first(moved) if start is not None else []
+        for at in waiting:
+            again = place(self.room, self.movers[at].gang)
+            if again is None and chained:
+                away = gone | set(moved) | set(places)
+                spare = most - len(set(moved) | set(places))
+                chain = self.find(self.movers[at].gang, away, spare, _CHAINS, chained=False)
+                if chain is not None:
+                    again = chain.start
+                    places.update(chain.moves)
+            if again is None:
+                break
+            places[at] = again
+        if start is None or not places.keys() >= set(moved):
+            self.room.rollback(mark)
+            return None
+        return Consolidation(start, tuple(sorted(places.items())))
+
+    def _needed(
+        self, gang: Gang, moved: tuple[int, ...], gone: frozenset[int], most: int, *, chained: bool
+    ) -> tuple[int, ...]:
+        """The set without those that can as well stay, the largest first."""
+        mark = self.room.mark()
+        for at in self._largest_first(moved):
+            fewer = tuple(each for each in moved if each != at)
+            if fewer and self.attempt(gang, fewer, gone, most, chained=chained) is not None:
+                self.room.rollback(mark)
+                moved = fewer
+        return moved
+
+    def _largest_first(self, moved: Sequence[int]) -> list[int]:
+        return sorted(moved, key=lambda at: (-_size(self.movers[at]), at))
 
 
 def _sets(room: Room, gang: Gang, parts: Parts, most: int) -> Iterator[tuple[int, ...]]:
@@ -95,39 +171,6 @@ def _scopes(room: Room, gang: Gang, group: Group) -> list[Domain | None]:
     room_now: Ints = room.fits(group.shape).per_domain(level)[ids]
     order = np.argsort(-room_now, kind="stable")[:_DOMAINS]
     return [Domain(level, int(index)) for index in ids[order]]
-
-
-def _attempt(
-    room: Room, gang: Gang, movers: Sequence[Mover], moved: Sequence[int]
-) -> Consolidation | None:
-    """All of these leave, the gang comes, they come back, the largest first. All or nothing."""
-    mark = room.mark()
-    for at in moved:
-        for tasks in movers[at].placement:
-            room.give_back(tasks)
-    start = place(room, gang)
-    places: dict[int, Placement] = {}
-    if start is not None:
-        for at in sorted(moved, key=lambda at: (-_size(movers[at]), at)):
-            again = place(room, movers[at].gang)
-            if again is None:
-                break
-            places[at] = again
-    if start is None or len(places) < len(moved):
-        room.rollback(mark)
-        return None
-    return Consolidation(start, tuple(sorted(places.items())))
-
-
-def _needed(room: Room, gang: Gang, movers: Sequence[Mover], moved: tuple[int, ...]) -> tuple[int, ...]:
-    """The set without those that can as well stay, the largest first."""
-    mark = room.mark()
-    for at in sorted(moved, key=lambda at: (-_size(movers[at]), at)):
-        fewer = tuple(each for each in moved if each != at)
-        if _attempt(room, gang, movers, fewer) is not None:
-            room.rollback(mark)
-            moved = fewer
-    return moved
 
 
 def _size(mover: Mover) -> int:

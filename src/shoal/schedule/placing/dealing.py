@@ -68,7 +68,7 @@ def _with_the_rest(
     topology = table.topology
     left = count - sum(int(each.sum()) for _, each in parts)
     if left:
-        nodes = np.arange(topology.nodes) if scope is None else topology.members(scope)
+        nodes = topology.members(scope)
         parts = [*parts, _on_nodes(table, nodes[topology.domain[level, nodes] < 0], left)]
     if len(parts) == 1:
         return parts[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.schedule.placing.asks import Domain, Gang, Ints, Placement, Reach, Tasks
 from shoal.schedule.placing.room import Nodes, Room
@@ -76,7 +77,7 @@ def _left(nodes: Nodes, held: Iterable[Tasks]) -> tuple[Ints, Ints]:
     return free, slots
 
 
-def _rows(differs: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Sequence[int]:
+def _rows(differs: NDArray[np.bool_]) -> Sequence[int]:
     return np.flatnonzero(differs.any(axis=1)).tolist()
 
 

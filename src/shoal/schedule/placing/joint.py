@@ -7,6 +7,7 @@ of a few passes over the nodes; what they let through can still fail, node by no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Joint:
     def _sums(self, level: int) -> NDArray[np.float64]:
         """(d, r + 2): of each domain, what is free of each resource, of idle GPUs, and of all GPUs."""
         room = self._room
-        columns = [
+        columns: list[NDArray[np.signedinteger[Any]]] = [
             *np.maximum(room.free, 0).T,
             room.idle * WHOLE,
             np.maximum(room.slots, 0).sum(axis=1),
@@ -49,4 +50,7 @@ class Joint:
             return np.array([[column.sum(dtype=np.float64) for column in columns]])
         row, size = room.topology.domain[level], room.topology.sizes[level]
         row = np.where(row >= 0, row, size)
-        return np.stack([np.bincount(row, column, size + 1) for column in columns], axis=1)
+        sums = np.empty((size + 1, len(columns)))
+        for at, column in enumerate(columns):
+            sums[:, at] = np.bincount(row, column, size + 1)
+        return sums

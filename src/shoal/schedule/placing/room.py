@@ -8,7 +8,7 @@ more fits there then.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class Nodes:
 
     total: Ints
     """(n, r): of each resource, in any unit: thousandths of a core, bytes."""
-    slots: NDArray[np.integer]
+    slots: NDArray[np.signedinteger[Any]]
     """(n, g): thousandths of each GPU, 1000 or less; -1 where there is no such slot."""
     topology: Topology
     suits: Bools
@@ -99,8 +99,10 @@ class Room:
         return bool((self.slots.ravel()[at] >= times * tasks.shape.thousandths).all())
 
     def occupy(self, tasks: Tasks) -> None:
-        """Count what runs there, whatever is free, and also on a GPU that its node does not have any more.
-        Raises ValueError for tasks on none of the nodes, or beyond the last GPU that one may have."""
+        """Count what runs there, whatever is free, also on a GPU that its node has not any more.
+
+        Raises ValueError for tasks on none of the nodes, or beyond the last GPU that one may have.
+        """
         self._check(tasks)
         if len(tasks):
             self._note(_Change(tasks, *np.unique(tasks.node, return_counts=True), -1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ class Topology:
     where nothing is known. Raises ValueError where a domain lies in two of the level above.
     """
 
-    def __init__(self, domains: NDArray[np.integer]) -> None:
+    def __init__(self, domains: NDArray[np.signedinteger[Any]]) -> None:
         levels, self.nodes = domains.shape
         self.node_level: int = levels
         self.domain: Ints = np.vstack((domains.astype(np.int64), np.arange(self.nodes, dtype=np.int64)))
@@ -36,7 +37,7 @@ class Topology:
         if found is None:
             found = np.arange(self.sizes[level], dtype=np.int64)
             for each in range(level, upper, -1):
-                found = np.where(found >= 0, self._parents[each - 1][found], -1)
+                found = self._parents[each - 1][found]
             self._above[level, upper] = found
         return found
 
@@ -48,8 +49,10 @@ class Topology:
             return self.members(scope)
         return np.flatnonzero(self.above(level, scope.level) == scope.index)
 
-    def members(self, scope: Domain) -> Ints:
-        """The nodes in the domain, ascending."""
+    def members(self, scope: Domain | None) -> Ints:
+        """The nodes in the domain, or all, ascending."""
+        if scope is None:
+            return self.domain[self.node_level]
         if scope.level == self.node_level:
             return np.array([scope.index], dtype=np.int64)
         order, starts = self._lists[scope.level]
@@ -88,9 +91,9 @@ class Topology:
         return lists
 
     def _parents_of(self, level: int) -> Ints:
-        """(d,): of each domain of `level`, the one of the level above."""
+        """(d + 1,): of each domain of `level`, the one of the level above; last, -1 for none of them."""
         row, upper = self.domain[level], self.domain[level - 1]
-        parents = np.full(self.sizes[level], -1, dtype=np.int64)
+        parents = np.full(self.sizes[level] + 1, -1, dtype=np.int64)
         known = row >= 0
         parents[row[known]] = upper[known]
         torn = np.flatnonzero(parents[row[known]] != upper[known])
