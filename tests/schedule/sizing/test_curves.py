@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.schedule.sizing.curves import concave, size_grid
@@ -32,6 +32,7 @@ def test_what_is_no_speed_is_refused(bad):
         concave(np.array([1, 2]), np.array([bad]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 1000.0), min_size=6, max_size=6))
 def test_the_envelope_is_the_least_concave_curve_above(values):
     grid = np.array([1, 2, 4, 8, 12, 16])

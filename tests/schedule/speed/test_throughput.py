@@ -36,7 +36,7 @@ def test_nothing_observed_is_an_error():
         fit([])
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -39,6 +39,8 @@ class Demand:
     """Seconds of work left at the smallest size."""
     restart: Floats
     """Seconds that a change of size costs; the first start costs the same at any size."""
+    logarithmic: bool = False
+    """What counts is how many times as fast a job is: for when nobody knows how much is left."""
 
 
 def choose(demand: Demand, capacity: int, horizon: float) -> Ints:
@@ -87,7 +89,12 @@ class _Options:
         lost = np.where(changes, demand.restart[:, None], 0.0)
         seconds = np.minimum(demand.remaining[:, None] / speed + lost, horizon)
         self._seconds = seconds
-        earned = np.maximum(seconds - lost, 0.0) * demand.weight[:, None] * speed - seconds
+        trained = np.maximum(seconds - lost, 1e-9)
+        if demand.logarithmic:  # of the mean speed, with the restart in it
+            value = seconds * (1.0 + np.log(speed * trained / seconds))
+        else:
+            value = trained * speed
+        earned = demand.weight[:, None] * value - seconds
         self.earned = np.where(possible, earned, -np.inf)
         self.prohibitive = 1.0 + 4.0 * float(np.abs(earned).max() / seconds.min())
 

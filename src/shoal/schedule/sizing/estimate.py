@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shoal.schedule.allot import Outlook
 
-__all__ = ["attained_weights", "expected", "logarithmic"]
+__all__ = ["attained_weights", "expected"]
 
 Floats = NDArray[np.float64]
 
@@ -38,10 +38,3 @@ def attained_weights(done: Floats) -> Floats:
     classes = np.floor(np.log(_SHORT_SECONDS + done) / np.log(_CLASS))
     weight = _CLASS ** (-_POWER * classes)
     return weight / weight.mean()
-
-
-def logarithmic(speed: Floats) -> Floats:
-    """What a speed is worth where nobody knows how much is left: doubling it is worth the same to all.
-    `speed` (m, k), 0 where a size is not to be had, as is its worth."""
-    relative = speed / speed[:, :1]
-    return np.where(relative > 0, 1.0 + np.log(np.maximum(relative, 1.0)), 0.0)

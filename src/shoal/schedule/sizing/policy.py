@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shoal.schedule.allot import Contender, Nodes, free_gpus, packed
 from shoal.schedule.sizing.choose import Demand, choose
 from shoal.schedule.sizing.curves import concave, size_grid
-from shoal.schedule.sizing.estimate import attained_weights, expected, logarithmic
+from shoal.schedule.sizing.estimate import attained_weights, expected
 from shoal.schedule.sizing.weights import weights
 
 __all__ = ["Elastic"]
@@ -26,19 +26,18 @@ _UNSEEN_POWER = 0.7
 class Elastic:
     """`information` says what it is told of a job's work: none, declared, or profiles beside.
 
-    `horizon`: seconds for which a decision is thought to hold; a longer one where less is known, for
-    then weights change less. The figures were chosen on one of the published lists of jobs.
+    `horizon`: seconds for which a decision is thought to hold. The figures were chosen on one of the
+    published lists of jobs.
     """
 
     elastic = True
 
     def __init__(
-        self, information: str = "declared", *, patience: float = -0.5, horizon: float | None = None
+        self, information: str = "declared", *, patience: float = -0.5, horizon: float = 300.0
     ) -> None:
         self.information = information
         self._patience = patience
-        default = 600.0 if information == "none" else 300.0
-        self._horizon = default if horizon is None else horizon
+        self._horizon = horizon
 
     def allot(self, jobs: Sequence[Contender], capacity: Sequence[int], now: float) -> dict[str, Nodes]:
         """See `Allot`. Every job needs its `outlook`."""
@@ -59,7 +58,7 @@ class Elastic:
             whole = concave(seen.grid, seen.possible)
             weight = weights(whole, order.tolist(), sum(capacity), self._patience)
         else:
-            curves = concave(seen.grid, logarithmic(seen.allowed))
+            curves = concave(seen.grid, seen.allowed)
             weight = attained_weights(seen.done)
         demand = Demand(
             curves=curves,
@@ -67,6 +66,7 @@ class Elastic:
             current=np.array([len(job.nodes) for job in jobs], dtype=np.int64),
             remaining=np.full(len(jobs), np.inf) if seen.remaining is None else seen.remaining,
             restart=np.array([job.restart for job in jobs]),
+            logarithmic=seen.remaining is None,
         )
         return choose(demand, sum(capacity), self._horizon)
 

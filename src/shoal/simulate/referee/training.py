@@ -68,6 +68,8 @@ class Training:
         self.started: float | None = None
         self.changes = 0
         """Placements given, the first included."""
+        self.history: list[tuple[float, int]] = []
+        """When it was given how many replicas."""
         self.waited = 0.0
         """Seconds without a GPU, in whole intervals."""
 
@@ -89,6 +91,7 @@ class Training:
             return
         self.nodes = nodes
         self.placement = tuple(len(list(run)) for _, run in groupby(nodes))
+        self.history.append((self.now, len(nodes)))
         if not nodes:
             return
         self.changes += 1
@@ -107,6 +110,7 @@ class Training:
     def rest(self, nodes: tuple[int, ...]) -> float:
         """Seconds until it is complete if it has these nodes from now on, undisturbed."""
         ahead = copy(self)
+        ahead.history = []
         ahead.place(nodes, 0.0)
         ahead.advance(math.inf)
         assert ahead.completed is not None
