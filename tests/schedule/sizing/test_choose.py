@@ -122,4 +122,4 @@ def test_where_nobody_knows_what_is_left_doubling_is_worth_the_same_to_all():
     # growing from 2 to 4 adds log 2; a restart of a tenth of the time takes away log 0.9
     grown = replace(even, current=np.array([2, 1]), restart=np.full(2, 30.0))
     assert choose(grown, 6, 300.0).sum() == 6
-    assert choose(replace(grown, restart=np.full(2, 200.0)), 6, 300.0).tolist() == [2, 1]
+    assert choose(replace(grown, restart=np.full(2, 250.0)), 6, 300.0).tolist() == [2, 1]
