@@ -18,6 +18,7 @@ tight as can be, ties to the first.
 - `bulk`: many equal tasks that do not care about each other
 - `foresee`: what would fit, without doing it
 - `shortfall`: why a gang does not fit, in numbers
+- `grow`: more tasks for a gang that runs, next to those that it has
 - `mend`: tasks of failed nodes, placed again next to those that stay
 - `clearing`, `consolidate`: which jobs to move so that another can start
 - `invariants`: what always holds, checked from scratch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +46,17 @@ class Shape:
         if not 0 <= self.share < WHOLE or (self.gpus and self.share):
             raise ValueError("a task asks for whole GPUs, or for 1 to 999 thousandths of one")
 
-    @property
+    @cached_property
+    def vector(self) -> Ints:
+        """`ask`, (r,), not to be written."""
+        return np.array(self.ask, dtype=np.int64)
+
+    @cached_property
     def slots(self) -> int:
         """How many GPUs a task of this shape is on."""
         return self.gpus or int(self.share > 0)
 
-    @property
+    @cached_property
     def thousandths(self) -> int:
         """What it takes of each of them."""
         return WHOLE if self.gpus else self.share

@@ -47,18 +47,22 @@ class Parts:
 
 def parts_of(room: Room, jobs: Sequence[Placement]) -> Parts:
     """All jobs, cut up by node."""
-    g = room.slots.shape[1]
-    tasks = [(at, tasks) for at, placement in enumerate(jobs) for tasks in placement if len(tasks)]
-    at = np.concatenate([_NONE, *(tasks.node * len(jobs) + job for job, tasks in tasks)])
-    found, part = np.unique(at, return_inverse=True)
+    tasks = [(job, tasks) for job, placement in enumerate(jobs) for tasks in placement if len(tasks)]
+    lengths = np.array([len(each) for _, each in tasks], dtype=np.int64)
+    job = np.repeat(np.array([job for job, _ in tasks], dtype=np.int64), lengths)
+    node = np.concatenate([_NONE, *(each.node for _, each in tasks)])
+    found, part = np.unique(node * len(jobs) + job, return_inverse=True)
+    asks = np.array([each.shape.ask for _, each in tasks], dtype=np.int64)
     free = np.zeros((len(found), room.free.shape[1]), dtype=np.int64)
-    slots = np.zeros((len(found), g), dtype=np.int64)
-    first = 0
-    for _, each in tasks:
-        mine = part[first : first + len(each)]
-        first += len(each)
-        np.add.at(free, mine, np.array(each.shape.ask, dtype=np.int64))
-        np.add.at(slots, (mine[:, None], each.slots), each.shape.thousandths)
+    if len(tasks):
+        np.add.at(free, part, np.repeat(asks, lengths, axis=0))
+    # tasks on so many GPUs each; a row of `slot` for each GPU of each task
+    wide = np.array([each.shape.slots for _, each in tasks], dtype=np.int64)
+    amount = np.array([each.shape.thousandths for _, each in tasks], dtype=np.int64)
+    slot = np.concatenate([_NONE, *(each.slots.ravel() for _, each in tasks)])
+    slots = np.zeros((len(found), room.slots.shape[1]), dtype=np.int64)
+    on = np.repeat(part, np.repeat(wide, lengths))
+    np.add.at(slots, (on, slot), np.repeat(amount, wide * lengths))
     return Parts(found % max(len(jobs), 1), found // max(len(jobs), 1), free, slots)
 
 
@@ -102,7 +106,7 @@ _NONE = np.empty(0, dtype=np.int64)
 def _scarcity(room: Room, shape: Shape) -> NDArray[np.float64]:
     """(r,): what weighs like all GPUs of a node: all of a resource that is asked for."""
     total = np.maximum(room.nodes.total.max(axis=0, initial=1), 1)
-    return np.where(np.array(shape.ask) > 0, 1.0 / total, 0.0)
+    return np.where(shape.vector > 0, 1.0 / total, 0.0)
 
 
 def _singles(
@@ -137,7 +141,7 @@ def _closest_nodes(
     last = np.append(first[1:], len(parts.node))
     largest = np.maximum.reduceat(weight, first)
     asked = shape.slots * shape.thousandths - np.maximum(room.slots[nodes], 0).sum(axis=1)
-    resources = np.maximum(np.array(shape.ask) - room.free[nodes], 0) @ _scarcity(room, shape)
+    resources = np.maximum(shape.vector - room.free[nodes], 0) @ _scarcity(room, shape)
     short = np.maximum(asked, 0) + resources
     moves = np.maximum(np.ceil(short / np.maximum(largest, 1e-9)), 1)
     order = np.lexsort((nodes, short, moves))

@@ -72,7 +72,7 @@ def _left(nodes: Nodes, held: Iterable[Tasks]) -> tuple[Ints, Ints]:
     free = nodes.total.astype(np.int64)
     slots = nodes.slots.astype(np.int64)
     for tasks in held:
-        np.subtract.at(free, tasks.node, np.array(tasks.shape.ask, dtype=np.int64))
+        np.subtract.at(free, tasks.node, tasks.shape.vector)
         np.subtract.at(slots, (tasks.node[:, None], tasks.slots), tasks.shape.thousandths)
     return free, slots
 

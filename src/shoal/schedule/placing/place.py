@@ -68,7 +68,7 @@ def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]
         for each in orders:
             pieces: list[list[Tasks]] = [[] for _ in counts]
             if all(_fill(room, gang, at, counts[at], scope, pieces[at]) for at in each):
-                if counts is not most:
+                if list(counts) != list(most):
                     _extend(room, gang, most, scope, pieces)
                 if sum(len(tasks) for mine in pieces for tasks in mine) >= gang.minimum:
                     return tuple(

@@ -91,7 +91,7 @@ class Room:
         """Whether exactly these places are free, on nodes that suit."""
         self._check(tasks)
         nodes, counts = np.unique(tasks.node, return_counts=True)
-        ask = np.array(tasks.shape.ask, dtype=np.int64)
+        ask = tasks.shape.vector
         short = (self.free[nodes] < counts[:, None] * ask) & (ask > 0)
         if short.any() or not self.nodes.suits[tasks.shape.suits, nodes].all():
             return False
@@ -115,7 +115,7 @@ class Room:
             return
         nodes, counts = np.unique(tasks.node, return_counts=True)
         at, times = self._slots_of(tasks)
-        more = self.free[nodes] + counts[:, None] * np.array(tasks.shape.ask, dtype=np.int64)
+        more = self.free[nodes] + counts[:, None] * tasks.shape.vector
         over = (more > self.nodes.total[nodes]).any(axis=1)
         full = self.nodes.slots.ravel()[at]
         wrong = at[self.slots.ravel()[at] + times * tasks.shape.thousandths > full]
@@ -160,7 +160,7 @@ class Room:
     def _apply(self, change: _Change, sign: int) -> None:
         tasks, nodes = change.tasks, change.nodes
         shape = tasks.shape
-        self.free[nodes] += (sign * change.counts)[:, None] * np.array(shape.ask, dtype=np.int64)
+        self.free[nodes] += (sign * change.counts)[:, None] * shape.vector
         if shape.slots:
             at = (tasks.node[:, None] * self.slots.shape[1] + tasks.slots).ravel()
             np.add.at(self.slots.reshape(-1), at, np.int32(sign * shape.thousandths))

@@ -10,6 +10,8 @@ there are not 800 anywhere.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,15 +27,10 @@ def whole_slots(free: Ints, counts: Ints, gpus: int) -> Ints:
 
     Returns (counts.sum(), gpus), node by node. Each node has enough slots that are wholly free.
     """
-    need = counts * gpus
     idle = free == WHOLE
-    if (idle.sum(axis=1) == need).all():
-        return np.nonzero(idle)[1].reshape(-1, gpus)
-    width = 1 << (gpus - 1).bit_length()
-    block = _blocks(idle)
-    rank = np.where(block >= width, block, 2 * block.max() + width - block)
-    order = np.argsort(np.where(idle, rank, _NEVER), axis=1, kind="stable")
-    return order[np.arange(free.shape[1]) < need[:, None]].reshape(-1, gpus)
+    if len(idle) == 1:
+        return _on_one_node(tuple(idle[0].tolist()), int(counts[0]), gpus)
+    return _on_nodes(idle, counts, gpus)
 
 
 def shared_slots(free: Ints, counts: Ints, share: int) -> Ints:
@@ -44,6 +41,25 @@ def shared_slots(free: Ints, counts: Ints, share: int) -> Ints:
     before = np.cumsum(holds, axis=1) - holds
     taken = np.clip(counts[:, None] - before, 0, holds)
     return np.repeat(order.ravel(), taken.ravel())[:, None]
+
+
+@lru_cache(maxsize=4096)
+def _on_one_node(idle: tuple[bool, ...], count: int, gpus: int) -> Ints:
+    """Nodes are alike, and there are few ways to be half full: the answers are kept."""
+    slots = _on_nodes(np.array([idle]), np.array([count]), gpus)
+    slots.setflags(write=False)
+    return slots
+
+
+def _on_nodes(idle: NDArray[np.bool_], counts: Ints, gpus: int) -> Ints:
+    need = counts * gpus
+    if (idle.sum(axis=1) == need).all():
+        return np.nonzero(idle)[1].reshape(-1, gpus)
+    width = 1 << (gpus - 1).bit_length()
+    block = _blocks(idle)
+    rank = np.where(block >= width, block, 2 * block.max() + width - block)
+    order = np.argsort(np.where(idle, rank, _NEVER), axis=1, kind="stable")
+    return order[np.arange(idle.shape[1]) < need[:, None]].reshape(-1, gpus)
 
 
 def _blocks(idle: NDArray[np.bool_]) -> Ints:
