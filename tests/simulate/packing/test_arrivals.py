@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.simulate.errors import BadInput
@@ -14,6 +14,7 @@ def pods(tmp_path_factory):
     return pods_of(tmp_path_factory.mktemp("pods"), *ROWS * 5)
 
 
+@settings(max_examples=60, deadline=None)
 @given(target=st.integers(1, 60_000), seed=st.integers(0, 1000))
 def test_the_last_pod_added_or_taken_out_crosses_the_mark(pods, target, seed):
     order = arrivals(pods, target, seed)

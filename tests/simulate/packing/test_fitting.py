@@ -1,6 +1,7 @@
 import numpy as np
 
-from shoal.simulate.packing.fitting import typical
+from shoal.simulate.packing.fitting import Room, typical
+from shoal.simulate.packing.states import States
 from tests.simulate.packing.small import nodes_of, pods_of, state
 
 HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec"
@@ -25,10 +26,30 @@ def test_a_shape_fits_where_gpus_cores_and_model_do(tmp_path):
     t4 = int(nodes.kind[0])
 
     def fits(*amounts):
-        states = state(*amounts, kind=t4)
-        return mix.fits(states, (states.gpus[:, None, :] >= mix.millis[:, None]).sum(axis=2))[0]
+        return Room(mix, np.zeros(1001)).of(state(*amounts, kind=t4))[1][0]
 
     assert np.array_equal(fits(4000, 1, 1000, 1000), [True, True, False])
     assert np.array_equal(fits(3999, 1, 500, 1000), [False, False, False])
     assert np.array_equal(fits(4000, 1, 500, 1000), [True, False, False])
     assert np.array_equal(fits(4000, 1, 499, 499), [False, False, False])
+
+
+def test_what_is_of_use_is_free_where_there_is_room_and_the_worth_of_holes_elsewhere(tmp_path):
+    nodes = nodes_of(tmp_path, "8000,8000,4,T4")
+    mix = typical(pods_of(tmp_path, "1,1,1,500", "1,1,2,1000"), nodes, 1.0)
+    holes = np.arange(1001) / 10
+    used, _ = Room(mix, holes).of(state(8000, 8000, 0, 400, 700, 1000))
+    assert used.tolist() == [[40 + 700 + 1000, 40 + 70 + 1000]]
+
+
+def test_a_state_among_others_is_worth_what_it_is_alone(tmp_path):
+    """To the last bit: equal places are told apart by order alone."""
+    nodes = nodes_of(tmp_path, "8000,8000,4,T4")
+    mix = typical(pods_of(tmp_path, *(f"{n * 97},{n},1,{n * 41}" for n in range(1, 24))), nodes, 1.0)
+    room = Room(mix, np.sqrt(np.arange(1001.0)))
+    chance = np.random.default_rng(1)
+    kind, gpus = np.zeros(200, dtype=np.int64), np.sort(chance.integers(0, 1001, (200, 4)), axis=1)
+    many = States(kind, chance.integers(0, 9000, 200), chance.integers(0, 9000, 200), gpus)
+    together = room.of(many)[0]
+    alone = [room.of(many[np.array([at])])[0][0] for at in range(200)]
+    assert np.array_equal(together, alone)

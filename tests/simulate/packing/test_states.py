@@ -51,7 +51,7 @@ def test_requests_know_on_which_kinds_of_nodes_they_may_run(tmp_path):
     assert (asked[1].gpu_milli, asked[1].shared) == (4000, False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(before=node_states(), wanted=requests())
 def test_what_is_free_less_what_is_asked_for_is_left(before, wanted):
     origin, free, after = outcomes(before, wanted)

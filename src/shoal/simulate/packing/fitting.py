@@ -1,4 +1,4 @@
-"""Which of many shapes fit which of many states, and how much GPU each could use there."""
+"""Which of the typical shapes fit which of many states, and how much GPU each could use there."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.simulate.packing.nodes import Nodes
+from shoal.simulate.packing.nodes import GPU, Nodes
 from shoal.simulate.packing.pods import Pods, Shapes
 from shoal.simulate.packing.states import States
 
-__all__ = ["Mix", "typical"]
+__all__ = ["Mix", "Room", "typical"]
 
 Floats = NDArray[np.float64]
 
@@ -41,13 +41,28 @@ class Mix:
         """(t,): of all GPUs of the shape together."""
         return self.gpus * self.millis[self.kind]
 
-    def fits(self, states: States, roomy: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(m, t): whether each shape fits each state, but for its memory; `roomy` (m, u) are the GPUs
-        with room for each of `millis`."""
-        fits = roomy[:, self.kind] >= self.gpus
-        fits &= states.cpu[:, None] >= self.cpu
-        fits &= self.allowed[states.kind]
-        return fits
+
+class Room:
+    """How much of the free GPU of states could be used by each shape of a mix, and whether it fits.
+
+    `holes` (1001,) is what 0 to 1000 free milli-GPUs are worth where a shape wants more than that."""
+
+    def __init__(self, mix: Mix, holes: Floats) -> None:
+        free = np.arange(GPU + 1)[:, None]
+        enough = free >= mix.millis
+        used = np.where(enough, free, holes[:, None])
+        self._mix = mix
+        self._table = np.concatenate((used, enough), axis=1)  # (1001, 2u)
+
+    def of(self, states: States) -> tuple[Floats, NDArray[np.bool_]]:
+        """(m, t): milli-GPUs of use; and whether the shape fits, but for its memory."""
+        mix = self._mix
+        found = self._table[states.gpus].sum(axis=1)
+        used, roomy = found[:, mix.kind], found[:, mix.kind + len(mix.millis)]
+        fits = roomy >= mix.gpus
+        fits &= states.cpu[:, None] >= mix.cpu
+        fits &= mix.allowed[states.kind]
+        return used, fits
 
 
 def typical(pods: Pods, nodes: Nodes, cover: float) -> Mix:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.simulate.packing.fitting import Mix
+from shoal.simulate.packing.fitting import Mix, Room
 from shoal.simulate.packing.nodes import GPU
 from shoal.simulate.packing.states import States
 
@@ -23,15 +23,13 @@ class Fragments:
     """Memory does not count, as published."""
 
     def __init__(self, mix: Mix) -> None:
-        self._mix = mix
+        self._room = Room(mix, np.zeros(GPU + 1))
+        self._weight = mix.weight
 
     def value(self, states: States) -> Floats:
         """(m,): the expected fragment in milli-GPUs, negated."""
-        roomy = states.gpus[:, None, :] >= self._mix.millis[:, None]
-        amounts = (states.gpus[:, None, :] * roomy).sum(axis=2)
-        fits = self._mix.fits(states, roomy.sum(axis=2))
-        of_use = (amounts[:, self._mix.kind] * fits) @ self._mix.weight
-        return of_use - states.gpus.sum(axis=1)
+        used, fits = self._room.of(states)
+        return (used * fits * self._weight).sum(axis=1) - states.gpus.sum(axis=1)
 
     def score(self, after: Floats, before: Floats) -> Floats:
         """(c,): the logistic function of the change in GPUs, in whole percents: the published results

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.simulate.packing.fitting import Mix
+from shoal.simulate.packing.fitting import Mix, Room
 from shoal.simulate.packing.states import States
 
 __all__ = ["Outlook"]
@@ -24,23 +24,22 @@ class Outlook:
     are used up; and until the memory is. Where it does not fit there are holes alone."""
 
     def __init__(self, mix: Mix, weight: Floats, holes: Floats) -> None:
-        self._mix = mix
+        self._room = Room(mix, holes)
         self._weight = weight  # (kinds, t)
-        self._holes = holes  # (1001,)
+        self._holes = holes
+        self._memory = mix.memory
         self._per_cpu = mix.gpu_milli / np.maximum(mix.cpu, 1)
         self._per_memory = mix.gpu_milli / np.maximum(mix.memory, 1)
 
     def value(self, states: States) -> Floats:
         """(m,): milli-GPUs."""
-        roomy = states.gpus[:, None, :] >= self._mix.millis[:, None]
-        holes = self._holes[states.gpus]
-        used = np.where(roomy, states.gpus[:, None, :], holes[:, None, :]).sum(axis=2)
-        fits = self._mix.fits(states, roomy.sum(axis=2))
-        fits &= states.memory[:, None] >= self._mix.memory
-        worth = np.where(fits, used[:, self._mix.kind], holes.sum(axis=1)[:, None])
+        used, fits = self._room.of(states)
+        fits &= states.memory[:, None] >= self._memory
+        worth = np.where(fits, used, self._holes[states.gpus].sum(axis=1)[:, None])
         np.minimum(worth, states.cpu[:, None] * self._per_cpu, out=worth)
         np.minimum(worth, states.memory[:, None] * self._per_memory, out=worth)
-        return (worth * self._weight[states.kind]).sum(axis=1)
+        worth *= self._weight[states.kind]
+        return worth.sum(axis=1)
 
     def score(self, after: Floats, before: Floats) -> Floats:
         """(c,): the change."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shoal.simulate.packing.nodes import GPU, Nodes
 from shoal.simulate.packing.pods import Shapes
 
-__all__ = ["Request", "States", "outcomes", "requests_of", "room"]
+__all__ = ["Request", "States", "join", "outcomes", "requests_of", "room"]
 
 Ints = NDArray[np.int64]
 
@@ -61,6 +61,16 @@ class Request:
         return self.gpus * self.milli
 
 
+def join(first: States, second: States) -> States:
+    """The states of both, in that order."""
+    return States(
+        np.concatenate((first.kind, second.kind)),
+        np.concatenate((first.cpu, second.cpu)),
+        np.concatenate((first.memory, second.memory)),
+        np.concatenate((first.gpus, second.gpus)),
+    )
+
+
 def requests_of(shapes: Shapes, nodes: Nodes) -> list[Request]:
     """Of each shape, on that cluster."""
     amounts = np.column_stack((shapes.cpu, shapes.memory, shapes.gpus, shapes.milli)).tolist()
@@ -89,8 +99,8 @@ def outcomes(states: States, request: Request) -> tuple[Ints, Ints, States]:
         origin = np.flatnonzero(roomy >= 0)
         gpus = states.gpus[origin]
         if request.gpus:  # the last ones are whole
-            gpus = np.roll(gpus, request.gpus, axis=1)
-            gpus[:, : request.gpus] = 0
+            kept = gpus[:, : -request.gpus]
+            gpus = np.concatenate((np.zeros_like(gpus[:, : request.gpus]), kept), axis=1)
         free = np.zeros(len(origin), dtype=np.int64)
     else:
         first = np.ones(states.gpus.shape, dtype=np.bool_)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.simulate.packing.fleet import Fleet, Place
-from shoal.simulate.packing.states import Request, States, outcomes
+from shoal.simulate.packing.states import Request, States, join, outcomes
 
 __all__ = ["Value", "Where"]
 
@@ -59,17 +59,27 @@ class Where:
         origin, free, after = outcomes(states, self._requests[shape])
         if not len(origin):
             return
-        first = np.flatnonzero(np.diff(origin, prepend=-1))
-        ways = np.diff(first, append=len(origin))
-        before = np.repeat(self._value.value(states[origin[first]]), ways)
-        score = self._value.score(self._value.value(after), before)
-        best = np.maximum.reduceat(score, first)
-        at = np.flatnonzero(score == np.repeat(best, ways))
-        chosen = at[np.searchsorted(at, first)]
-        self._score[shape, numbers[origin[first]]] = best
-        self._free[shape, numbers[origin[first]]] = free[chosen]
+        starts = np.ones(len(origin), dtype=np.bool_)
+        np.not_equal(origin[1:], origin[:-1], out=starts[1:])
+        first = np.flatnonzero(starts)
+        places = origin[first]
+        values = self._value.value(join(states[places], after))
+        before = values[: len(first)][starts.cumsum() - 1]
+        score = self._value.score(values[len(first) :], before)
+        best = first if len(first) == len(origin) else _highest(score, first)
+        self._score[shape, numbers[places]] = score[best]
+        self._free[shape, numbers[places]] = free[best]
 
     def _make_room(self, seen: int) -> None:
         if seen > self._score.shape[1]:
             self._score = np.concatenate((self._score, np.full_like(self._score, np.nan)), axis=1)
             self._free = np.concatenate((self._free, np.zeros_like(self._free)), axis=1)
+
+
+def _highest(score: Floats, first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(f,): where the highest score of each stretch is, the first of equal ones; stretches begin at
+    `first` (f,)."""
+    highest = np.maximum.reduceat(score, first)
+    lengths = np.append(first[1:], len(score)) - first
+    at = np.flatnonzero(score == np.repeat(highest, lengths))
+    return at[np.searchsorted(at, first)]
