@@ -3,7 +3,7 @@
 - `referee`: training jobs whose step times and gradient noise were measured, on nodes of equal GPUs,
   after the published Pollux simulator: other policies' published figures come out to the last digit
 - `policies`: who gets how many GPUs and where, each policy over the same view
-- `report`: what a run came to, as one record with the same fields for every policy
+- `report`: what a run came to, as one record with the same fields for every policy; `plots`: pictures
 
 Nothing here runs a real process or reads a clock; equal input gives equal output.
 """

@@ -93,6 +93,22 @@ def test_a_job_that_can_never_start_is_named(sh: Shell, jobs: Path) -> None:
     assert "b, c of 2 jobs will never start on 3 GPUs" in said.err
 
 
+def test_pictures_and_a_page_of_them(sh: Shell, jobs: Path, tmp_path: Path) -> None:
+    words = ["--workload", str(jobs / "few.csv"), str(jobs / "one.csv"), "--policy", "fifo", "shoal"]
+    said = sh("simulate", *words, "--plots", str(tmp_path / "new" / "plots"))
+    assert said.code == 0, said.err
+    page = (tmp_path / "new" / "plots" / "index.html").read_text()
+    for name in ("few", "one"):
+        assert f'src="{name}.png"' in page
+        picture = (tmp_path / "new" / "plots" / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) > 10_000
+    assert page.count("<tr>") == 6
+    said = sh("simulate", *words, "--plots", str(jobs / "few.csv" / "below"))
+    assert said.code == 2
+    assert "cannot be written: Not a directory" in said.err
+
+
 def test_words_after_an_option_belong_to_it() -> None:
     options = frozenset({"--policy"})
     assert spread(["--policy", "a", "b", "--json", "--policy", "c"], options) == [

@@ -18,6 +18,7 @@ from shoal.cli.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from shoal.simulate.referee.engine import Run
     from shoal.simulate.report import Record
 
 _DEFAULT = ("fifo-skip", "tiresias", "shoal")
@@ -74,6 +75,12 @@ class _Group(click.Group):
 @click.option("--interference", type=float, default=0.0, show_default=True, help="Slowdown, below 1.")
 @click.option("--nodes", type=whole(1), default=16, show_default=True, help="How many nodes.")
 @click.option("--gpus-per-node", type=whole(1), default=4, show_default=True, help="GPUs of each.")
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write a picture for each list, and a page of them, into this folder.",
+)
 @reports
 @common
 @click.pass_context
@@ -109,7 +116,9 @@ def _simulate(
     interference: float,
     nodes: int,
     gpus_per_node: int,
+    plots: Path | None,
 ) -> list[Record]:
+    from shoal.simulate.plots import Gallery
     from shoal.simulate.policies import POLICIES
     from shoal.simulate.referee.declaring import Declaring
     from shoal.simulate.referee.engine import Cluster, simulate
@@ -130,15 +139,22 @@ def _simulate(
     )
     declaring = Declaring(error=declared_error, liars=liars, seed=seed)
     records: list[Record] = []
+    gallery = Gallery(plots) if plots is not None else None
     for path in workloads:
         applications = read_applications(profiles or path.resolve().parent.parent / "traces")
         jobs = read_workload(path, applications)
+        runs: dict[str, Run] = {}
         for name in chosen:
             begun = time.monotonic()
             policy = POLICIES[name](information)
-            run = simulate(jobs, policy, cluster, declaring)
-            records.append(record_of(run, name, path.stem, policy.information))
+            runs[name] = simulate(jobs, policy, cluster, declaring)
+            records.append(record_of(runs[name], name, path.stem, policy.information))
             say(f"{path.stem}: {name}, {len(jobs)} jobs, {time.monotonic() - begun:.1f} s")
+        if gallery is not None:
+            these = [_row(record) for record in records if record.workload == path.stem]
+            gallery.add(path.stem, runs, [list(_TITLES), *these])
+    if gallery is not None:
+        say(f"{gallery.page} shows them")
     return records
 
 
