@@ -49,10 +49,11 @@ class Nodes:
         """Of each kind the first node, and every so-manyth after it."""
         order = np.argsort(self.kind, kind="stable")
         first = np.searchsorted(self.kind[order], self.kind[order])
-        keep = np.sort(order[(np.arange(len(order)) - first) % every == 0])
+        keep: NDArray[np.int64] = np.sort(order[(np.arange(len(order)) - first) % every == 0])
+        kept: list[int] = keep.tolist()
         return replace(
             self,
-            names=tuple(self.names[node] for node in keep.tolist()),
+            names=tuple(self.names[node] for node in kept),
             cpu=self.cpu[keep],
             memory=self.memory[keep],
             gpus=self.gpus[keep],

@@ -25,7 +25,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, Row]]:
             missing = [name for name in columns if name not in (table.fieldnames or ())]
             if missing:
                 raise BadInput(f"{path} lacks the column {', '.join(missing)}")
-            rows = [(f"{path}, line {table.line_num}", row) for row in table]
+            rows: list[tuple[str, Row]] = [(f"{path}, line {table.line_num}", row) for row in table]
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
