@@ -60,7 +60,10 @@ def test_who_used_its_share_gains_nothing_on_others_and_who_used_more_loses():
     assert due[1] / due[0] == pytest.approx(3)
     alike = leaned(siblings, weight, usage.until(DAY, column(2, 2)), capacity)
     assert alike == pytest.approx([2.0**-2, 3 * 2 ** (-2 / 3)])
-    assert leaned(siblings, weight, usage.until(DAY, column(2, 2)), capacity, strength=0.0).tolist() == [1, 3]
+    assert leaned(siblings, weight, usage.until(DAY, column(2, 2)), capacity, strength=0.0).tolist() == [
+        1,
+        3,
+    ]
 
 
 def test_families_are_leaned_on_apart():

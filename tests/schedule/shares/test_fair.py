@@ -16,7 +16,7 @@ def fair(rules, demand, capacity):
 
 
 def test_deserved_first_then_by_weight_and_priority():
-    """scheduling-D4: 12 GPUs, deserved 2 each: 6 are over; by weight 1:2:3, or all to the higher priority."""
+    """scheduling-D4: 12 GPUs, deserved 2 each; 6 are over: by weight 1:2:3, or by priority first."""
     deserved = column(2, 2, 2)
     weighted = quotas(FLAT, nominal=deserved, weight=np.array([1.0, 2.0, 3.0]))
     assert fair(weighted, (9, 9, 9), 12) == pytest.approx([3, 4, 5])
@@ -30,7 +30,7 @@ def test_deserved_first_then_by_weight_and_priority():
 
 
 def test_guarantee_deserved_and_capability():
-    """scheduling-D5: an idle guarantee is lent to nobody, idle deserved is, and none passes its limit."""
+    """scheduling-D5: an idle guarantee is not lent, idle deserved is, and none passes its limit."""
     stated = {"guaranteed": column(2, 0, 0), "limit": column(np.inf, 4, np.inf)}
     rules = quotas(FLAT, nominal=column(3, 3, 3), **stated)
     assert fair(rules, (0, 9, 2), 9) == pytest.approx([0, 4, 2])
@@ -50,7 +50,9 @@ def test_a_weight_of_0_has_its_own_and_borrows_nothing_by_right():
 
 
 def test_borrowing_and_lending_limits():
-    rules = quotas(FLAT, nominal=column(3, 3, 3), borrowing=column(1, np.inf, 0), lending=column(3, 3, 1))
+    rules = quotas(
+        FLAT, nominal=column(3, 3, 3), borrowing=column(1, np.inf, 0), lending=column(3, 3, 1)
+    )
     assert fair(rules, (9, 9, 0), 9) == pytest.approx([3.5, 3.5, 0])
     assert fair(rules, (9, 3, 0), 9) == pytest.approx([4, 3, 0])
     assert fair(rules, (0, 0, 9), 9) == pytest.approx([0, 0, 3])
@@ -77,7 +79,9 @@ def test_a_guarantee_for_nobody_does_not_starve_who_is_there():
     assert fair(rules, (5, 5, 9), 6) == pytest.approx([3, 3, 0])
 
 
-@pytest.mark.parametrize(("demand", "capacity"), [(-1.0, 9.0), (np.nan, 9.0), (np.inf, 9.0), (1.0, -1.0)])
+@pytest.mark.parametrize(
+    ("demand", "capacity"), [(-1.0, 9.0), (np.nan, 9.0), (np.inf, 9.0), (1.0, -1.0)]
+)
 def test_numbers_that_are_no_amounts_are_refused(demand, capacity):
     with pytest.raises(ValueError, match="amount from 0 up for each"):
         fair(quotas(FLAT, nominal=column(3, 3, 3)), (demand, 0, 0), capacity)
@@ -102,7 +106,9 @@ def test_everybody_has_its_own_and_nothing_useful_stays_idle(data):
         guaranteed=kept,
         borrowing=table(sizes),
         lending=table(sizes),
-        weight=np.array(data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)), dtype=float),
+        weight=np.array(
+            data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)), dtype=float
+        ),
         priority=np.array(data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))),
     )
     demand = table(st.integers(0, 9))

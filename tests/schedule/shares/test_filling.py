@@ -26,7 +26,9 @@ def slowly(parents, wish, weight, room, capacity, priority):
         left.append([part * wish[q][k] if not children[q] else Fraction(0) for k in resources])
 
     def used(queue, k):
-        return sum((given[leaf][k] for leaf in range(count) if queue < 0 or queue in above[leaf]), Fraction(0))
+        return sum(
+            (given[leaf][k] for leaf in range(count) if queue < 0 or queue in above[leaf]), Fraction(0)
+        )
 
     def bounds():
         yield from (([q for q in range(count) if top in above[q]], top, k, room[top][k])
@@ -37,7 +39,8 @@ def slowly(parents, wish, weight, room, capacity, priority):
         if not any(left[leaf]) or any(weight[node] == 0 for node in above[leaf]):
             return False
         return not any(
-            leaf in inside and left[leaf][k] and used(node, k) >= bound for inside, node, k, bound in bounds()
+            leaf in inside and left[leaf][k] and used(node, k) >= bound
+            for inside, node, k, bound in bounds()
         )
 
     def speeds(queue):
@@ -45,7 +48,9 @@ def slowly(parents, wish, weight, room, capacity, priority):
         if queue >= 0 and not children[queue]:
             share = max(Fraction(left[queue][k]) / capacity[k] for k in resources)
             return {queue: [left[queue][k] / share for k in resources]}
-        going = [c for c in children[queue] if any(rises(leaf) for leaf in range(count) if c in above[leaf])]
+        going = [
+            c for c in children[queue] if any(rises(leaf) for leaf in range(count) if c in above[leaf])
+        ]
         first = max(priority[c] for c in going)
         found = {}
         for child in going:
@@ -100,7 +105,7 @@ def test_the_lines_agree_with_going_from_event_to_event(data):
 
 
 def test_families_share_before_their_members_do():
-    """Kueue KEP-1714, story 3: 300 GPUs, two families alike; in one a member weighs three times as much."""
+    """Kueue KEP-1714, story 3: 300 GPUs, two families alike; in one a member weighs three times more."""
     parents = tree([-1, -1, 0, 0, 0, 1])
     weight = np.array([1.0, 1.0, 1.0, 1.0, 3.0, 1.0])
     wish = np.array([[0.0], [0.0], [300.0], [300.0], [300.0], [300.0]])
@@ -109,7 +114,7 @@ def test_families_share_before_their_members_do():
 
 
 def test_what_no_capacity_bounds_costs_nothing_but_has_its_room():
-    """The second resource counts jobs: none of them is a share of the cluster, but one queue may have two."""
+    """The second resource counts jobs: they are no share of the cluster, but one queue may have two."""
     wish = np.array([[4.0, 4.0], [4.0, 4.0], [0.0, 4.0]])
     room = np.array([[np.inf, 2.0], [np.inf, np.inf], [np.inf, np.inf]])
     found = fill(tree([-1, -1, -1]), wish, np.ones(3), room, np.array([6.0, np.inf]))
@@ -128,6 +133,7 @@ def test_equal_input_gives_equal_bytes():
     wish, weight = generator.random((65, 4)), generator.random(65)
     capacity = wish.sum(axis=0) / 3
     results = {
-        fill(parents, wish.copy(), weight, np.full((65, 4), np.inf), capacity).tobytes() for _ in range(3)
+        fill(parents, wish.copy(), weight, np.full((65, 4), np.inf), capacity).tobytes()
+        for _ in range(3)
     }
     assert len(results) == 1

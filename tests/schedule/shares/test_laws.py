@@ -56,12 +56,18 @@ def test_fences_are_one_way():
 
 
 def test_what_is_guaranteed_is_never_taken_and_what_is_deserved_comes_back():
-    """scheduling-D5: guarantee 4, deserved 5: of 8 in use 4 may go at once, 5 may not; a limit of 8 holds."""
+    """scheduling-D5: guarantee 4, deserved 5; of 8 in use 4 may go at once, 5 may not; limit 8."""
     stated = {"guaranteed": column(0, 4), "limit": column(np.inf, 8)}
     claim = Claim(0, (5.0,))
     assert ask((5, 5), (0, 8), claim, Holding(1, (4.0,)), **stated) is None
     refused = ask((5, 5), (0, 8), claim, Holding(1, (5.0,)), **stated)
-    assert (refused.rule, refused.queue, refused.bound, refused.used, refused.asked) == ("Kept", 1, 4, 8, 5)
+    assert (refused.rule, refused.queue, refused.bound, refused.used, refused.asked) == (
+        "Kept",
+        1,
+        4,
+        8,
+        5,
+    )
     rules = quotas(tree([-1, -1]), nominal=column(5, 5), **stated)
     ledger = Ledger(rules, column(0, 8), np.array([10.0]))
     assert ledger.refusal(1, (1.0,)).rule == "Limit"
@@ -85,7 +91,9 @@ def test_what_a_weight_of_0_has_borrowed_goes_to_anybody_and_its_own_to_nobody()
     """scheduling-D6 (kueue#4961)."""
     weight = np.array([1.0, 0.0])
     assert ask((3, 3), (5, 5), Claim(0, (1.0,)), Holding(1, (1.0,)), weight=weight) is None
-    assert ask((3, 3), (3, 3), Claim(0, (1.0,)), Holding(1, (1.0,)), weight=weight).rule == "WithinNominal"
+    assert (
+        ask((3, 3), (3, 3), Claim(0, (1.0,)), Holding(1, (1.0,)), weight=weight).rule == "WithinNominal"
+    )
 
 
 def test_a_family_that_has_its_own_protects_its_members():
@@ -123,7 +131,9 @@ def test_the_seven_laws_hold_for_whatever_is_allowed(data):
 
     used = np.where(made.leaf[:, None], amounts(6), 0.0)
     kept, nominal = amounts(2), amounts(3)
-    weight = np.array(data.draw(st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=count, max_size=count)))
+    weight = np.array(
+        data.draw(st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=count, max_size=count))
+    )
     fenced = data.draw(st.lists(st.integers(0, count - 1), max_size=2))
     rules = quotas(made, nominal=kept + nominal, guaranteed=kept, weight=weight, fenced=fenced)
     ledger = Ledger(rules, used, np.array([20.0, 20.0]))
@@ -132,9 +142,13 @@ def test_the_seven_laws_hold_for_whatever_is_allowed(data):
     pair = st.lists(st.integers(0, 3), min_size=2, max_size=2).map(lambda row: tuple(map(float, row)))
     for mine in leaves:
         for theirs in leaves:
-            claim = Claim(mine, data.draw(pair), data.draw(st.integers(0, 1)), job=data.draw(st.integers(0, 2)))
+            claim = Claim(
+                mine, data.draw(pair), data.draw(st.integers(0, 1)), job=data.draw(st.integers(0, 2))
+            )
             give = tuple(min(v, held) for v, held in zip(data.draw(pair), used[theirs], strict=True))
-            holding = Holding(theirs, give, data.draw(st.integers(0, 1)), job=data.draw(st.integers(0, 2)))
+            holding = Holding(
+                theirs, give, data.draw(st.integers(0, 1)), job=data.draw(st.integers(0, 2))
+            )
             before = copy.deepcopy(ledger.__dict__["use"])
             refused = reclaim_refusal(ledger, claim, holding, laws, unequal=unequal)
             assert ledger.use == before

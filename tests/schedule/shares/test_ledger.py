@@ -27,14 +27,22 @@ def ledger(used, capacity=20.0, **stated):
     ],
 )
 def test_the_rule_the_level_and_the_numbers(stated, ask, refused):
-    used = (0, 9, 2, 2) if refused.rule == "Capacity" else (0, 0, 2, 2) if refused.queue != CLUSTER else (0, 0, 7, 2)
+    used = (
+        (0, 9, 2, 2)
+        if refused.rule == "Capacity"
+        else (0, 0, 2, 2)
+        if refused.queue != CLUSTER
+        else (0, 0, 7, 2)
+    )
     made = ledger(used, nominal=column(4, 9, 2, 2), **stated)
     assert made.refusal(2, (float(ask),)) == refused
     assert made.refusal(2, (1.0,)) is None
 
 
 def test_a_sibling_keeps_its_guarantee_under_a_common_limit():
-    made = ledger((0, 0, 2, 0), nominal=column(0, 0, 3, 3), guaranteed=column(0, 0, 0, 3), limit=column(6, 9, 9, 9))
+    made = ledger(
+        (0, 0, 2, 0), nominal=column(0, 0, 3, 3), guaranteed=column(0, 0, 0, 3), limit=column(6, 9, 9, 9)
+    )
     assert made.refusal(2, (2.0,)) == Refusal("Kept", 0, 0, 6, 5, 2)
     assert made.refusal(2, (1.0,)) is None
     assert made.refusal(3, (3.0,)) is None
@@ -65,7 +73,7 @@ def test_resources_of_which_nothing_is_asked_do_not_matter():
 @settings(max_examples=80)
 @given(st.data())
 def test_headroom_refusals_and_counting_from_scratch_agree(data):
-    """After any changes: exactly up to its headroom a queue may have more, and nobody loses what is kept."""
+    """After any changes: up to its headroom a queue may have more, and nobody loses what is kept."""
     count = data.draw(st.integers(1, 6))
     made = tree([data.draw(st.integers(-1, at - 1)) for at in range(count)])
 
@@ -75,7 +83,9 @@ def test_headroom_refusals_and_counting_from_scratch_agree(data):
     kept = amounts(st.integers(0, 2))
     sizes = st.sampled_from([0, 1, 4, np.inf])
     nominal = kept + amounts(st.integers(0, 3))
-    rules = quotas(made, nominal=nominal, guaranteed=kept, borrowing=amounts(sizes), lending=amounts(sizes))
+    rules = quotas(
+        made, nominal=nominal, guaranteed=kept, borrowing=amounts(sizes), lending=amounts(sizes)
+    )
     capacity = np.array([float(rules.kept[made.members[-1]].sum() + data.draw(st.integers(0, 6)))])
     counted = Ledger(rules, np.zeros((count, 1)), capacity)
     used = np.zeros((count, 1))

@@ -16,7 +16,9 @@ def test_a_parent_has_what_its_children_have_or_what_is_stated_if_that_is_more()
 
 
 def test_what_may_not_be_lent_is_kept():
-    rules = quotas(FAMILY, nominal=column(0, 4, 4), lending=column(np.inf, 1, 9), guaranteed=column(0, 2, 0))
+    rules = quotas(
+        FAMILY, nominal=column(0, 4, 4), lending=column(np.inf, 1, 9), guaranteed=column(0, 2, 0)
+    )
     assert rules.kept[:, 0].tolist() == [3, 3, 0]
 
 

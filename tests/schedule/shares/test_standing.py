@@ -13,7 +13,9 @@ from tests.schedule.shares.worlds import column
 
 
 def test_standing_is_the_largest_weighted_excess():
-    rules = quotas(tree([-1, -1]), nominal=np.array([[2.0, 2.0], [0.0, 0.0]]), weight=np.array([2.0, 0.0]))
+    rules = quotas(
+        tree([-1, -1]), nominal=np.array([[2.0, 2.0], [0.0, 0.0]]), weight=np.array([2.0, 0.0])
+    )
     ledger = Ledger(rules, np.array([[3.0, 6.0], [1.0, 0.0]]), np.array([10.0, 20.0]))
     assert excess(ledger, 0, 0) == pytest.approx(0.05)
     assert standing(ledger, 0) == pytest.approx(0.1)
@@ -40,7 +42,9 @@ def crowds(draw):
         return draw(st.lists(values, min_size=resources, max_size=resources))
 
     nominal = np.array([row(st.integers(0, 3)) for _ in range(count)], dtype=float)
-    weight = np.array(draw(st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0]), min_size=count, max_size=count)))
+    weight = np.array(
+        draw(st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0]), min_size=count, max_size=count))
+    )
     leaves = np.flatnonzero(made.leaf).tolist()
     holdings, used = [], np.zeros((count, resources))
     for at in range(draw(st.integers(1, 9))):

@@ -47,14 +47,18 @@ def rows(draw):
     row = st.lists(st.integers(0, 5), min_size=resources, max_size=resources).filter(any)
     need = np.array(draw(st.lists(row, min_size=count, max_size=count)), dtype=float)
     most = np.array(draw(st.lists(st.sampled_from([1.0, 3.0, 50.0]), min_size=count, max_size=count)))
-    capacity = np.array(draw(st.lists(st.integers(2, 20), min_size=resources, max_size=resources)), dtype=float)
+    capacity = np.array(
+        draw(st.lists(st.integers(2, 20), min_size=resources, max_size=resources)), dtype=float
+    )
     weight = np.array(draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)), dtype=float)
     return need, most, capacity, weight
 
 
 def useful(need, amounts):
     """Tasks that amounts (..., r) are good for."""
-    ratio = np.divide(amounts, need, out=np.full(np.broadcast(amounts, need).shape, np.inf), where=need > 0)
+    ratio = np.divide(
+        amounts, need, out=np.full(np.broadcast(amounts, need).shape, np.inf), where=need > 0
+    )
     return ratio.min(axis=-1)
 
 
@@ -98,7 +102,9 @@ def test_nobody_gains_by_a_lie(problem, data):
     """scheduling-D3: strategy-proofness, for lies about shape and number."""
     need, most, capacity, weight = problem
     liar = data.draw(st.integers(0, len(need) - 1))
-    lie = np.array(data.draw(st.lists(st.integers(0, 6), min_size=len(capacity), max_size=len(capacity))))
+    lie = np.array(
+        data.draw(st.lists(st.integers(0, 6), min_size=len(capacity), max_size=len(capacity)))
+    )
     assume(lie.any())
     told, wanted = need.copy(), most.copy()
     told[liar], wanted[liar] = lie, data.draw(st.sampled_from([1.0, 2.0, 4.0, 100.0]))

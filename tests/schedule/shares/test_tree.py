@@ -42,11 +42,9 @@ def test_sums_paths_and_forks_agree_with_walking_up(data):
         inside = [other for other in range(len(order)) if queue in up(other)]
         assert list(made.paths[queue]) == up(queue)
         assert made.depth[queue] == len(up(queue)) - 1
-        assert np.flatnonzero(made.below(queue)).tolist() == inside
         assert made.sums(values[:, None])[queue, 0] == values[inside].sum()
         assert made.leaf[queue] == (len(inside) == 1)
         for other in range(len(order)):
             mine, theirs = made.fork(queue, other)
             assert list(mine) == [node for node in up(queue) if node not in up(other)]
             assert list(theirs) == [node for node in up(other) if node not in up(queue)]
-    assert made.below(-1).all()

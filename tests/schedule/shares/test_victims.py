@@ -66,7 +66,7 @@ def test_more_of_the_fair_set(held, queue, ask, taken):
 
 
 def test_who_weighs_more_may_take_more():
-    """scheduling-E9: a weighs 2 and takes two from b; with weight 1 that would only switch the imbalance."""
+    """scheduling-E9: a weighs 2 and takes two from b; with weight 1 it may not."""
     held = {"a": [1] * 3, "b": [1] * 6}
     assert world(held, QUOTAS, 9, weight=np.array([2.0, 1.0, 1.0])).victims("a", 2) == ["b1", "b2"]
     assert world(held, QUOTAS, 9).victims("a", 2) is None

@@ -1,11 +1,12 @@
 """Who may have how much: shares of a tree of queues, what they may borrow, and what is taken back.
 
-The only place that knows what guaranteed, nominal, limit and weight mean. Queues are rows of arrays here,
-resources are columns; nothing is known about nodes, or about jobs beyond what they hold. Pure: numpy
-alone, time is passed in.
+The only place that knows what guaranteed, nominal, limit and weight mean. Queues are rows of arrays
+here, resources are columns; nothing is known about nodes, or about jobs beyond what they hold. Pure:
+numpy alone, time is passed in.
 
 - `tree`: who is above whom; `quotas`: what is stated for each queue, checked
-- `filling`: weighted dominant shares rise together over the whole tree, exactly
+- `filling`: weighted dominant shares rise together over the whole tree, exactly; by `lines`, what a
+  subtree takes while it rises
 - `fair`: the fair share of each queue now, its own first; `tasks`: the same for jobs of whole tasks
 - `ledger`: what is in use, and may a queue have so much more
 - `standing`: who is ahead of his own, and the potential that falls with each exchange

@@ -5,9 +5,9 @@ in closed form, so it does not matter how often it is brought up to date:
 
     u(t + s) = u(t) 2^(-s/h) + rate h/ln 2 (1 - 2^(-s/h)).
 
-The lean of a weight is the classic fair-share factor of Slurm's multifactor priority, 2^(-use/share): use
-and share are parts of what all siblings used and may have, so where everybody used what is due nobody
-gains on anybody.
+The lean of a weight is the classic fair-share factor of Slurm's multifactor priority, 2^(-use/share):
+use and share are parts of what all siblings used and may have, so where everybody used what is due
+nobody gains on anybody.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def leaned(tree: Tree, weight: Floats, usage: Usage, capacity: Floats, strength:
     """
     total = tree.sums(usage.amounts)
     bounded = np.isfinite(capacity) & (capacity > 0)
-    used: Floats = np.divide(total, capacity, out=np.zeros_like(total), where=bounded[None, :]).max(axis=1)
+    used: Floats = np.divide(total, capacity, out=np.zeros_like(total), where=bounded[None, :]).max(
+        axis=1
+    )
     above = np.where(tree.parent < 0, len(weight), tree.parent)
     used_by_all = np.bincount(above, used, minlength=len(weight) + 1)[above]
     weight_of_all = np.bincount(above, weight, minlength=len(weight) + 1)[above]

@@ -7,12 +7,11 @@
    level up, and so on: lending stays in the family first.
 4. What is left in the cluster, by weight; of siblings with different priority the higher first.
 
-Each step is one progressive filling (`filling`) of what is still wanted in what is still there, so a
-short cluster cuts every step's claims by the same rule instead of serving whoever comes first. For what
-is a queue's own the claim itself is the weight: then all get the same part of it.
-
-Numbers of a queue are sums over jobs of many shapes, so quotas cut its demand resource by resource; what
-is left of it rises in proportion. For jobs that need all their resources together, see `tasks`.
+Each step is a progressive filling (`filling`) of what is still wanted in what is still there, so a
+short cluster cuts every step's claims by the same rule instead of serving whoever comes first. What is a
+queue's own is counted resource by resource, and in a short cluster all have the same part of theirs;
+what is borrowed rises by dominant shares, all resources of a queue in proportion. For jobs whose tasks
+need all their resources together, see `tasks`.
 """
 
 from __future__ import annotations
@@ -55,13 +54,12 @@ def fair_shares(rules: Quotas, demand: Floats, capacity: Floats) -> FairShares:
     wish = np.minimum(np.where(tree.leaf[:, None], demand, 0.0), rules.ceiling)
     idle = _idle(tree, rules.kept, wish)
     filled = _Filling(rules, wish, idle, capacity)
-    filled.add(np.minimum(wish, rules.kept), rules.kept, by_claim=True)
+    filled.claim(rules.kept, rules.ceiling)
     filled.kept_above()
     filled.withhold()
     filled.nominal(rules.ceiling)
     filled.add(wish, rules.ceiling, ranked=True)
-    fair = filled.given
-    return FairShares(deserved=np.minimum(fair, rules.nominal), fair=fair, idle=idle)
+    return FairShares(deserved=np.minimum(filled.given, rules.nominal), fair=filled.given, idle=idle)
 
 
 class _Filling:
@@ -71,7 +69,7 @@ class _Filling:
         self._rules = rules
         self._tree = rules.tree
         self._wish = wish
-        self._left = capacity
+        self._left = capacity.astype(np.float64)
         self._idle = idle
         self.given = np.zeros_like(wish)
 
@@ -80,47 +78,54 @@ class _Filling:
         self._left = np.maximum(self._left - self._idle[self._tree.members[-1]].sum(axis=0), 0.0)
 
     def kept_above(self) -> None:
-        """What is kept for a queue with children and for none of them alone; their own comes first there."""
+        """What is kept for a queue with children and for none of them alone; their own goes first."""
         for room in self._families(self._rules.kept):
-            self.nominal(room)
-            self.add(self._wish, room)
+            self.nominal(room, apart=True)
+            self.add(self._wish, room, apart=True)
 
-    def nominal(self, room: Floats) -> None:
+    def nominal(self, room: Floats, *, apart: bool = False) -> None:
         """What is nominally the leaves' own, then what is their parents', within `room` (q, r)."""
         own = self._rules.nominal
-        self.add(np.minimum(self._wish, own), np.minimum(own, room), by_claim=True)
+        self.claim(own, room)
         for within in self._families(own):
-            self.add(self._wish, np.minimum(within, room))
+            self.add(self._wish, np.minimum(within, room), apart=apart)
+
+    def claim(self, own: Floats, room: Floats) -> None:
+        """What each leaf has of its own, (q, r): where that is short, all get the same part of it."""
+        self.add(np.minimum(self._wish, own), np.minimum(own, room), by_claim=True, apart=True)
 
     def _families(self, own: Floats) -> Iterator[Floats]:
-        """Rooms (q, r), from the bottom up, where a level has more than its children have claimed so far:
-        there and above everybody is held to its `own` (q, r), below to its ceiling."""
+        """Rooms (q, r), from the bottom up, where a level has more than its children have claimed.
+
+        There and above everybody is held to its `own` (q, r), below to its ceiling.
+        """
         for level in self._tree.levels[-2::-1]:
             inner = level[~self._tree.leaf[level]]
             if (own[inner] > (self.given + self._idle)[inner]).any():
                 bound = (self._tree.depth <= self._tree.depth[inner[0]])[:, None]
                 yield np.minimum(np.where(bound, own, np.inf), self._rules.ceiling)
 
-    def add(self, wish: Floats, room: Floats, *, by_claim: bool = False, ranked: bool = False) -> None:
-        """Fill up to the wish and the room, both counted from nothing."""
+    def add(
+        self,
+        wish: Floats,
+        room: Floats,
+        *,
+        by_claim: bool = False,
+        apart: bool = False,
+        ranked: bool = False,
+    ) -> None:
+        """Fill up to the wish and the room, both counted from nothing; `apart`: each resource alone."""
         rest = np.maximum(wish - self.given, 0.0)
         rest[~self._tree.leaf] = 0.0
-        if not rest.any():
-            return
-        weight = self._claims(rest) if by_claim else self._rules.weight
         space = np.maximum(room - self.given - self._idle, 0.0)
-        more = fill(
-            self._tree, rest, weight, space, self._left, self._rules.priority if ranked else None
-        )
-        self.given = self.given + more
-        self._left = np.maximum(self._left - more[self._tree.members[-1]].sum(axis=0), 0.0)
-
-    def _claims(self, rest: Floats) -> Floats:
-        """(q,): dominant shares of what is claimed."""
-        total = self._tree.sums(rest)
-        share = np.zeros_like(total)
-        np.divide(total, self._left, out=share, where=np.isfinite(self._left) & (self._left > 0))
-        return np.maximum(share.max(axis=1), 1e-9 * (total > 0).any(axis=1))
+        wanted = np.flatnonzero(rest.any(axis=0))
+        priority = self._rules.priority if ranked else None
+        for some in wanted[:, None] if apart else [wanted] if len(wanted) else []:
+            weight = self._tree.sums(rest[:, some])[:, 0] if by_claim else self._rules.weight
+            more = fill(self._tree, rest[:, some], weight, space[:, some], self._left[some], priority)
+            self.given[:, some] += more
+            self._left[some] -= more[self._tree.members[-1]].sum(axis=0)
+        self._left = np.maximum(self._left, 0.0)
 
 
 def _idle(tree: Tree, kept: Floats, wish: Floats) -> Floats:

@@ -1,7 +1,8 @@
 """May what one queue holds be taken for what another asks.
 
-Checked in this order; the first that forbids it is the answer. Sources: the laws of YuniKorn's preemption,
-Kueue's fair sharing (KEP-1714: its rules S1, S2-a and S2-b), KAI's reclaim, Volcano's capacity plugin.
+Checked in this order; the first that forbids it is the answer. Sources: the laws of YuniKorn's
+preemption, Kueue's fair sharing (KEP-1714: its rules S1, S2-a and S2-b), KAI's reclaim, Volcano's
+capacity plugin.
 
 | rule | forbids |
 | --- | --- |
@@ -14,7 +15,7 @@ Kueue's fair sharing (KEP-1714: its rules S1, S2-a and S2-b), KAI's reclaim, Vol
 | WithinNominal | to take from a queue, or out of one, that has no more than its own of what is asked |
 | WeightZero | to borrow by force with a weight of 0 (taking back one's own is allowed) |
 | OverNominal | to go beyond one's own, if `beyond_nominal` is off |
-| Unfair | to end up ahead: neither at most level with the other afterwards nor, if `unequal`, behind where it is |
+| Unfair | to end up ahead of the other; if `unequal`, ahead of where the other is before |
 
 A queue whose ask stays within its own takes back its own, whoever is ahead. A refusal is about rules
 alone: that something may be taken does not mean that it helps, see `victims`.
@@ -32,7 +33,7 @@ __all__ = ["Claim", "Holding", "Laws", "reclaim_refusal"]
 
 _SLACK = 1e-9
 _BEHIND = 1e-8
-"""A share of the cluster; less than that is not behind, so that rounding cannot turn an exchange around."""
+"""A share of the cluster; less is not behind, so that rounding cannot turn an exchange around."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,9 @@ def _unfair(
     for node in mine:
         k = _beyond(ledger, node, claim.ask)
         if k >= 0 and ledger.rules.weight[node] == 0:
-            return Refusal("WeightZero", node, k, ledger.nominal[node][k], ledger.use[node][k], claim.ask[k])
+            return Refusal(
+                "WeightZero", node, k, ledger.nominal[node][k], ledger.use[node][k], claim.ask[k]
+            )
     me = mine[-1]
     k = _beyond(ledger, me, claim.ask)
     if k < 0:

@@ -1,7 +1,7 @@
 """What each queue uses, kept up to date while work is given out, and whether it may have so much more.
 
-Answers take time in proportion to the depth of the tree. Numbers are plain floats in lists: for a handful
-of resources that is several times faster than arrays.
+Answers take time in proportion to the depth of the tree. Numbers are plain floats in lists: for a
+handful of resources that is several times faster than arrays.
 """
 
 from __future__ import annotations
@@ -137,10 +137,14 @@ class Ledger:
                 return
         bound, total = self.capacity[resource], self._total[resource]
         if _above(total + more, bound):
-            used = sum(self.use[node][resource] for node in self.rules.tree.members[-1].tolist())
+            used = self._in_use(resource)
             if _above(used + amount, bound):
                 yield len(path), Refusal("Capacity", CLUSTER, resource, bound, used, amount)
             yield len(path), Refusal("Kept", CLUSTER, resource, bound, total, amount)
+
+    def _in_use(self, resource: int) -> float:
+        tops: list[int] = self.rules.tree.members[-1].tolist()
+        return sum(self.use[node][resource] for node in tops)
 
 
 def _above(value: float, bound: float) -> bool:

@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Quotas:
-    """Of `q` queues over `r` resources, made by `quotas`; each number is for the queue and all below it."""
+    """Of `q` queues over `r` resources, made by `quotas`; numbers are for a queue and all below it."""
 
     tree: Tree
     weight: Floats
@@ -65,8 +65,9 @@ def quotas(
 ) -> Quotas:
     """Amounts are (q, r); left out, nothing is guaranteed and nothing else limited, weights are 1.
 
-    Raises ValueError for numbers that are not amounts, weights that are not finite or below 0, guarantees
-    that are more than nominal, and a limit below nominal (also below that of all children together).
+    Raises ValueError for numbers that are not amounts, weights that are not finite or below 0,
+    guarantees that are more than nominal, and a limit below nominal (also below that of all children
+    together).
     """
     shape = nominal.shape
     open_ended = np.full(shape, np.inf)

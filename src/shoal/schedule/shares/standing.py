@@ -1,16 +1,18 @@
 """How far a queue is ahead of what is its own, and the number that falls with every exchange.
 
-The measure is of Kueue (KEP-1714): what a queue uses beyond its nominal amount, as a share of the cluster,
-over its weight; of several resources the largest. Within nominal it is 0. With weight 0 every excess
-counts more than any of a queue with a weight.
+The measure is of Kueue (KEP-1714): what a queue uses beyond its nominal amount, as a share of the
+cluster, over its weight; of several resources the largest. Within nominal it is 0. With weight 0 every
+excess counts more than any of a queue with a weight.
 
 **Why exchanges end.** Take, depth by depth from the top, all excesses of all queues there (one per
 resource), sorted from the largest. `laws` lets a queue take back only if the largest excess that it has
-afterwards in what it asks for is below the largest that the other has before in what it gives; above the
-queue in which they meet nothing rises, as no more is asked for than is freed (what was idle is counted
-as used beforehand: a start in free room is no exchange). So at the depth below the meeting point the
-largest number that changes becomes smaller, and the list falls in lexicographic order. With finitely many
-jobs there are finitely many lists, so a chain of exchanges ends, and no two jobs evict each other forever.
+afterwards in what it asks for is below the largest that the other has before in what it gives; above
+the queue in which they meet nothing rises, as no more is asked for than is freed (what was idle is
+counted as used beforehand: a start in free room is no exchange). So at the depth below the meeting point
+the largest number that changes becomes smaller, and the list falls in lexicographic order. With finitely
+many jobs there are finitely many lists, so exchanges that follow each other come to an end; inside one
+queue only a higher priority takes from a lower, which ends by itself. Starts in free room may raise the
+potential again, but they need room, and room that an exchange leaves over is less than what it took.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def excess(ledger: Ledger, queue: int, resource: int, more: float = 0.0) -> floa
 def standing(ledger: Ledger, queue: int, more: Sequence[float] | None = None) -> float:
     """The largest excess of the queue, with so much more (r,) in use."""
     rest = more if more is not None else [0.0] * len(ledger.capacity)
-    return max((excess(ledger, queue, resource, amount) for resource, amount in enumerate(rest)), default=0.0)
+    return max(
+        (excess(ledger, queue, resource, amount) for resource, amount in enumerate(rest)), default=0.0
+    )
 
 
 def potential(ledger: Ledger) -> Potential:
@@ -49,7 +53,11 @@ def potential(ledger: Ledger) -> Potential:
     return tuple(
         tuple(
             sorted(
-                (round(excess(ledger, queue, k), _DIGITS) for queue in level.tolist() for k in resources),
+                (
+                    round(excess(ledger, queue, k), _DIGITS)
+                    for queue in level.tolist()
+                    for k in resources
+                ),
                 reverse=True,
             )
         )
@@ -59,7 +67,7 @@ def potential(ledger: Ledger) -> Potential:
 
 def idle_part(ledger: Ledger, ask: Sequence[float]) -> list[float]:
     """(r,): what of an ask there is free in the cluster: the part that is a start and no exchange."""
-    tops = ledger.rules.tree.members[-1].tolist()
+    tops: list[int] = ledger.rules.tree.members[-1].tolist()
     used = [sum(ledger.use[queue][k] for queue in tops) for k in range(len(ask))]
     return [min(a, max(0.0, c - u)) for a, c, u in zip(ask, ledger.capacity, used, strict=True)]
 

@@ -56,9 +56,9 @@ def divisible(need: Floats, most: Floats, capacity: Floats, weight: Floats | Non
 def whole(need: Floats, most: Ints, capacity: Floats, weight: Floats | None = None) -> Ints:
     """Whole tasks (m,) of each row, always to the one that will be least ahead with one more.
 
-    Where the next one does not fit, all that need what it lacks stop, though smaller ones might fit: this
-    says who may have how much, and what stays free is for whoever can use it. Ties go to the first row.
-    Raises ValueError when all weights (m,) are 0.
+    Where the next one does not fit, all that need what it lacks stop, though smaller ones might fit:
+    this says who may have how much, and what stays free is for whoever can use it. Ties go to the first
+    row. Raises ValueError when all weights (m,) are 0.
     """
     weight = _weights(weight, len(need))
     step = np.full(len(need), np.inf)

@@ -40,16 +40,6 @@ class Tree:
             np.add.at(total, self.parent[level], total[level])
         return total
 
-    def below(self, queue: int) -> NDArray[np.bool_]:
-        """(q,): the queue and all below it; -1 stands for the cluster."""
-        if queue < 0:
-            return np.ones(len(self.parent), dtype=np.bool_)
-        inside = np.zeros(len(self.parent), dtype=np.bool_)
-        inside[queue] = True
-        for level in self.levels[int(self.depth[queue]) + 1 :]:
-            inside[level] |= inside[self.parent[level]]
-        return inside
-
     def fork(self, one: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The two paths up to, and without, the queue in which they meet.
 
@@ -120,8 +110,7 @@ def _paths(parent: Ints, levels: tuple[Ints, ...]) -> tuple[tuple[int, ...], ...
     paths: list[tuple[int, ...]] = [()] * len(above)
     for level in levels:
         for queue in level.tolist():
-            rest = paths[above[queue]] if above[queue] >= 0 else ()
-            paths[queue] = (queue, *rest)
+            paths[queue] = (queue, *paths[above[queue]]) if above[queue] >= 0 else (queue,)
     return tuple(paths)
 
 

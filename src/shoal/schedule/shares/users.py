@@ -31,7 +31,7 @@ class UserCaps:
             raise ValueError("a user's cap is an amount from 0 up for each queue and resource")
         self._tree = tree
         self._most: list[list[float]] = most.tolist()
-        self._capped: list[bool] = np.isfinite(most).any(axis=1).tolist()
+        self._capped = [bool(row.any()) for row in np.isfinite(most)]
         self._used: dict[tuple[int, str], list[float]] = {}
 
     def charge(self, queue: int, user: str, amounts: Sequence[float], sign: int = 1) -> None:

@@ -1,11 +1,12 @@
 """Which holdings to take for a claim: from whoever is furthest ahead, and no more than is needed.
 
-1. While the claim does not fit: the queue that is furthest ahead of its own, compared from the top of the
-   tree downwards; there the first holding that the laws let go, lowest priority and newest first. What
-   leaves the claimant at most level with the other comes first, in all queues; only then what is merely
-   ahead of it (one job that fills the cluster).
-2. What turns out not to be needed is put back, the last found first tried; but nothing whose return would
-   put the claimant ahead of another who gives (it was taken from the claimant's own side, kueue#14543).
+1. While the claim does not fit: the queue that is furthest ahead of its own, compared from the top of
+   the tree downwards; there the first holding that the laws let go, lowest priority and newest first.
+   What leaves the claimant at most level with the other comes first, in all queues; only then what is
+   merely ahead of it (one job that fills the cluster).
+2. What turns out not to be needed is put back, the last found first tried; but nothing whose return
+   would put the claimant ahead of another who gives (it was taken from the claimant's own side,
+   kueue#14543).
 3. If all together are not enough, nobody gives up anything.
 """
 
@@ -32,8 +33,9 @@ def choose(
 ) -> tuple[int, ...] | None:
     """Indices of `holdings` in ascending order; None if the claim cannot be satisfied by the laws.
 
-    Quotas and capacity must allow the claim once they are gone, and so must `enough`, where placement has
-    a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits anyway.
+    Quotas and capacity must allow the claim once they are gone, and so must `enough`, where placement
+    has a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits
+    anyway.
     """
     trial = ledger.copy()
 
@@ -66,7 +68,9 @@ def choose(
 def _lines(holdings: Sequence[Holding]) -> dict[int, list[int]]:
     """Per queue, who goes first."""
     lines: dict[int, list[int]] = {}
-    for at in sorted(range(len(holdings)), key=lambda at: (holdings[at].priority, -holdings[at].started, at)):
+    for at in sorted(
+        range(len(holdings)), key=lambda at: (holdings[at].priority, -holdings[at].started, at)
+    ):
         lines.setdefault(holdings[at].queue, []).append(at)
     return lines
 
@@ -90,9 +94,7 @@ def _first(
     return None
 
 
-def _needed(
-    ledger: Ledger, holdings: Sequence[Holding], gone: list[int], will_do: Enough
-) -> list[int]:
+def _needed(ledger: Ledger, holdings: Sequence[Holding], gone: list[int], will_do: Enough) -> list[int]:
     """Without those that the claim can do without."""
     for at in reversed(gone):
         rest = [other for other in gone if other != at]

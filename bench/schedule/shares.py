@@ -1,0 +1,157 @@
+"""Shares of a tree of queues: filling, the fair share of each queue, and single questions.
+
+`python -m bench.schedule.shares` prints the table. Times are CPU times of one thread, so that other work
+matters little; the load beside them says how much there was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from bench.row import Row, p50, p95, table
+from shoal.schedule.shares.fair import fair_shares
+from shoal.schedule.shares.filling import fill
+from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
+from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.quotas import Quotas, quotas
+from shoal.schedule.shares.standing import potential
+from shoal.schedule.shares.tasks import divisible, whole
+from shoal.schedule.shares.tree import Tree, tree
+from shoal.schedule.shares.victims import choose
+
+__all__ = ["rows"]
+
+_RESOURCES = 6
+
+
+def rows() -> list[Row]:
+    """The goal of 3 ms is what a numpy prototype of the flat filling took; others are room to decide."""
+    return [_flat(), _families(50, 10), _families(2000, 100), _tasks(), _whole(), *_questions()]
+
+
+def main() -> None:
+    """Print the table."""
+    print(table(rows()))
+
+
+def _measured(what: str, goal: float, unit: str, work: Callable[[], object], repeats: int = 50) -> Row:
+    scale = {"ms": 1e3, "us": 1e6}[unit]
+    work()
+    took: list[float] = []
+    for _ in range(repeats):
+        began = time.thread_time()
+        work()
+        took.append((time.thread_time() - began) * scale)
+    return Row(what, goal, p50(took), unit, f"p95 {p95(took):.3g} {unit}")
+
+
+def _flat() -> Row:
+    generator = np.random.default_rng(1)
+    made = tree(np.full(2000, -1))
+    wish = generator.random((2000, _RESOURCES)) * generator.integers(0, 2, (2000, _RESOURCES))
+    weight = generator.uniform(0.5, 2.0, 2000)
+    capacity = wish.sum(axis=0) * generator.uniform(0.2, 0.6, _RESOURCES)
+    room = np.full(wish.shape, np.inf)
+    return _measured(
+        "fill 2,000 queues x 6 resources", 3.0, "ms", lambda: fill(made, wish, weight, room, capacity)
+    )
+
+
+def _world(queues: int, families: int) -> tuple[Quotas, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(2)
+    parents = [-1] * families + [at % families for at in range(queues - families)]
+    made: Tree = tree(parents)
+    nominal = np.where(made.leaf[:, None], generator.integers(0, 8, (queues, _RESOURCES)), 0).astype(
+        float
+    )
+    guaranteed = np.floor(nominal * generator.random((queues, 1)) / 2)
+    rules = quotas(
+        made, nominal=nominal, guaranteed=guaranteed, weight=generator.uniform(0.5, 2.0, queues)
+    )
+    demand = np.where(made.leaf[:, None], generator.integers(0, 20, (queues, _RESOURCES)), 0).astype(
+        float
+    )
+    return rules, demand, nominal.sum(axis=0) * 1.2
+
+
+def _families(queues: int, families: int) -> Row:
+    rules, demand, capacity = _world(queues, families)
+    return _measured(
+        f"fair shares, {queues:,} queues in {families} families x 6, guarantees and lending",
+        10.0 if queues < 100 else 100.0,
+        "ms",
+        lambda: fair_shares(rules, demand, capacity),
+        repeats=20,
+    )
+
+
+def _tasks() -> Row:
+    generator = np.random.default_rng(3)
+    need = generator.integers(0, 5, (5000, 3)).astype(float)
+    need[:, 0] += 1
+    most = generator.integers(1, 9, 5000).astype(float)
+    capacity = (need * most[:, None]).sum(axis=0) / 2
+    return _measured(
+        "divisible tasks of 5,000 jobs", 10.0, "ms", lambda: divisible(need, most, capacity)
+    )
+
+
+def _whole() -> Row:
+    generator = np.random.default_rng(3)
+    need = generator.integers(1, 5, (2000, 3)).astype(float)
+    most = generator.integers(1, 9, 2000)
+    capacity = (need * most[:, None]).sum(axis=0) / 2
+    return _measured(
+        f"whole tasks of 2,000 jobs ({int(most.sum() / 2):,} given)",
+        100.0,
+        "ms",
+        lambda: whole(need, most, capacity),
+        repeats=10,
+    )
+
+
+def _questions() -> list[Row]:
+    rules, demand, capacity = _world(50, 10)
+    generator = np.random.default_rng(4)
+    used = np.floor(np.minimum(demand, rules.nominal * 1.1))
+    ledger = Ledger(rules, used, capacity)
+    ask = (1.0, 4.0, 8.0, 0.0, 1.0, 0.0)
+    leaves = np.flatnonzero(rules.tree.leaf).tolist()
+    holdings = [
+        Holding(int(queue), ask, int(generator.integers(0, 3)), float(at))
+        for at, queue in enumerate(generator.choice(leaves, 5000))
+    ]
+    for holding in holdings:
+        ledger.charge(holding.queue, holding.amounts)
+    ledger.capacity = [sum(ledger.use[q][k] for q in rules.tree.members[-1].tolist()) for k in range(6)]
+    poorest = min(leaves, key=lambda q: ledger.use[q][0])
+    claim, laws = Claim(poorest, tuple(8 * amount for amount in ask), 5), Laws()
+    few = range(1000)
+
+    def refusals() -> None:
+        for at in few:
+            ledger.refusal(leaves[at % len(leaves)], ask)
+
+    def reclaims() -> None:
+        for at in few:
+            reclaim_refusal(ledger, claim, holdings[at], laws)
+
+    return [
+        _measured("1,000 questions: may a queue have so much more", 20.0, "ms", refusals),
+        _measured("1,000 questions: may this be taken for that", 20.0, "ms", reclaims),
+        _measured(
+            "8 victims of 5,000 holdings in 50 queues",
+            20.0,
+            "ms",
+            lambda: choose(ledger, claim, holdings, laws),
+            repeats=20,
+        ),
+        _measured("potential of 50 queues", 2.0, "ms", lambda: potential(ledger)),
+    ]
+
+
+if __name__ == "__main__":
+    main()
