@@ -149,8 +149,23 @@ def _questions() -> list[Row]:
             lambda: choose(ledger, claim, holdings, laws),
             repeats=20,
         ),
+        _large(),
         _measured("potential of 50 queues", 2.0, "ms", lambda: potential(ledger)),
     ]
+
+
+def _large() -> Row:
+    """KAI's ReclaimLargeJobs at 1,000 nodes: one queue without quota has all, another all the quota."""
+    rules = quotas(tree([-1, -1]), nominal=np.array([[0.0], [8000.0]]))
+    ledger = Ledger(rules, np.array([[8000.0], [0.0]]), np.array([8000.0]))
+    holdings = [Holding(0, (1.0,), started=float(at)) for at in range(8000)]
+    claim, laws = Claim(1, (800.0,)), Laws()
+    taken = choose(ledger, claim, holdings, laws)
+    if taken is None or len(taken) != 800:
+        raise RuntimeError("800 victims are needed")
+    return _measured(
+        "800 victims of 8,000 holdings", 100.0, "ms", lambda: choose(ledger, claim, holdings, laws), 10
+    )
 
 
 if __name__ == "__main__":

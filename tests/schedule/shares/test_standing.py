@@ -17,11 +17,21 @@ def test_standing_is_the_largest_weighted_excess():
         tree([-1, -1]), nominal=np.array([[2.0, 2.0], [0.0, 0.0]]), weight=np.array([2.0, 0.0])
     )
     ledger = Ledger(rules, np.array([[3.0, 6.0], [1.0, 0.0]]), np.array([10.0, 20.0]))
-    assert excess(ledger, 0, 0) == pytest.approx(0.05)
-    assert standing(ledger, 0) == pytest.approx(0.1)
-    assert standing(ledger, 0, (4.0, -4.0)) == pytest.approx(0.25)
+    assert excess(ledger, 0, 0) == pytest.approx(0.1)
+    assert standing(ledger, 0) == pytest.approx(0.2)
+    assert standing(ledger, 0, (4.0, -4.0)) == pytest.approx(0.5)
     assert standing(ledger, 1) > 1e6  # with weight 0 any excess counts more than others'
-    assert potential(ledger)[0][1:3] == (0.1, 0.05)
+    assert potential(ledger)[0][1:3] == (0.2, 0.1)
+
+
+def test_weights_count_against_each_other_alone():
+    """A thousand times the same weights: a thousand times the weight 1 is no smaller excess."""
+    used, capacity = column(3, 6), np.array([10.0])
+    rules = [
+        quotas(tree([-1, -1]), nominal=column(2, 2), weight=w * np.array([1.0, 2.0])) for w in (1, 1000)
+    ]
+    few, many = (Ledger(each, used, capacity) for each in rules)
+    assert potential(few) == potential(many)
 
 
 def test_the_part_of_an_ask_that_is_free():

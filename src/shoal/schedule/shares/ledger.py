@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 CLUSTER = -1
 """Stands for the level above all queues in `Refusal.queue`."""
 
+_NEXT_TO_NOTHING = 1e-9
 _SLACK = 1e-9
 """Relative: so much above a bound is rounding."""
 
@@ -59,6 +60,8 @@ class Ledger:
         self._inside: list[list[float]] = inside.tolist()
         self._claimed: list[list[float]] = claimed.tolist()
         self._total: list[float] = claimed[tree.members[-1]].sum(axis=0).tolist()
+        self.weight = _weights(rules.weight)
+        """Per queue, as a part of the largest; what is next to nothing stands for 0."""
         self.kept: list[list[float]] = rules.kept.tolist()
         self.nominal: list[list[float]] = rules.nominal.tolist()
         self._ceiling: list[list[float]] = rules.ceiling.tolist()
@@ -145,6 +148,12 @@ class Ledger:
     def _in_use(self, resource: int) -> float:
         tops: list[int] = self.rules.tree.members[-1].tolist()
         return sum(self.use[node][resource] for node in tops)
+
+
+def _weights(weight: Floats) -> list[float]:
+    largest = weight.max(initial=0.0) or 1.0
+    least = weight[weight > 0].min(initial=largest) / largest
+    return np.where(weight > 0, weight / largest, least * _NEXT_TO_NOTHING).tolist()
 
 
 def _above(value: float, bound: float) -> bool:

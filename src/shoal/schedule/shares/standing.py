@@ -26,8 +26,6 @@ __all__ = ["excess", "idle_part", "potential", "standing"]
 Potential = tuple[tuple[float, ...], ...]
 
 _DIGITS = 9
-_NEXT_TO_NOTHING = 1e-9
-"""Of the smallest weight above 0: stands for a weight of 0."""
 
 
 def excess(ledger: Ledger, queue: int, resource: int, more: float = 0.0) -> float:
@@ -36,7 +34,7 @@ def excess(ledger: Ledger, queue: int, resource: int, more: float = 0.0) -> floa
     beyond = ledger.use[queue][resource] + more - ledger.nominal[queue][resource]
     if beyond <= 0 or capacity in (0.0, float("inf")):
         return 0.0
-    return beyond / capacity / _weight(ledger, queue)
+    return beyond / capacity / ledger.weight[queue]
 
 
 def standing(ledger: Ledger, queue: int, more: Sequence[float] | None = None) -> float:
@@ -70,11 +68,3 @@ def idle_part(ledger: Ledger, ask: Sequence[float]) -> list[float]:
     tops: list[int] = ledger.rules.tree.members[-1].tolist()
     used = [sum(ledger.use[queue][k] for queue in tops) for k in range(len(ask))]
     return [min(a, max(0.0, c - u)) for a, c, u in zip(ask, ledger.capacity, used, strict=True)]
-
-
-def _weight(ledger: Ledger, queue: int) -> float:
-    weight = float(ledger.rules.weight[queue])
-    if weight > 0:
-        return weight
-    weights = ledger.rules.weight
-    return float(weights[weights > 0].min(initial=1.0)) * _NEXT_TO_NOTHING

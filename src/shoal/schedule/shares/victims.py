@@ -37,81 +37,116 @@ def choose(
     has a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits
     anyway.
     """
-    trial = ledger.copy()
-
-    def fits(gone: Sequence[int]) -> bool:
-        return trial.refusal(claim.queue, claim.ask) is None and (enough is None or enough(gone))
-
-    gone: list[int] = []
-    lines = _lines(holdings)
+    search = _Search(ledger.copy(), claim, holdings, laws, enough)
     for unequal in (False, True):
-        going = {queue: list(line) for queue, line in lines.items()}
-        while going and not fits(gone):
-            queue = max(going, key=lambda q: (_ahead(trial, q), -q))
-            found = _first(trial, claim, holdings, going[queue], laws, unequal)
-            if found is None:
-                del going[queue]
+        search.widen(unequal)
+    if not search.fits():
+        return None
+    return tuple(sorted(search.needed(ledger)))
+
+
+class _Search:
+    """On a ledger of its own: what was taken so far, and who is ahead."""
+
+    def __init__(
+        self,
+        trial: Ledger,
+        claim: Claim,
+        holdings: Sequence[Holding],
+        laws: Laws,
+        enough: Enough | None,
+    ) -> None:
+        self._trial = trial
+        self._claim = claim
+        self._holdings = holdings
+        self._laws = laws
+        self._enough = enough
+        self._gone: list[int] = []
+        self._taken: set[int] = set()
+        self._lines = _lines(holdings)
+        paths = [trial.rules.tree.paths[queue] for queue in self._lines]
+        self._standing = {node: standing(trial, node) for path in paths for node in path}
+
+    def fits(self) -> bool:
+        """With what is gone by now."""
+        if self._trial.refusal(self._claim.queue, self._claim.ask) is not None:
+            return False
+        return self._enough is None or self._enough(self._gone)
+
+    def widen(self, unequal: bool) -> None:
+        """Take, from who is furthest ahead, until it fits or nobody may give any more."""
+        going = sorted(self._lines)
+        while going and not self.fits():
+            queue = max(going, key=lambda q: (self._ahead(q), -q))
+            # the others stay where they are, or fall with it: it goes on giving while it is ahead
+            rest = max((self._ahead(other) for other in going if other != queue), default=())
+            while (found := self._first(queue, unequal)) is not None:
+                self._take(found)
+                if self._ahead(queue) <= rest or self.fits():
+                    break
+            else:
+                going.remove(queue)
+
+    def needed(self, ledger: Ledger) -> list[int]:
+        """Without those that the claim can do without."""
+        for at in reversed(self._gone.copy()):
+            holding = self._holdings[at]
+            self._trial.charge(holding.queue, holding.amounts)
+            before = self._gone
+            if self._trial.refusal(self._claim.queue, self._claim.ask) is None:
+                self._gone = [other for other in before if other != at]
+                if self.fits() and self._lawful(ledger.copy()):
+                    continue
+                self._gone = before
+            self._trial.charge(holding.queue, holding.amounts, -1)
+        return self._gone
+
+    def _ahead(self, queue: int) -> tuple[float, ...]:
+        """From the top downwards."""
+        return tuple(self._standing[node] for node in reversed(self._trial.rules.tree.paths[queue]))
+
+    def _first(self, queue: int, unequal: bool) -> int | None:
+        """The first in line that the laws let go."""
+        refused: set[tuple[object, ...]] = set()
+        for at in reversed(self._lines[queue]):
+            if at in self._taken:
                 continue
-            going[queue].remove(found)
-            lines[queue].remove(found)
-            gone.append(found)
-            trial.charge(queue, holdings[found].amounts, -1)
-    if not fits(gone):
+            holding = self._holdings[at]
+            alike = (holding.amounts, holding.priority, holding.job == self._claim.job)
+            if alike in refused:
+                continue
+            if reclaim_refusal(self._trial, self._claim, holding, self._laws, unequal=unequal) is None:
+                return at
+            refused.add(alike)
         return None
 
-    def lawful(rest: Sequence[int]) -> bool:
-        return _lawful(ledger.copy(), claim, holdings, rest, laws)
+    def _take(self, at: int) -> None:
+        holding = self._holdings[at]
+        self._gone.append(at)
+        self._taken.add(at)
+        line = self._lines[holding.queue]
+        if line[-1] == at:  # mostly; who is further back stays and is passed over
+            line.pop()
+        self._trial.charge(holding.queue, holding.amounts, -1)
+        for node in self._trial.rules.tree.paths[holding.queue]:
+            self._standing[node] = standing(self._trial, node)
 
-    return tuple(sorted(_needed(trial, holdings, gone, lambda rest: fits(rest) and lawful(rest))))
+    def _lawful(self, ledger: Ledger) -> bool:
+        """May what is gone be taken one after the other."""
+        for at in self._gone:
+            holding = self._holdings[at]
+            if reclaim_refusal(ledger, self._claim, holding, self._laws, unequal=True) is not None:
+                return False
+            ledger.charge(holding.queue, holding.amounts, -1)
+        return True
 
 
 def _lines(holdings: Sequence[Holding]) -> dict[int, list[int]]:
-    """Per queue, who goes first."""
+    """Per queue; who goes first is last."""
     lines: dict[int, list[int]] = {}
-    for at in sorted(
+    order = sorted(
         range(len(holdings)), key=lambda at: (holdings[at].priority, -holdings[at].started, at)
-    ):
+    )
+    for at in reversed(order):
         lines.setdefault(holdings[at].queue, []).append(at)
     return lines
-
-
-def _ahead(ledger: Ledger, queue: int) -> tuple[float, ...]:
-    """From the top downwards."""
-    return tuple(standing(ledger, node) for node in reversed(ledger.rules.tree.paths[queue]))
-
-
-def _first(
-    ledger: Ledger,
-    claim: Claim,
-    holdings: Sequence[Holding],
-    line: Sequence[int],
-    laws: Laws,
-    unequal: bool,
-) -> int | None:
-    for at in line:
-        if reclaim_refusal(ledger, claim, holdings[at], laws, unequal=unequal) is None:
-            return at
-    return None
-
-
-def _needed(ledger: Ledger, holdings: Sequence[Holding], gone: list[int], will_do: Enough) -> list[int]:
-    """Without those that the claim can do without."""
-    for at in reversed(gone):
-        rest = [other for other in gone if other != at]
-        ledger.charge(holdings[at].queue, holdings[at].amounts)
-        if will_do(rest):
-            gone = rest
-        else:
-            ledger.charge(holdings[at].queue, holdings[at].amounts, -1)
-    return gone
-
-
-def _lawful(
-    ledger: Ledger, claim: Claim, holdings: Sequence[Holding], gone: Sequence[int], laws: Laws
-) -> bool:
-    """May these be taken one after the other."""
-    for at in gone:
-        if reclaim_refusal(ledger, claim, holdings[at], laws, unequal=True) is not None:
-            return False
-        ledger.charge(holdings[at].queue, holdings[at].amounts, -1)
-    return True
