@@ -60,3 +60,12 @@ def test_a_record_has_a_value_for_each_seed(setting):
     assert record.refused == [run.refused for run in runs]
     with pytest.raises(ValueError, match="one run at least"):
         record_of("fgd", nodes, pods, 110, [])
+
+
+def test_few_pods_with_gpus_among_many_without_are_placed_too(tmp_path):
+    nodes = nodes_of(tmp_path, *["9000,9000,2,T4"] * 4)
+    pods = pods_of(tmp_path, *["1,1,0,0"] * 200, "1,1,1,600", "1,1,1,1000")
+    for name in POLICIES:
+        run = pack(nodes, pods, name, 42, demand=70)
+        assert run.refused == 0
+        assert run.allocated_milli >= 5000

@@ -44,7 +44,7 @@ def shapes_of(rows):
 
 def test_the_fragment_of_a_node_is_what_the_typical_pod_cannot_use(tmp_path):
     nodes = nodes_of(tmp_path, "8000,8000,4,T4")
-    value = Fragments(typical(pods_of(tmp_path, *ROWS), nodes, 1.0))
+    value = Fragments(typical(pods_of(tmp_path, *ROWS), nodes, 1.0, idle=True))
     for cpu in (0, 500, 1000, 2999, 3000, 8000):
         for gpus in ([0, 0, 0, 0], [300, 400, 699, 1000], [700, 700, 1000, 1000], [1000] * 4):
             expected = -fragment(cpu, gpus, shapes_of(ROWS))
@@ -54,7 +54,7 @@ def test_the_fragment_of_a_node_is_what_the_typical_pod_cannot_use(tmp_path):
 
 def test_scores_are_whole_percents(tmp_path):
     nodes = nodes_of(tmp_path, "8000,8000,4,T4")
-    value = Fragments(typical(pods_of(tmp_path, *ROWS), nodes, 1.0))
+    value = Fragments(typical(pods_of(tmp_path, *ROWS), nodes, 1.0, idle=True))
     after, before = np.array([0.0, -1000.0, 1000.0, 5.0]), np.zeros(4)
     assert value.score(after, before).tolist() == [50, 26, 73, 50]
 
@@ -66,7 +66,7 @@ def test_every_pod_goes_where_the_definition_says(tmp_path, seed):
     nodes = nodes_of(tmp_path, *(chance.choice(kinds) for _ in range(6)))
     pods = pods_of(tmp_path, *ROWS)
     asked, shapes = requests_of(pods.shapes, nodes), shapes_of(ROWS)
-    policy, fleet = Where(asked, Fragments(typical(pods, nodes, 1.0))), Fleet(nodes)
+    policy, fleet = Where(asked, Fragments(typical(pods, nodes, 1.0, idle=True))), Fleet(nodes)
     cpu = nodes.cpu.tolist()
     gpus = [[1000] * count for count in nodes.gpus.tolist()]
     refused = 0

@@ -7,7 +7,7 @@ from tests.simulate.packing.small import nodes_of, pods_of
 
 def worth(tmp_path, patience, *pods):
     nodes = nodes_of(tmp_path, "8000,8000,1,T4")
-    return hole_worth(typical(pods_of(tmp_path, *pods), nodes, 1.0), patience)
+    return hole_worth(typical(pods_of(tmp_path, *pods), nodes, 1.0, idle=True), patience)
 
 
 def test_a_hole_is_worth_what_the_pods_that_come_for_it_use(tmp_path):

@@ -11,7 +11,7 @@ HOLES = np.where(np.arange(1001) >= 500, 400.0, 0.0)
 
 def value_of(tmp_path, weight, states):
     nodes = nodes_of(tmp_path, "16000,9000,4,T4")
-    mix = typical(pods_of(tmp_path, *PODS), nodes, 1.0)
+    mix = typical(pods_of(tmp_path, *PODS), nodes, 1.0, idle=True)
     return Outlook(mix, np.array([weight], dtype=float), HOLES).value(states).tolist()
 
 
@@ -39,5 +39,7 @@ def test_a_hole_is_worth_what_others_make_of_it(tmp_path):
 
 def test_a_change_counts(tmp_path):
     nodes = nodes_of(tmp_path, "16000,9000,4,T4")
-    outlook = Outlook(typical(pods_of(tmp_path, *PODS), nodes, 1.0), np.array([[0.5, 0.5]]), HOLES)
+    outlook = Outlook(
+        typical(pods_of(tmp_path, *PODS), nodes, 1.0, idle=True), np.array([[0.5, 0.5]]), HOLES
+    )
     assert outlook.score(np.array([5.0]), np.array([7.0])).tolist() == [pytest.approx(-2)]

@@ -13,7 +13,7 @@ HUNGRY, MODEST = 0, 1
 def setting(tmp_path):
     nodes = nodes_of(tmp_path, *["8000,100,2,few"] * 60, *["64000,100,2,many"] * 60)
     pods = pods_of(tmp_path, *["20000,1,1,1000", "3000,1,1,1000"] * 100)
-    return nodes, pods, typical(pods, nodes, 1.0)
+    return nodes, pods, typical(pods, nodes, 1.0, idle=True)
 
 
 def test_those_who_want_many_cores_come_where_they_are(setting):

@@ -28,13 +28,11 @@ class Mix:
     allowed: NDArray[np.bool_]
     """(kinds of nodes, t)"""
     weight: Floats
-    """(t,): parts of all pods; what is missing to 1 needs no GPU, or is rare."""
+    """(t,): parts of all pods of the mix; what is missing to 1 needs no GPU."""
     millis: NDArray[np.int64]
     """(u,): the different parts of a GPU that are asked for, ascending."""
     kind: NDArray[np.int64]
     """(t,): index into `millis`."""
-    idle: float
-    """The part of pods that need no GPU."""
 
     @property
     def gpu_milli(self) -> NDArray[np.int64]:
@@ -65,16 +63,19 @@ class Room:
         return used, fits
 
 
-def typical(pods: Pods, nodes: Nodes, cover: float) -> Mix:
+def typical(pods: Pods, nodes: Nodes, cover: float, *, idle: bool) -> Mix:
     """The most frequent shapes until they cover that part of the pods (0 to 1), weighted by how often
-    they come; ties go to the shape that came first."""
-    counts = pods.counts
+    they come; ties go to the shape that came first. Pods that need no GPU count as a shape like any
+    other with `idle`; else all of them are in the mix, and what is covered is the others."""
+    asks = pods.shapes.gpus > 0
+    counts = pods.counts if idle else np.where(asks, pods.counts, 0)
     order = np.argsort(-counts, kind="stable")
     before = np.cumsum(counts[order]) - counts[order]
-    chosen = order[before < cover * len(pods)]
-    total = counts[chosen].sum()
-    asks = chosen[pods.shapes.gpus[chosen] > 0]
-    return _mix(pods.shapes, asks, counts[asks] / total, nodes)
+    chosen = order[before < cover * counts.sum()]
+    which = chosen[asks[chosen]]
+    rest = pods.counts[chosen[~asks[chosen]] if idle else ~asks].sum()
+    weight = pods.counts[which] / (pods.counts[which].sum() + rest)
+    return _mix(pods.shapes, which, weight, nodes)
 
 
 def _mix(shapes: Shapes, which: NDArray[np.int64], weight: Floats, nodes: Nodes) -> Mix:
@@ -88,5 +89,4 @@ def _mix(shapes: Shapes, which: NDArray[np.int64], weight: Floats, nodes: Nodes)
         weight=weight,
         millis=millis,
         kind=kind,
-        idle=1 - float(weight.sum()),
     )

@@ -34,11 +34,11 @@ def _best_fit(nodes: Nodes, pods: Pods, seed: int) -> Policy:
 
 
 def _fgd(nodes: Nodes, pods: Pods, seed: int) -> Policy:
-    return Where(requests_of(pods.shapes, nodes), Fragments(typical(pods, nodes, _COVER)))
+    return Where(requests_of(pods.shapes, nodes), Fragments(typical(pods, nodes, _COVER, idle=True)))
 
 
 def _shoal(nodes: Nodes, pods: Pods, seed: int) -> Policy:
-    mix = typical(pods, nodes, _COVER)
+    mix = typical(pods, nodes, _COVER, idle=False)
     holes = hole_worth(mix, _PATIENCE)
     weight = rehearse(nodes, pods, mix, holes)
     return Where(requests_of(pods.shapes, nodes), Outlook(mix, weight, holes))

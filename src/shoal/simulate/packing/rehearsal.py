@@ -23,15 +23,15 @@ from shoal.simulate.packing.where import Where
 __all__ = ["rehearse"]
 
 _DEMAND = 1.3
-_EVERY = 3
-_TIMES = 3
+_NODES = 200
+_TIMES = 5
 _DOUBT = 50.0
 """Pods of the whole mix that each kind is taken to have had before the first rehearsal."""
 
 
 def rehearse(nodes: Nodes, pods: Pods, mix: Mix, holes: NDArray[np.float64]) -> NDArray[np.float64]:
     """(kinds, t): how often a pod on each kind of node has each of the mix' shapes. Rows sum to 1."""
-    small = nodes.thinned(_EVERY)
+    small = nodes.thinned(max(1, len(nodes.names) // _NODES))
     requests = requests_of(pods.shapes, nodes)
     counts = np.tile(_DOUBT * mix.weight / mix.weight.sum(), (len(nodes.kind_model), 1))
     for time in range(_TIMES):
