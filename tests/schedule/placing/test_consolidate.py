@@ -109,6 +109,13 @@ def test_cores_are_cleared_like_gpus():
     assert consolidate(here, gang(cores(2), 1), movers[:2]) is None
 
 
+def test_no_attempt_is_wasted_on_nodes_that_do_not_suit():
+    here = room(2, 2, 2, suits=[[True] * 3, [False, True, True]])
+    movers = [at(here, gpus(1), (node, 0)) for node in range(3)]
+    found = consolidate(here, gang(gpus(2, suits=1), 1), movers, attempts=1)
+    assert [job for job, _ in found.moves] == [1]
+
+
 def test_workers_and_their_server_are_cleared_for_together():
     here = room(4, 4, cpu=8)
     movers = [at(here, gpus(1, cpu=2), (0, 0)), at(here, gpus(1, cpu=2), (1, 0))]

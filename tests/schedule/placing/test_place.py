@@ -212,6 +212,13 @@ def test_groups_share_what_is_left_of_a_node():
     assert place(room(4, cpu=8), pair) is None
 
 
+def test_groups_are_tried_the_other_way_round():
+    """The scarcest would take the only node that the other can have."""
+    here = room(3, 4, cpu=[4, 6], suits=[[True, True], [True, False]])
+    pair = Gang((Group(cores(4), 1, 1), Group(gpus(1, cpu=1, suits=1), 1, 1)))
+    assert on(place(here, pair)) == [[1], [0]]
+
+
 def test_groups_grow_as_far_as_there_is_room_after_all_have_their_minimum():
     here = room(4, 4)
     grows = Gang((Group(gpus(1), 1, 8), Group(gpus(2), 2, 2)))

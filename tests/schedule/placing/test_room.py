@@ -94,6 +94,33 @@ def test_counts_are_right_after_many_changes_and_many_shapes():
         assert here.fits(shape).total == fresh.total
 
 
+def test_copies_go_their_own_ways():
+    here = room(4, 4)
+    here.fits(gpus(1))
+    other = here.copy()
+    place_many(other, gpus(1), 3)
+    assert other.fits(gpus(1)).count.tolist() == [1, 4]
+    assert here.fits(gpus(1)).count.tolist() == [4, 4]
+    place_many(here, gpus(1), 8)
+    assert here.fits(gpus(1)).count.tolist() == [0, 0]
+    assert other.fits(gpus(1)).count.tolist() == [1, 4]
+    other.rollback(0)
+    assert other.fits(gpus(1)).count.tolist() == [4, 4]
+
+
+def test_shapes_not_asked_for_in_a_long_time_are_counted_anew():
+    here = room(*[4] * 40, cpu=400)
+    rare = [Shape((cpu,), 2) for cpu in range(1, 121)]
+    for shape in rare:
+        here.fits(shape)
+    place_many(here, gpus(1), 3)
+    for turn in range(700):
+        here.give_back(here.take(gpus(1), np.array([39]), np.array([1])))
+        here.fits(gpus(1))
+        if turn >= 650 or turn % 10 == 9:
+            assert here.fits(rare.pop()).count.tolist() == [0] + [2] * 39
+
+
 def test_nodes_change_under_what_runs():
     there = nodes(4, 2, 2, racks=[0, 0, 1])
     here = Room(there)

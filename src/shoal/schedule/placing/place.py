@@ -8,7 +8,7 @@ scarcest group first and then the other way round, and what neither finds is not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from shoal.schedule.placing.asks import Domain, Gang, Group, Placement, Tasks
 from shoal.schedule.placing.dealing import packed, spread
@@ -61,9 +61,9 @@ def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]
     candidates = scopes(
         tables, wanted, gang.reach, gang.inside, near=gang.near, roomy=gang.spread is not None
     )
-    if len(asked) > 1:
+    if len(asked) > 1:  # the first will mostly do, and to know better costs more than to try
         joint = Joint(room, [gang.groups[at] for at in asked], wanted)
-        candidates = islice(filter(joint.could, candidates), _TRIES)
+        candidates = islice(chain(islice(candidates, 1), filter(joint.could, candidates)), _TRIES)
     for scope in candidates:
         for each in orders:
             pieces: list[list[Tasks]] = [[] for _ in counts]
