@@ -3,10 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal.schedule.speed.calibrated import Calibrated, calibrate
 from shoal.schedule.speed.goodput import Batching, Noise, best_goodput
 from shoal.schedule.speed.throughput import Observation, Throughput, fit
 
 TRUE = Throughput(compute=(0.05, 0.002), across=(0.08, 0.004), inside=(0.02, 0.001), overlap=1.5)
+EXACT = Calibrated(TRUE, ([1.0], [1.0]), {})
 
 
 def seen(model, *, nodes, replicas, local):
@@ -57,7 +59,7 @@ def test_any_observations_give_finite_times(rows, part):
 def test_the_best_batch_is_as_good_as_any_other():
     batching = Batching(initial=32, most=4096, least_local=8, most_local=128)
     noise = Noise(sqr=1.0, var=20.0)
-    best = best_goodput(TRUE, batching, noise, [2], [8])
+    best = best_goodput(EXACT, batching, noise, [2], [8])
     count = 8
     tried = []
     for local in range(8, 129):
@@ -74,12 +76,32 @@ def test_the_best_batch_is_as_good_as_any_other():
 
 def test_a_size_that_the_batch_does_not_allow_is_worth_nothing():
     batching = Batching(initial=32, most=64, least_local=16, most_local=128)
-    best = best_goodput(TRUE, batching, Noise(1.0, 1.0), [1, 2], [4, 8])
+    best = best_goodput(EXACT, batching, Noise(1.0, 1.0), [1, 2], [4, 8])
     assert best.value[0] > 0
     assert best.value[1] == 0
 
 
 def test_a_fixed_batch_stays():
     batching = Batching(initial=32, most=4096, least_local=8, most_local=128, fixed=512)
-    best = best_goodput(TRUE, batching, Noise(1.0, 1.0), [1], [2])
+    best = best_goodput(EXACT, batching, Noise(1.0, 1.0), [1], [2])
     assert (best.local[0] * 2 * (best.accumulations[0] + 1)) == 512
+
+
+def test_what_was_measured_is_believed_and_what_is_near_it_is_corrected():
+    bent = [
+        Observation(1, 1, 16, 1.0, 0.0),
+        Observation(1, 1, 32, 1.1, 0.0),
+        Observation(1, 1, 64, 2.9, 0.0),
+        Observation(2, 8, 16, 1.7, 0.7),
+    ]
+    times = calibrate(bent)
+    local = np.array([[16.0, 32.0, 64.0]])
+    assert times.computing(local)[0] == pytest.approx([1.0, 1.1, 2.9])
+    one = np.array([1])
+    assert times.step(one, one, local)[0] == pytest.approx([1.0, 1.1, 2.9])
+    two, eight = np.array([2]), np.array([8])
+    assert times.step(two, eight, local)[0, 0] == pytest.approx(1.7)
+    ratio = 1.7 / float(times.model.step(2, 8, 16))
+    assert times.step(two, eight, local)[0, 2] == pytest.approx(
+        ratio * float(times.model.step(2, 8, 64))
+    )

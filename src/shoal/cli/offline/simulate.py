@@ -10,6 +10,7 @@ import click
 
 from shoal.cli.failures import Usage
 from shoal.cli.many import spread
+from shoal.cli.offline.packing import command as packing
 from shoal.cli.options import common, reports
 from shoal.cli.output import emit, say
 from shoal.cli.parameters import whole
@@ -100,6 +101,9 @@ def command(context: click.Context, workloads: tuple[Path, ...], **options: Any)
     records = _simulate(workloads, **options)
     emit(settings, records, _TITLES, [_row(record) for record in records])
     return 0
+
+
+command.add_command(packing)
 
 
 def _simulate(

@@ -1,6 +1,7 @@
 """How fast a job learns at each size: measured where it has been, predicted where it has not.
 
 - `throughput`: seconds of a step over nodes, replicas and samples, fitted to a job's own steps
+- `calibrated`: that model, corrected by what was measured near by
 - `goodput`: steps a second times what a step is worth at its batch size, and the batch that makes most
   of it
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shoal.schedule.speed.throughput import Throughput
+from shoal.schedule.speed.calibrated import Calibrated
 
 __all__ = ["Batching", "Goodput", "Noise", "best_goodput"]
 
@@ -52,11 +52,10 @@ class Goodput:
 
 
 def best_goodput(
-    model: Throughput, batching: Batching, noise: Noise, nodes: ArrayLike, replicas: ArrayLike
+    times: Calibrated, batching: Batching, noise: Noise, nodes: ArrayLike, replicas: ArrayLike
 ) -> Goodput:
     """Try batch sizes from the smallest to the largest, in equal ratios."""
     count = np.asarray(replicas, dtype=np.int64)[:, None]
-    machines = np.asarray(nodes, dtype=np.int64)[:, None]
     if batching.fixed is not None:
         batch = np.full((len(count), 1), float(batching.fixed))
     else:
@@ -73,7 +72,8 @@ def best_goodput(
     possible = (local >= batching.least_local) & (whole <= batching.most)
     scale = np.where(possible, whole, batching.initial) / batching.initial
     worth = (noise.var + noise.sqr) / (noise.var / scale + noise.sqr)
-    seconds = (passes - 1) * model.computing(local) + model.step(machines, count, np.maximum(local, 1))
+    seconds = (passes - 1) * times.computing(local)
+    seconds += times.step(np.asarray(nodes, dtype=np.int64), count[:, 0], np.maximum(local, 1.0))
     value = np.where(possible, worth / seconds, 0.0)
     chosen = value.argmax(axis=1)[:, None]
     picked = [np.take_along_axis(each, chosen, axis=1)[:, 0] for each in (value, local, passes - 1)]

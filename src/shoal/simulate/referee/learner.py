@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.schedule.allot import Outlook
+from shoal.schedule.speed.calibrated import Calibrated, calibrate
 from shoal.schedule.speed.goodput import Batching, Goodput, Noise, best_goodput
-from shoal.schedule.speed.throughput import Observation, Throughput, fit
+from shoal.schedule.speed.throughput import Observation
 from shoal.simulate.referee.training import Split, Training, split_batch
 
 __all__ = ["Learner", "Profile"]
@@ -29,7 +30,7 @@ class Profile:
         default_factory=dict[tuple[int, int, int], Observation]
     )
     noise: Noise | None = None
-    model: Throughput | None = None
+    times: Calibrated | None = None
     version: int = 0
 
 
@@ -65,13 +66,13 @@ class Learner:
         if key not in profile.steps:
             step, sync = job.application.step_times(job.placement, split.local)
             profile.steps[key] = Observation(nodes, replicas, split.local, step, sync)
-            profile.model = fit(list(profile.steps.values()))
+            profile.times = calibrate(list(profile.steps.values()))
             profile.version += 1
 
     @property
     def known(self) -> bool:
         """Whether anything has been observed."""
-        return self._profile.model is not None and self._noise is not None
+        return self._profile.times is not None and self._noise is not None
 
     @property
     def most(self) -> int:
@@ -105,10 +106,10 @@ class Learner:
 
     def goodput(self, nodes: NDArray[np.int64], replicas: NDArray[np.int64]) -> Goodput:
         """Predicted at these sizes."""
-        assert self._profile.model is not None and self._noise is not None
+        assert self._profile.times is not None and self._noise is not None
         key = (self._profile.version, self._noise, nodes.tobytes(), replicas.tobytes())
         if self._cache is None or self._cache[0] != key:
-            found = best_goodput(self._profile.model, self.batching, self._noise, nodes, replicas)
+            found = best_goodput(self._profile.times, self.batching, self._noise, nodes, replicas)
             self._cache = (key, found)
         return self._cache[1]
 
@@ -116,6 +117,6 @@ class Learner:
         application = self._job.application
         if not self.known or application.batch is not None:
             return split_batch(application, application.batch or application.initial_batch, replicas)
-        assert self._profile.model is not None and self._noise is not None
-        best = best_goodput(self._profile.model, self.batching, self._noise, [nodes], [replicas])
+        assert self._profile.times is not None and self._noise is not None
+        best = best_goodput(self._profile.times, self.batching, self._noise, [nodes], [replicas])
         return Split(int(best.local[0]), int(best.accumulations[0]))
