@@ -9,6 +9,7 @@ from tests.simulate.packing.small import write_nodes, write_pods
 
 FIELDS = [
     "policy",
+    "information",
     "nodes",
     "pods",
     "demand_percent",
@@ -19,15 +20,6 @@ FIELDS = [
     "refused",
     "cpu_seconds",
 ]
-
-
-@pytest.fixture(autouse=True)
-def registered() -> None:
-    """Until `simulate` lists it itself."""
-    from shoal.cli.offline.packing import command as packing
-    from shoal.cli.offline.simulate import command as simulate
-
-    simulate.add_command(packing)
 
 
 @pytest.fixture
@@ -50,6 +42,7 @@ def test_a_record_for_each_policy_with_a_value_for_each_seed(sh: Shell, files: P
     assert said.code == 0, said.err
     records = said.document
     assert [each["policy"] for each in records] == ["random", "shoal"]
+    assert [each["information"] for each in records] == ["none", "mix"]
     assert all(list(each) == FIELDS for each in records)
     for record in records:
         assert (record["nodes"], record["pods"], record["seeds"]) == (2, 15, [5, 6, 7])
@@ -66,12 +59,13 @@ def test_a_record_for_each_policy_with_a_value_for_each_seed(sh: Shell, files: P
 def test_a_table_for_people_and_all_policies_unless_some_are_named(sh: Shell, files: Path) -> None:
     said = sh(*WORDS, "--demand", "50")
     assert said.code == 0, said.err
-    assert said.lines[0].split()[:6] == ["POLICY", "NODES", "PODS", "RUNS", "GPU", "%"]
+    assert said.lines[0].split()[:7] == ["POLICY", "KNOWS", "NODES", "PODS", "RUNS", "GPU", "%"]
     rows = [line.split() for line in said.lines[1:]]
-    assert [row[:4] for row in rows] == [
-        [name, "2", "15", "10"] for name in ("random", "best-fit", "fgd", "shoal")
+    assert [row[:5] for row in rows] == [
+        [name, knows, "2", "15", "10"]
+        for name, knows in (("random", "none"), ("best-fit", "none"), ("fgd", "mix"), ("shoal", "mix"))
     ]
-    assert all(float(row[4]) <= 50 and row[8] == "0" for row in rows)
+    assert all(float(row[5]) <= 50 and row[9] == "0" for row in rows)
 
 
 @pytest.mark.parametrize(

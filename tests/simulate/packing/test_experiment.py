@@ -4,7 +4,7 @@ import pytest
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.packing.experiment import pack
-from shoal.simulate.packing.policies import POLICIES
+from shoal.simulate.packing.policies import KNOWS, POLICIES
 from shoal.simulate.packing.report import record_of
 from tests.simulate.packing.small import nodes_of, pods_of
 
@@ -26,6 +26,10 @@ def test_what_is_in_use_is_what_was_placed(setting, name):
     assert run.cpu_seconds >= 0
     assert replace(run, cpu_seconds=0) == replace(pack(nodes, pods, name, 42), cpu_seconds=0)
     assert run.placed != pack(nodes, pods, name, 43).placed
+
+
+def test_it_is_said_of_every_policy_what_it_knows():
+    assert list(KNOWS) == list(POLICIES)
 
 
 def test_less_demand_is_all_placed(setting):

@@ -102,13 +102,26 @@ def _pack(
     return records
 
 
-_TITLES = ("POLICY", "NODES", "PODS", "RUNS", "GPU %", "LEAST", "MOST", "PLACED", "REFUSED", "CPU S")
+_TITLES = (
+    "POLICY",
+    "KNOWS",
+    "NODES",
+    "PODS",
+    "RUNS",
+    "GPU %",
+    "LEAST",
+    "MOST",
+    "PLACED",
+    "REFUSED",
+    "CPU S",
+)
 
 
 def _row(record: Record) -> list[str]:
     runs = len(record.seeds)
     return [
         record.policy,
+        record.information,
         str(record.nodes),
         str(record.pods),
         str(runs),

@@ -17,7 +17,7 @@ from shoal.simulate.packing.rehearsal import rehearse
 from shoal.simulate.packing.states import requests_of
 from shoal.simulate.packing.where import Where
 
-__all__ = ["POLICIES"]
+__all__ = ["KNOWS", "POLICIES"]
 
 _COVER = 0.95
 """Typical pods are the most frequent ones until they are so much of all, as published with FGD."""
@@ -51,3 +51,7 @@ POLICIES: dict[str, Callable[[Nodes, Pods, int], Policy]] = {
     "shoal": _shoal,
 }
 """Name to what makes it, given the cluster, the list that pods come from, and a seed."""
+
+KNOWS = {"random": "none", "best-fit": "none", "fgd": "mix", "shoal": "mix"}
+"""Name to what the policy knows: nothing, or the list that pods come from (which shapes, how often), but
+not their order."""

@@ -25,7 +25,7 @@ __all__ = ["rehearse"]
 _DEMAND = 1.3
 _NODES = 200
 _TIMES = 5
-_DOUBT = 50.0
+_DOUBT = 10.0
 """Pods of the whole mix that each kind is taken to have had before the first rehearsal."""
 
 

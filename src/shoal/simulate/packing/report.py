@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shoal.simulate.packing.experiment import Run
 from shoal.simulate.packing.nodes import Nodes
 from shoal.simulate.packing.pods import Pods
+from shoal.simulate.packing.policies import KNOWS
 
 __all__ = ["Record", "record_of"]
 
@@ -17,6 +18,8 @@ class Record:
     """One policy; lists have a value for each seed, in the order of `seeds`."""
 
     policy: str
+    information: str
+    """What it knew, as in `KNOWS`."""
     nodes: int
     """With GPUs."""
     pods: int
@@ -38,6 +41,7 @@ def record_of(policy: str, nodes: Nodes, pods: Pods, demand: float, runs: Sequen
     percent = [100 * run.allocated_milli / nodes.gpu_milli for run in runs]
     return Record(
         policy=policy,
+        information=KNOWS[policy],
         nodes=len(nodes.names),
         pods=len(pods),
         demand_percent=demand,
