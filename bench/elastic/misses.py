@@ -18,12 +18,12 @@ _WHY = {
         "beyond gloo and one copy is the time of a second copy"
     ),
     "2 to 4: members' stall": (
-        "at the boundary that serves a joiner the donor copies the whole state; the newcomers compute "
-        "on the same cores as the members, and the floor stands beside it"
+        "the state is copied beside a step, by slices, and no step waits for a newcomer; but the copying "
+        "and sending, the newcomers' own steps and four workers' computing share two cores"
     ),
     "2 to 4: contributing": (
-        "a newcomer takes the state, follows for some steps and waits for a group of all: that is a few "
-        "steps and two boundaries, and steps are long where four workers share so few cores"
+        "a newcomer takes the state, follows until it is level, and a group of all is built and agreed "
+        "upon: each takes one to two steps, and with four workers on two cores a step takes 0.23 s"
     ),
     "warm standby": "as for a cold newcomer, without its imports",
     "checkpoint of": "the state is copied once at the boundary; the floor beside it is such a copy",
