@@ -41,7 +41,7 @@ def test_nothing_is_nowhere():
 rows = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=1, max_size=8)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(rows, st.data())
 def test_each_rule_deals_out_all_that_fits(pairs, data):
     holds, key = [h for h, _ in pairs], [k for _, k in pairs]
@@ -56,7 +56,7 @@ def test_each_rule_deals_out_all_that_fits(pairs, data):
     assert all(each.get(at, 0) >= top - 1 or each.get(at, 0) == holds[at] for at in range(len(holds)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(rows, st.data())
 def test_the_last_of_the_few_is_the_tightest_that_holds_the_rest(pairs, data):
     holds, key = [h for h, _ in pairs], [k for _, k in pairs]
@@ -69,7 +69,7 @@ def test_the_last_of_the_few_is_the_tightest_that_holds_the_rest(pairs, data):
         assert last == min(able)[1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(rows, st.integers(1, 40))
 def test_no_tighter_one_is_passed_over(pairs, count):
     holds, key = [h for h, _ in pairs], [k for _, k in pairs]

@@ -198,6 +198,11 @@ class TestRacks:
         assert on(place(here, pair)) == [[4, 5], [4, 5]]
         assert place(here, pair) is None
 
+    def test_a_wider_level_is_looked_at_as_it_is_after_narrower_ones_failed(self):
+        here = room(4, 4, 1, 1, racks=[0, 0, 1, 1], blocks=[0, 0, 0, 0])
+        pair = Gang((Group(gpus(4), 2, 2), Group(gpus(1, cpu=1), 2, 2)), reach=Reach(0, 1))
+        assert on(place(here, pair)) == [[0, 1], [2, 3]]
+
 
 def test_a_node_in_no_rack_is_used_where_racks_are_only_preferred():
     here = room(2, 2, 4, racks=[0, 1, -1])

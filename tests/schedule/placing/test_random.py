@@ -71,7 +71,7 @@ def gangs(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_happens_the_books_are_right(data):
     room = data.draw(rooms())
@@ -128,7 +128,7 @@ def used(data, room):
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_one_group_is_placed_if_and_only_if_it_fits(data):
     room = data.draw(rooms())
@@ -147,7 +147,7 @@ def test_one_group_is_placed_if_and_only_if_it_fits(data):
         assert len(placement[0]) == min(most, least + more)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_group_is_on_as_few_nodes_as_can_be(data):
     room = data.draw(rooms())
@@ -159,7 +159,7 @@ def test_a_group_is_on_as_few_nodes_as_can_be(data):
         assert len(set(placement[0].node.tolist())) == least_nodes(counts, count)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_preferred_domain_is_missed_only_where_none_would_do(data):
     room = data.draw(rooms())
@@ -181,7 +181,7 @@ def test_a_preferred_domain_is_missed_only_where_none_would_do(data):
             assert room_in[int(racks[placement[0].node[0]])] == min(room_in.values())
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_spread_tasks_are_level(data):
     room = data.draw(rooms())
@@ -195,7 +195,7 @@ def test_spread_tasks_are_level(data):
             assert mine >= max(each) - 1 or mine == counts[node]
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_many_at_once_are_as_many_as_one_by_one(data):
     room = data.draw(rooms())
@@ -208,7 +208,7 @@ def test_many_at_once_are_as_many_as_one_by_one(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_equal_rooms_place_equally_whatever_was_looked_at_before(data):
     room = data.draw(rooms())

@@ -64,7 +64,7 @@ def test_where_no_block_is_whole_crumbs_will_do():
 frees = st.lists(st.sampled_from([-1, 0, 200, 500, 800, 1000]), min_size=6, max_size=6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(frees, min_size=1, max_size=4), st.integers(1, 3), st.data())
 def test_whole_gpus_are_idle_and_distinct(rows, size, data):
     free = np.array(rows)
@@ -80,7 +80,7 @@ def test_whole_gpus_are_idle_and_distinct(rows, size, data):
     assert len(set(given_out)) == len(given_out)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(frees, min_size=1, max_size=4), st.integers(50, 999), st.data())
 def test_shares_are_given_out_as_one_by_one(rows, share, data):
     free = np.array(rows)

@@ -142,9 +142,8 @@ def _sets(room: Room, gang: Gang, parts: Parts, most: int) -> Iterator[tuple[int
     """Sets of movers, none larger than `most`, none twice."""
     seen: set[tuple[int, ...]] = set()
     group = _scarcest(room, gang)
-    table = room.fits(group.shape)
     for scope in _scopes(room, gang, group):
-        need = max(group.minimum - table.capacity(scope), 1)
+        need = max(group.minimum - room.fits(group.shape).capacity(scope), 1)
         here = parts
         if scope is not None:
             here = parts.only(room.topology.domain[scope.level, parts.node] == scope.index)

@@ -53,13 +53,13 @@ def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]
     """So many of each group, then up to the most, in the first domain that takes it."""
     mark = room.mark()
     asked = [at for at, count in enumerate(counts) if count] or list(range(len(counts)))
-    tables = [room.fits(gang.groups[at].shape) for at in asked]
+    shapes = [gang.groups[at].shape for at in asked]
     wanted = [counts[at] for at in asked]
-    times = [table.total / max(count, 1) for table, count in zip(tables, wanted, strict=True)]
+    times = [room.fits(shape).total / max(count, 1) for shape, count in zip(shapes, wanted, strict=True)]
     order = [asked[at] for at in sorted(range(len(asked)), key=times.__getitem__)]
     orders = [order, order[::-1]] if len(order) > 1 else [order]
     candidates = scopes(
-        tables, wanted, gang.reach, gang.inside, near=gang.near, roomy=gang.spread is not None
+        room, shapes, wanted, gang.reach, gang.inside, near=gang.near, roomy=gang.spread is not None
     )
     if len(asked) > 1:  # the first will mostly do, and to know better costs more than to try
         joint = Joint(room, [gang.groups[at] for at in asked], wanted)
@@ -84,9 +84,8 @@ def _fill(
 ) -> bool:
     """Take room for exactly so many tasks of the group, or for none."""
     group = gang.groups[at]
-    table = room.fits(group.shape)
     for within in scopes(
-        [table], [count], group.reach, scope, near=gang.near, roomy=gang.spread is not None
+        room, [group.shape], [count], group.reach, scope, near=gang.near, roomy=gang.spread is not None
     ):
         _fill_outwards(room, gang, group, count, (gang.near, within), pieces)
         return True

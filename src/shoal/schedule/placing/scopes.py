@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.schedule.placing.asks import Domain, Ints, Reach
+from shoal.schedule.placing.asks import Domain, Ints, Reach, Shape
 from shoal.schedule.placing.fits import Fits
+from shoal.schedule.placing.room import Room
 from shoal.schedule.placing.topology import Topology
 
 __all__ = ["best_count", "scopes"]
 
 
 def scopes(
-    tables: Sequence[Fits],
+    room: Room,
+    shapes: Sequence[Shape],
     counts: Sequence[int],
     reach: Reach,
     bound: Domain | None,
@@ -28,11 +30,13 @@ def scopes(
     From the preferred level up to the required one; without that, up to `bound` itself. Of a level,
     first those next to `near`, then where the fewest tasks of the scarcest group fit: that is the
     fullest, and leaves the emptier ones whole; with `roomy` where the most fit. Ties: the first id.
+    Whoever takes room between two of them gives it back before the next.
     """
-    topology = tables[0].topology
+    topology = room.topology
     widest = -1 if reach.required is None else reach.required
     narrowest = widest if reach.preferred is None else max(reach.preferred, widest)
     for level in range(narrowest, widest - 1, -1):
+        tables = [room.fits(shape) for shape in shapes]
         if level < 0 or (bound is not None and level <= bound.level):
             if _lies_in_one(topology, bound, widest) and _enough(tables, counts, bound):
                 yield bound
@@ -40,11 +44,11 @@ def scopes(
         ids = topology.inside(level, bound)
         if 0 <= widest < level:
             ids = ids[topology.above(level, widest)[ids] >= 0]
-        room = np.stack([table.per_domain(level)[ids] for table in tables])
-        fitting = np.flatnonzero((room >= np.array(counts)[:, None]).all(axis=0))
+        holds = np.stack([table.per_domain(level)[ids] for table in tables])
+        fitting = np.flatnonzero((holds >= np.array(counts)[:, None]).all(axis=0))
         if not fitting.size:
             continue
-        ids, scarce = ids[fitting], room[_scarcest(tables, counts)][fitting]
+        ids, scarce = ids[fitting], holds[_scarcest(tables, counts)][fitting]
         scarce = -scarce if roomy else scarce
         if near is None:
             first = int(scarce.argmin())
