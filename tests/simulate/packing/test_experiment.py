@@ -4,8 +4,7 @@ import pytest
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.packing.experiment import pack
-from shoal.simulate.packing.policies import KNOWS, POLICIES
-from shoal.simulate.packing.report import record_of
+from shoal.simulate.packing.policies import POLICIES
 from tests.simulate.packing.small import nodes_of, pods_of
 
 
@@ -28,10 +27,6 @@ def test_what_is_in_use_is_what_was_placed(setting, name):
     assert run.placed != pack(nodes, pods, name, 43).placed
 
 
-def test_it_is_said_of_every_policy_what_it_knows():
-    assert list(KNOWS) == list(POLICIES)
-
-
 def test_less_demand_is_all_placed(setting):
     nodes, pods = setting
     run = pack(nodes, pods, "shoal", 42, demand=40)
@@ -51,19 +46,6 @@ def test_a_pod_that_fits_no_node_is_refused_not_an_error(tmp_path):
         run = pack(nodes, pods, name, 42)
         assert (run.allocated_milli, run.refused > 0) == (16_000, True)
         assert 0 not in {each.shape for each in run.placed}
-
-
-def test_a_record_has_a_value_for_each_seed(setting):
-    nodes, pods = setting
-    runs = [pack(nodes, pods, "fgd", seed, 110) for seed in (3, 4)]
-    record = record_of("fgd", nodes, pods, 110, runs)
-    assert (record.policy, record.nodes, record.pods, record.seeds) == ("fgd", 6, 16, [3, 4])
-    assert record.allocated_gpu_percent == [100 * run.allocated_milli / 18_000 for run in runs]
-    assert record.mean == sum(record.allocated_gpu_percent) / 2
-    assert record.placed == [len(run.placed) for run in runs]
-    assert record.refused == [run.refused for run in runs]
-    with pytest.raises(ValueError, match="one run at least"):
-        record_of("fgd", nodes, pods, 110, [])
 
 
 def test_few_pods_with_gpus_among_many_without_are_placed_too(tmp_path):

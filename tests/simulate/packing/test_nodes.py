@@ -3,7 +3,7 @@ import pytest
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.packing.nodes import read_nodes
-from tests.simulate.packing.small import nodes_of, write_nodes
+from tests.simulate.packing.small import nodes_of
 
 
 def test_nodes_without_a_gpu_take_no_part(tmp_path):
@@ -54,17 +54,3 @@ def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path, text, sentence):
     with pytest.raises(BadInput, match=r"nodes\.csv") as caught:
         read_nodes(path)
     assert sentence in caught.value.message
-
-
-def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path):
-    with pytest.raises(BadInput, match=r"none\.csv cannot be read: No such file"):
-        read_nodes(tmp_path / "none.csv")
-    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(BadInput, match="is no CSV file"):
-        read_nodes(tmp_path / "binary.csv")
-
-
-def test_a_mark_at_the_beginning_of_the_file_is_passed_over(tmp_path):
-    path = write_nodes(tmp_path / "nodes.csv", ["8000,1024,2,T4"])
-    path.write_text("\ufeff" + path.read_text())
-    assert read_nodes(path).names == ("node-0",)
