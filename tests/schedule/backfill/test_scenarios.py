@@ -32,8 +32,8 @@ def test_one_licence_runs_one_job_and_who_wants_none_passes():
 
 
 def test_six_licences_run_twelve_equal_jobs_in_two_waves():
-    """scheduling-B3, the second licence: with 12 jobs that want one each for equally long, 1 to 6 start and
-    7 to 12 are all planned for when those end, so the first and the last of them share one date."""
+    """scheduling-B3, the second licence: with 12 jobs that want one each for equally long, 1 to 6 start
+    and 7 to 12 are all planned for when those end, so the first and the last of them share one date."""
     asks = [Ask((1,), 600, shared=(0, 1)) for _ in range(12)]
     made = decide(cluster((100,), shared=(1, 6)), [], asks)
     assert made.start.tolist() == [0] * 6 + [600] * 6

@@ -1,8 +1,8 @@
 """What a plan is made from: what there is, what runs, and who waits, as arrays.
 
-A pool is a class of equal nodes; a task may stand on any of them, so only the pool's totals count. Shared
-amounts (licences, a storage quota) are one stock for all pools. The amounts of a pool may have a column
-that counts whole nodes, see `nodes`.
+A pool is a class of equal nodes; a task may stand on any of them, so only the pool's totals count.
+Shared amounts (licences, a storage quota) are one stock for all pools. The amounts of a pool may have a
+column that counts whole nodes, see `nodes`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shoal.schedule.backfill.grid import Grid
 
 __all__ = ["Capacity", "Settings", "Waiting", "Work"]
 
@@ -53,8 +55,8 @@ class Work:
     shared: Ints
     """(n, s)."""
     end: Floats
-    """(n,): when its capacity is back at the latest (its wall time and grace have passed), infinity where
-    nobody knows. At or before now: it is overdue, and still there."""
+    """(n,): when its capacity is back at the latest (its wall time and grace have passed), infinity
+    where nobody knows. At or before now: it is overdue, and still there."""
 
     def __post_init__(self) -> None:
         """Raises ValueError where shapes differ, an amount is negative or an end is no time."""
@@ -139,6 +141,10 @@ class Settings:
             _require(value >= 0, f"{name} is 0 or more, not {value}")
         _require(self.resolution_seconds < math.inf, "a resolution is finite")
         _require(self.notice_seconds > 0, "nothing that is in use is back in no time")
+
+    def grid(self, now: float) -> Grid:
+        """That of a plan made now."""
+        return Grid(now, self.resolution_seconds)
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -12,10 +12,16 @@ from shoal.schedule.backfill.grid import Grid
 from shoal.schedule.backfill.shapes import Shape
 from shoal.schedule.backfill.timeline import Timeline
 
-__all__ = ["Board"]
+__all__ = ["Board", "expected_ends"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def expected_ends(work: Work, settings: Settings, now: float) -> Floats:
+    """(n,): when each is gone, on the grid and after now; what is overdue is so a while longer."""
+    late = np.where(work.overdue(now), now + settings.overdue_seconds, work.end)
+    return np.maximum(settings.grid(now).all_up(late), np.nextafter(now, math.inf))
 
 
 class Board:
@@ -27,11 +33,15 @@ class Board:
         self.shared = shared
 
     @classmethod
+    def empty(cls, capacity: Capacity, settings: Settings, now: float) -> Board:
+        """With nothing taken."""
+        pools = [Timeline.empty(now, amounts) for amounts in capacity.pools]
+        return cls(settings.grid(now), pools, Timeline.empty(now, capacity.shared))
+
+    @classmethod
     def of(cls, capacity: Capacity, work: Work, settings: Settings, now: float) -> Board:
         """With everything taken that runs, until it ends, and all surplus, until it can be back."""
-        grid = Grid(now, settings.resolution_seconds)
-        empty = [Timeline.empty(now, amounts) for amounts in capacity.pools]
-        board = cls(grid, empty, Timeline.empty(now, capacity.shared))
+        board, grid = cls.empty(capacity, settings, now), settings.grid(now)
         late = np.where(work.overdue(now), now + settings.overdue_seconds, work.end)
         starts, ends = (
             np.full(len(late), now),
@@ -40,7 +50,7 @@ class Board:
         board = board.after(work.pool, starts, ends, work.amounts, work.shared)
         if not capacity.surplus.any():
             return board
-        lent = np.arange(len(empty))
+        lent = np.arange(len(board.pools))
         starts, ends = (
             np.full(len(lent), now),
             np.full(len(lent), grid.up(now + settings.notice_seconds)),
@@ -66,7 +76,8 @@ class Board:
         return self.shared.short() or any(pool.short() for pool in self.pools)
 
     def earliest(self, shape: Shape, seconds: float, since: float) -> tuple[float, int]:
-        """The earliest start from `since` on, and the first pool that has it; infinity and -1 for none."""
+        """The earliest start from `since` on and the first pool that has it; infinity and -1 for
+        none."""
         best, where = math.inf, -1
         for pool in shape.pools:
             start = self._earliest_in(pool, shape, seconds, since)
@@ -98,7 +109,7 @@ class Board:
             self.shared.take(shape.shared, start, end, copies)
 
     def _earliest_in(self, pool: int, shape: Shape, seconds: float, since: float) -> float:
-        """Both timelines have a say; each only ever puts the start off, to where the other asks again."""
+        """Both timelines have a say; each only ever puts the start off, and the other is asked again."""
         start = self.pools[pool].earliest(shape.amounts, seconds, since, self.grid)
         while shape.shared and start < math.inf:
             agreed = self.shared.earliest(shape.shared, seconds, start, self.grid)

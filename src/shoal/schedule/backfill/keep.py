@@ -12,7 +12,7 @@ from shoal.schedule.backfill.asks import Settings, Waiting
 from shoal.schedule.backfill.board import Board
 from shoal.schedule.backfill.shapes import Shape
 
-__all__ = ["Dates", "lay"]
+__all__ = ["Dates", "lay", "promised_ends"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,18 +41,14 @@ def lay(
 ) -> tuple[Board, NDArray[np.bool_]]:
     """The board with the promises of `jobs` taken from it, and whose they are, (len(jobs),).
 
-    All at once if that leaves nothing short, else one by one in order, and those without room lose their
-    date. A promise that is due starts now; if it is late by no more than the slack, it ends when it would
-    have, or each such second would move who comes after it.
+    All at once if that leaves nothing short, else one by one in order, and those without room lose
+    their date. A promise that is due starts now.
     """
     now, those = board.grid.now, slice(jobs.start, jobs.stop)
-    seconds = waiting.seconds[those] + settings.slack_seconds
     date, pool = waiting.promised[those], waiting.promised_pool[those]
-    start = np.maximum(date, now)
-    begun = np.where(now - date <= settings.slack_seconds, date, now)
     kept = np.isfinite(date)
-    start[~kept] = begun[~kept] = now
-    end = board.grid.all_up(begun + seconds)
+    start = np.where(kept, np.maximum(date, now), now)
+    end = promised_ends(date, waiting.seconds[those], settings, now)
     allowed = [bool(kept[at]) and int(pool[at]) in shapes[of[jobs[at]]].pools for at in range(len(jobs))]
     kept &= np.array(allowed, dtype=np.bool_)
     if not kept.any():
@@ -69,3 +65,11 @@ def lay(
     places = np.arange(jobs.start, jobs.stop)[kept]
     dates.start[places], dates.end[places], dates.pool[places] = start[kept], end[kept], pool[kept]
     return whole, kept
+
+
+def promised_ends(date: Floats, seconds: Floats, settings: Settings, now: float) -> Floats:
+    """(n,): when the capacity of jobs is back that were promised `date` and run for `seconds`, both
+    (n,), infinity for any that has no date. One that is late by no more than the slack is back when it
+    would have been, or each such second would move who comes after it."""
+    begun = np.where(now - date <= settings.slack_seconds, date, now)
+    return settings.grid(now).all_up(begun + seconds + settings.slack_seconds)

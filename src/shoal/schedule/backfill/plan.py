@@ -2,13 +2,13 @@
 
 Jobs are served in order, class by class. Each gets the earliest start at which what it asks for is free
 for its whole wall time, beside all that was planned before it: a later job starts earlier only where it
-moves nobody. Without promises every job starts no later than if all started strictly in order, because at
-the moment when it would, whoever is before it holds no more than it would there.
+moves nobody. Without promises every job starts no later than if all started strictly in order, because
+at the moment when it would, whoever is before it holds no more than it would there.
 
 Serving everybody anew at each change would move dates both ways: a job before me that can start earlier
-than planned may then stand where I was to stand. So the dates promised before are laid first, class by class,
-and afterwards each promised job in turn is lifted out and looks for an earlier place; its own is free, so
-it moves forward or not at all (compression, Mu'alem and Feitelson 2001). Only a higher class, planned
+than planned may then stand where I was to stand. So the dates promised before are laid first, class by
+class, and then each promised job in turn is lifted out and looks for an earlier place; its own is free,
+so it moves forward or not at all (compression, Mu'alem and Feitelson 2001). Only a higher class, planned
 before those dates are laid, or a loss of capacity can leave no room for one.
 
 A job that waits for what nobody knows the end of has no date. Once it has starved, what it asks for is
@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +105,7 @@ def plan(capacity: Capacity, work: Work, waiting: Waiting, settings: Settings, n
         raise ValueError(f"there are {pools} pools: work or jobs name others")
     planner = _Planner(capacity, work, waiting, settings, now)
     bounds = np.flatnonzero(np.diff(waiting.rank)) + 1
-    edges = [0, *bounds.tolist(), len(waiting)]
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise([0, *bounds.tolist(), len(waiting)]):
         planner.serve(low, high)
     return planner.result()
 
@@ -221,9 +221,7 @@ class _Planner:
         shape = self._shapes[self._of[job]]
         if not shape.pools:
             self._verdict[job : job + alike] = Verdict.TOO_LARGE
-        elif not self._starved[job]:
-            self._verdict[job : job + alike] = Verdict.UNDATED
-        elif (pool := self._room_aside(shape)) is None:
+        elif not self._starved[job] or (pool := self._room_aside(shape)) is None:
             self._verdict[job : job + alike] = Verdict.UNDATED
         else:
             self._board.take(shape, pool, self._now, math.inf)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shoal.schedule.backfill.asks import Capacity, Waiting
 from shoal.schedule.backfill.timeline import Needs
 
-__all__ = ["Bounds", "Shape", "shapes"]
+__all__ = ["Bounds", "Shape", "needs", "shapes"]
 
 Ints = NDArray[np.int64]
 
@@ -32,8 +32,13 @@ class Shape:
     shared: Needs
 
 
+def needs(amounts: list[int]) -> Needs:
+    """What is asked for of these, (r,), by index."""
+    return [(row, need) for row, need in enumerate(amounts) if need]
+
+
 def shapes(waiting: Waiting, capacity: Capacity) -> tuple[list[Shape], Ints]:
-    """The distinct shapes in the order in which they first come, and for each job the index of its own, (m,)."""
+    """The distinct shapes in the order in which they first come, and the index of each job's, (m,)."""
     asks = np.concatenate((waiting.amounts, waiting.shared, waiting.pools.astype(np.int64)), axis=1)
     raw, width = np.ascontiguousarray(asks).tobytes(), asks.shape[1] * 8
     seen: dict[bytes, int] = {}
@@ -50,11 +55,7 @@ def shapes(waiting: Waiting, capacity: Capacity) -> tuple[list[Shape], Ints]:
 
 def _shape(amounts: list[int], shared: list[int], room: list[bool]) -> Shape:
     pools = tuple(pool for pool, fits in enumerate(room) if fits)
-    return Shape(_needs(amounts), pools, _needs(shared))
-
-
-def _needs(amounts: list[int]) -> Needs:
-    return [(row, need) for row, need in enumerate(amounts) if need]
+    return Shape(needs(amounts), pools, needs(shared))
 
 
 class Bounds:

@@ -76,6 +76,10 @@ class Timeline:
         """(r,): free now."""
         return self._free[:, 0]
 
+    def before(self, instant: float) -> Ints:
+        """(r,): free at the last moment before, not before now; at infinity: for ever."""
+        return self._free[:, max(0, bisect_left(self._times, instant) - 1)]
+
     def short(self) -> bool:
         """Whether anything is below 0 anywhere."""
         return bool((self._free[:, : len(self._times)] < 0).any())
