@@ -171,6 +171,12 @@ class TestRacks:
         two = Gang((Group(gpus(4), 2, 2, within(1)), Group(gpus(4), 2, 2, within(1))), reach=within(0))
         assert on(place(self.rooms(), two)) == [[0, 1], [2, 3]]
 
+    def test_a_group_without_a_minimum_gets_what_one_rack_has_left(self):
+        here = self.rooms(0, 0, 0, 0, 4, 1)
+        two = Gang((Group(gpus(4), 2, 9), Group(gpus(1), 0, 9, within(1))))
+        assert biggest(self.rooms(0, 0, 0, 0, 4, 1), two) == (4, 3)
+        assert on(place(here, two)) == [[0, 1, 2, 3], [5, 5, 5]]
+
     def test_near_what_is_there_already_and_then_outwards(self):
         near = Domain(1, 1)
         assert on(place(self.rooms(), gang(gpus(4), 2, near=near))) == [[2, 3]]

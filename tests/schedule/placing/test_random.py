@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.schedule.placing.asks import Domain, Gang, Group, Reach, Shape
+from shoal.schedule.placing.asks import Domain, Gang, Group, Reach, Shape, Tasks
 from shoal.schedule.placing.bulk import place_many
 from shoal.schedule.placing.foresee import biggest, would_fit
+from shoal.schedule.placing.grow import grow
 from shoal.schedule.placing.invariants import miscounted, overcommitted, torn
+from shoal.schedule.placing.mend import mend
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Nodes, Room
 from shoal.schedule.placing.topology import Topology
@@ -223,3 +225,72 @@ def test_equal_rooms_place_equally_whatever_was_looked_at_before(data):
     answers = [place(each, gang) for each in (room, fresh, other)]
     said = [a and [(t.node.tolist(), t.slots.tolist()) for t in a] for a in answers]
     assert said[0] == said[1] == said[2]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_groups_of_one_shape_fit_as_if_they_were_one(data):
+    room = data.draw(rooms())
+    model = used(data, room)
+    shape, level = data.draw(shapes), data.draw(st.none() | st.integers(0, 2))
+    least = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
+    roles = tuple(Group(shape, low, low + data.draw(st.integers(0, 3))) for low in least)
+    domains = [0] * len(model.free) if level is None else room.topology.domain[level].tolist()
+    best = model.best_within(shape, domains)
+    preferred = data.draw(st.none() | st.integers(0, 2))
+    sizes = biggest(room, Gang(roles, reach=Reach(level, preferred)))
+    most = sum(group.maximum for group in roles)
+    assert sum(sizes) == (min(best, most) if sum(least) <= best else 0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_what_has_grown_is_still_where_it_has_to_be(data):
+    room = data.draw(rooms())
+    gang = data.draw(gangs())
+    there = place(room, gang)
+    if there is None or not any(map(len, there)):
+        return
+    least = [data.draw(st.integers(0, 1)) for _ in there]
+    most = [low + data.draw(st.integers(0, 3)) for low in least]
+    more = grow(room, gang, there, least, most)
+    if more is None:
+        assert miscounted(room, there) == []
+        return
+    assert all(low <= len(new) <= high for low, new, high in zip(least, more, most, strict=True))
+    joined = tuple(Tasks.joined(old.shape, [old, new]) for old, new in zip(there, more, strict=True))
+    assert miscounted(room, joined) == []
+    larger = tuple(
+        Group(group.shape, len(tasks), len(tasks), group.reach)
+        for group, tasks in zip(gang.groups, joined, strict=True)
+    )
+    assert torn(room.nodes, Gang(larger, reach=gang.reach), joined) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_what_is_mended_stays_or_is_somewhere_sound(data):
+    room = data.draw(rooms())
+    gang = data.draw(gangs())
+    there = place(room, gang)
+    if there is None:
+        return
+    n = room.topology.nodes
+    failed = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    old = room.nodes
+    room.replace(Nodes(old.total, old.slots, old.topology, old.suits & ~failed), np.flatnonzero(failed))
+    mended = mend(room, gang, there, failed)
+    lost = np.zeros(len(there), dtype=np.int64)
+    for node, counts in mended.lost.items():
+        assert failed[node]
+        lost += counts
+    for before, after, missing in zip(there, mended.placement, lost.tolist(), strict=True):
+        stays = int((~failed[before.node]).sum())
+        assert len(after) == len(before) - missing
+        assert after.node[:stays].tolist() == before.node[~failed[before.node]].tolist()
+        assert not failed[after.node].any()
+    now = tuple(
+        Group(group.shape, len(tasks), len(tasks), group.reach)
+        for group, tasks in zip(gang.groups, mended.placement, strict=True)
+    )
+    assert torn(room.nodes, Gang(now, reach=gang.reach), mended.placement) == []

@@ -8,9 +8,10 @@ scarcest group first and then the other way round, and what neither finds is not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 
-from shoal.schedule.placing.asks import Domain, Gang, Group, Placement, Tasks
+from shoal.schedule.placing.asks import Domain, Gang, Group, Placement, Reach, Tasks
 from shoal.schedule.placing.dealing import packed, spread
 from shoal.schedule.placing.joint import Joint
 from shoal.schedule.placing.room import Room
@@ -50,26 +51,30 @@ def _most(room: Room, gang: Gang, group: Group) -> int:
 
 
 def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]) -> Placement | None:
-    """So many of each group, then up to the most, in the first domain that takes it."""
+    """So many of each group, then up to the most, in the first domain that takes it.
+
+    Where there may be more, roomy domains come first, as wide as is allowed: close is second to many.
+    """
     mark = room.mark()
+    grows = list(counts) != list(most)
+    reach = Reach(required=gang.reach.required) if grows else gang.reach
+    attempt = _Attempt(room, gang, roomy=grows or gang.spread is not None)
     asked = [at for at, count in enumerate(counts) if count] or list(range(len(counts)))
     shapes = [gang.groups[at].shape for at in asked]
     wanted = [counts[at] for at in asked]
     times = [room.fits(shape).total / max(count, 1) for shape, count in zip(shapes, wanted, strict=True)]
     order = [asked[at] for at in sorted(range(len(asked)), key=times.__getitem__)]
     orders = [order, order[::-1]] if len(order) > 1 else [order]
-    candidates = scopes(
-        room, shapes, wanted, gang.reach, gang.inside, near=gang.near, roomy=gang.spread is not None
-    )
+    candidates = scopes(room, shapes, wanted, reach, gang.inside, near=gang.near, roomy=attempt.roomy)
     if len(asked) > 1:  # the first will mostly do, and to know better costs more than to try
         joint = Joint(room, [gang.groups[at] for at in asked], wanted)
         candidates = islice(chain(islice(candidates, 1), filter(joint.could, candidates)), _TRIES)
     for scope in candidates:
         for each in orders:
             pieces: list[list[Tasks]] = [[] for _ in counts]
-            if all(_fill(room, gang, at, counts[at], scope, pieces[at]) for at in each):
-                if list(counts) != list(most):
-                    _extend(room, gang, most, scope, pieces)
+            if all(attempt.fill(at, counts[at], scope, pieces[at]) for at in each):
+                if grows:
+                    attempt.extend(most, scope, pieces)
                 if sum(len(tasks) for mine in pieces for tasks in mine) >= gang.minimum:
                     return tuple(
                         Tasks.joined(group.shape, mine)
@@ -79,64 +84,59 @@ def _together(room: Room, gang: Gang, counts: Sequence[int], most: Sequence[int]
     return None
 
 
-def _fill(
-    room: Room, gang: Gang, at: int, count: int, scope: Domain | None, pieces: list[Tasks]
-) -> bool:
-    """Take room for exactly so many tasks of the group, or for none."""
-    group = gang.groups[at]
-    for within in scopes(
-        room, [group.shape], [count], group.reach, scope, near=gang.near, roomy=gang.spread is not None
-    ):
-        _fill_outwards(room, gang, group, count, (gang.near, within), pieces)
-        return True
-    return False
+@dataclass(frozen=True)
+class _Attempt:
+    """At one gang. What is taken is added to the pieces of its group; nothing is rolled back here."""
 
+    room: Room
+    gang: Gang
+    roomy: bool
+    """Roomy domains before tight ones."""
 
-def _extend(
-    room: Room,
-    gang: Gang,
-    most: Sequence[int],
-    scope: Domain | None,
-    pieces: Sequence[list[Tasks]],
-) -> None:
-    """As many more as fit, group by group, as far out as the gang may reach from where it is."""
-    topology = room.topology
-    required = gang.reach.required
-    bound = gang.inside
-    if required is not None and scope is not None and scope.level >= required:
-        bound = topology.widened(scope, required)
-    for group, upper, mine in zip(gang.groups, most, pieces, strict=True):
-        own, level = bound, group.reach.required
-        if level is not None and mine and (bound is None or level > bound.level):
-            own = Domain(level, int(topology.domain[level, mine[0].node[0]]))
-        elif level is not None and not mine:
-            continue  # it has no domain yet, and none was looked for
-        more = min(upper - sum(map(len, mine)), room.fits(group.shape).capacity(own))
-        _fill_outwards(room, gang, group, more, (gang.near or scope, own), mine)
+    def fill(self, at: int, count: int, scope: Domain | None, pieces: list[Tasks]) -> bool:
+        """Exactly so many tasks of the group, or none."""
+        group, near = self.gang.groups[at], self.gang.near
+        shapes, counts = [group.shape], [count]
+        for within in scopes(self.room, shapes, counts, group.reach, scope, near=near, roomy=self.roomy):
+            self._outwards(group, count, near, within, pieces)
+            return True
+        return False
 
+    def extend(self, most: Sequence[int], scope: Domain | None, pieces: Sequence[list[Tasks]]) -> None:
+        """As many more as fit, group by group, as far out as the gang may reach from where it is."""
+        topology, gang = self.room.topology, self.gang
+        required = gang.reach.required
+        bound = gang.inside
+        if required is not None and scope is not None and scope.level >= required:
+            bound = topology.widened(scope, required)
+        for at, (group, mine) in enumerate(zip(gang.groups, pieces, strict=True)):
+            table = self.room.fits(group.shape)
+            own, level = bound, group.reach.required
+            if level is not None and not mine:
+                self.fill(at, min(most[at], best_count(table, group.reach, bound)), bound, mine)
+                continue
+            if level is not None and (bound is None or level > bound.level):
+                own = Domain(level, int(topology.domain[level, mine[0].node[0]]))
+            more = min(most[at] - sum(map(len, mine)), table.capacity(own))
+            self._outwards(group, more, gang.near or scope, own, mine)
 
-def _fill_outwards(
-    room: Room,
-    gang: Gang,
-    group: Group,
-    count: int,
-    between: tuple[Domain | None, Domain | None],
-    pieces: list[Tasks],
-) -> None:
-    """Take room for so many tasks, from the inner of two domains to the outer, in which they fit."""
-    reach = group.reach if group.reach.preferred is not None else gang.reach
-    for step in _steps(room.topology, *between):
-        table = room.fits(group.shape)
-        here = min(count, table.capacity(step))
-        if here > 0:
-            if gang.spread is not None:
-                nodes, each = spread(table, step, here, gang.spread)
-            elif gang.balanced is not None:
-                nodes, each = spread(table, step, here, gang.balanced, few=True)
-            else:
-                nodes, each = packed(table, step, here, reach.preferred)
-            pieces.append(room.take(group.shape, nodes, each))
-            count -= here
+    def _outwards(
+        self, group: Group, count: int, inner: Domain | None, outer: Domain | None, pieces: list[Tasks]
+    ) -> None:
+        """So many tasks, which fit in the outer domain, from the inner one to there."""
+        reach = group.reach if group.reach.preferred is not None else self.gang.reach
+        for step in _steps(self.room.topology, inner, outer):
+            table = self.room.fits(group.shape)
+            here = min(count, table.capacity(step))
+            if here > 0:
+                if self.gang.spread is not None:
+                    nodes, each = spread(table, step, here, self.gang.spread)
+                elif self.gang.balanced is not None:
+                    nodes, each = spread(table, step, here, self.gang.balanced, few=True)
+                else:
+                    nodes, each = packed(table, step, here, reach.preferred)
+                pieces.append(self.room.take(group.shape, nodes, each))
+                count -= here
 
 
 def _steps(topology: Topology, inner: Domain | None, outer: Domain | None) -> list[Domain | None]:
