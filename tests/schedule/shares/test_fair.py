@@ -87,7 +87,7 @@ def test_numbers_that_are_no_amounts_are_refused(demand, capacity):
         fair(quotas(FLAT, nominal=column(3, 3, 3)), (demand, 0, 0), capacity)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_everybody_has_its_own_and_nothing_useful_stays_idle(data):
     """Sharing incentive against quotas, and Pareto efficiency in a tree with all kinds of limits."""

@@ -75,7 +75,7 @@ def slowly(parents, wish, weight, room, capacity, priority):
     return [[float(used(q, k)) for k in resources] for q in range(count)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(st.data())
 def test_the_lines_agree_with_going_from_event_to_event(data):
     count, resources = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 3))

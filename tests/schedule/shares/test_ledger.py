@@ -70,7 +70,7 @@ def test_resources_of_which_nothing_is_asked_do_not_matter():
     assert made.refusal(0, (1.0, 5.0)).resource == 0
 
 
-@settings(max_examples=80)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_headroom_refusals_and_counting_from_scratch_agree(data):
     """After any changes: up to its headroom a queue may have more, and nobody loses what is kept."""

@@ -4,15 +4,20 @@ The measure is of Kueue (KEP-1714): what a queue uses beyond its nominal amount,
 cluster, over its weight; of several resources the largest. Within nominal it is 0. With weight 0 every
 excess counts more than any of a queue with a weight.
 
-**Why exchanges end.** Take, depth by depth from the top, all excesses of all queues there (one per
-resource), sorted from the largest. `laws` lets a queue take back only if the largest excess that it has
-afterwards in what it asks for is below the largest that the other has before in what it gives; above
-the queue in which they meet nothing rises, as no more is asked for than is freed (what was idle is
-counted as used beforehand: a start in free room is no exchange). So at the depth below the meeting point
-the largest number that changes becomes smaller, and the list falls in lexicographic order. With finitely
-many jobs there are finitely many lists, so exchanges that follow each other come to an end; inside one
-queue only a higher priority takes from a lower, which ends by itself. Starts in free room may raise the
-potential again, but they need room, and room that an exchange leaves over is less than what it took.
+**The potential** is, depth by depth from the top, the list of all excesses of all queues there (one
+per resource), sorted from the largest; lists compare in lexicographic order. `laws` lets a queue take
+only if the largest excess that it has afterwards in what it asks for is below the largest that the
+other has before in what it gives; above the queue in which they meet nothing rises, as no more is
+asked for than is freed. So at the depth below the meeting point the largest number that changes
+becomes smaller: the exchange alone lowers the potential, if the part of the ask that was idle is
+counted as used beforehand.
+
+**Why exchanges end.** That is not enough for jobs that never end. An exchange may leave room over (a
+job of 3 takes the place of one of 8), others start there, and the next exchange undoes the first: of
+random crowds of jobs two in a hundred go round forever, with no arrival in between. So a whole plan
+is judged, from one state in which nothing that waits fits to the next: `settles`. Then the potential
+falls from plan to plan, with finitely many jobs there are finitely many values, and exchanges come to
+an end until a job arrives or ends. Inside one queue only a higher priority takes from a lower.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from collections.abc import Sequence
 
 from shoal.schedule.shares.ledger import Ledger
 
-__all__ = ["excess", "idle_part", "potential", "standing"]
+__all__ = ["excess", "idle_part", "potential", "settles", "standing"]
 
 Potential = tuple[tuple[float, ...], ...]
 
@@ -61,6 +66,17 @@ def potential(ledger: Ledger) -> Potential:
         )
         for level in ledger.rules.tree.levels
     )
+
+
+def settles(before: Ledger, after: Ledger, *, own: bool = False) -> bool:
+    """May a plan with an exchange turn the one into the other, so that exchanges come to an end.
+
+    In both all that waits and fits must have been started. `own`: the claimant takes only from jobs of
+    lower priority in its own queue. Between queues of one family it also forbids to go beyond what the
+    family had in use by way of an exchange, if the family is thereby further ahead of the others.
+    """
+    low, high = potential(after), potential(before)
+    return low < high or (own and low == high)
 
 
 def idle_part(ledger: Ledger, ask: Sequence[float]) -> list[float]:

@@ -7,7 +7,8 @@
 2. What turns out not to be needed is put back, the last found first tried; but nothing whose return
    would put the claimant ahead of another who gives (it was taken from the claimant's own side,
    kueue#14543).
-3. If all together are not enough, nobody gives up anything.
+3. If all together are not enough, nobody gives up anything; neither if what starts in the room that is
+   left over would put things back to where they were (`standing.settles`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from collections.abc import Callable, Sequence
 
 from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
-from shoal.schedule.shares.standing import standing
+from shoal.schedule.shares.standing import settles, standing
 
-__all__ = ["Enough", "choose"]
+__all__ = ["Enough", "Refill", "choose"]
 
 Enough = Callable[[Sequence[int]], bool]
 """Told the indices of what would be gone, says whether the claim can be placed."""
+
+Refill = Callable[[Ledger, Sequence[int]], None]
+"""Given the ledger as it would be, with the claim in it, and the indices of what would be gone: charges
+whoever else will start in what is left, the evicted included."""
 
 
 def choose(
@@ -30,19 +35,27 @@ def choose(
     holdings: Sequence[Holding],
     laws: Laws,
     enough: Enough | None = None,
+    refill: Refill | None = None,
 ) -> tuple[int, ...] | None:
     """Indices of `holdings` in ascending order; None if the claim cannot be satisfied by the laws.
 
     Quotas and capacity must allow the claim once they are gone, and so must `enough`, where placement
     has a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits
-    anyway.
+    anyway. Without `refill` the plan's end has to be judged by the caller (`standing.settles`).
     """
-    search = _Search(ledger.copy(), claim, holdings, laws, enough)
+    trial = ledger.copy()
+    search = _Search(trial, claim, holdings, laws, enough)
     for unequal in (False, True):
         search.widen(unequal)
     if not search.fits():
         return None
-    return tuple(sorted(search.needed(ledger)))
+    gone = tuple(sorted(search.needed(ledger)))
+    if gone and refill is not None:
+        trial.charge(claim.queue, claim.ask)
+        refill(trial, gone)
+        if not settles(ledger, trial, own=all(holdings[at].queue == claim.queue for at in gone)):
+            return None
+    return gone
 
 
 class _Search:
