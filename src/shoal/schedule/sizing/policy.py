@@ -33,7 +33,7 @@ class Elastic:
     elastic = True
 
     def __init__(
-        self, information: str = "declared", *, patience: float = -0.5, horizon: float = 300.0
+        self, information: str = "declared", *, patience: float = -0.5, horizon: float = 200.0
     ) -> None:
         self.information = information
         self._patience = patience
