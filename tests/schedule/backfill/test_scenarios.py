@@ -7,7 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from shoal.schedule.backfill.ageing import Ageing, order, starved
+from shoal.schedule.backfill.lending import lending
 from shoal.schedule.backfill.plan import Verdict, plan
+from tests.schedule.backfill.drive import Drive, Job
 from tests.schedule.backfill.world import EXACT, FOREVER, MINUTE, Ask, Run, cluster, running, waiting
 
 
@@ -65,3 +68,67 @@ def test_five_thousand_equal_jobs_that_cannot_start_cost_one_evaluation(gpus, ve
     assert (made.verdict[:5000] == verdict).all()
     assert made.verdict[5000] == Verdict.START
     assert made.evaluations == 2
+
+
+def stream(lengths: float):
+    """Two jobs of 30 that run, one of 50, and a 10 each minute. `lengths` is their wall time; all of
+    them really run for ten minutes."""
+    first = [Job(Ask((30,), lengths), 0, 10 * MINUTE) for _ in range(2)]
+    large = Job(Ask((50,), lengths), MINUTE, 10 * MINUTE)
+    small = [Job(Ask((10,), lengths), minute * MINUTE, 10 * MINUTE) for minute in range(1, 120)]
+    return first, large, small
+
+
+@pytest.mark.parametrize("lengths", [10 * MINUTE, FOREVER])
+def test_a_large_job_starts_in_time_under_a_stream_of_small_ones(lengths):
+    """scheduling-B5: with wall times it has a date at once; without, it starves for the threshold, and
+    then starts when what ran at that time has ended. The small ones never stop coming."""
+    rules = Ageing(threshold_seconds=20 * MINUTE)
+
+    def arrange(queue, now):
+        since = np.array([job.came for job in queue])
+        none = np.zeros(len(queue), dtype=np.int64)
+        starving = starved(since, rules, now).tolist()
+        line = order(
+            none, none.astype(float), since, np.array([job.ask.key for job in queue]), rules, now
+        )
+        for job, starves in zip(queue, starving, strict=True):
+            job.ask = replace(job.ask, starved=starves)
+        return [queue[at] for at in line]
+
+    first, large, small = stream(lengths)
+    drive, begun = Drive(cluster((100,)), EXACT, arrange), {}
+    jobs = [*first, large, *small]
+    for minute in range(120):
+        now = minute * MINUTE
+        drive.submit([job for job in jobs if job.came == now])
+        drive.step(now)
+        begun |= {job.ask.amounts[0]: job.started for job in drive.running if job.ask.amounts[0] == 50}
+    bound = 10 * MINUTE if lengths < FOREVER else (20 + 10) * MINUTE
+    assert begun[50] - large.came <= bound
+    assert any(job.started < begun[50] for job in drive.done if job.ask.amounts[0] == 10)
+
+
+def test_a_head_that_waits_for_more_than_can_be_freed_blocks_nobody():
+    """scheduling-B6: others still start, and what is idle until its date is lent; the coordinator
+    counts."""
+    capacity = cluster((8, 4))
+    head = Ask((8, 1), 60 * MINUTE)  # its coordinator needs a processor of the second kind
+    fits, too_long = Ask((1, 0), 10 * MINUTE), Ask((1, 0), 50 * MINUTE)
+    runs = [Run((5, 0), 20 * MINUTE), Run((0, 4), 30 * MINUTE)]
+    work, jobs = running(capacity, *runs), waiting(capacity, head, too_long, fits)
+    made = plan(capacity, work, jobs, EXACT, 0.0)
+    assert made.start.tolist() == [30 * MINUTE, 90 * MINUTE, 0]
+    (loan,) = lending(made, capacity, EXACT)
+    assert loan.amounts[0].tolist() == [2, 0]
+    assert loan.until[0] == 30 * MINUTE - EXACT.notice_seconds
+
+
+def test_a_head_without_a_date_leaves_what_is_idle_to_who_can_give_it_back():
+    """scheduling-B6, where nobody knows when the rest is free: nothing stands idle for it."""
+    capacity = cluster((8,))
+    jobs = waiting(capacity, Ask((8,), starved=True), Ask((2,)))
+    made = plan(capacity, running(capacity, Run((5,))), jobs, EXACT, 0.0)
+    assert made.verdict.tolist() == [Verdict.ASIDE, Verdict.UNDATED]
+    (loan,) = lending(made, capacity, EXACT)
+    assert loan.amounts.tolist() == [[3]] and loan.on_call.tolist() == [3]

@@ -62,7 +62,8 @@ class Board:
         """A new board with `amounts` (n, r) taken of each one's `pool` (n,), and `shared` (n, s), from
         `starts` to `ends` (n,)."""
         pools = list(self.pools)
-        for at in np.unique(pool).tolist():
+        used: list[int] = np.unique(pool).tolist()
+        for at in used:
             here = pool == at
             pools[at] = pools[at].after(starts[here], ends[here], amounts[here])
         using = shared.any(axis=1)

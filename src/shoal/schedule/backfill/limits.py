@@ -106,6 +106,7 @@ def _first_exhausted(spending: Spending) -> tuple[Floats, Ints]:
     n, budgets = spending.charged.shape
     if not budgets:
         return np.full(n, math.inf), np.full(n, NO_BUDGET)
-    until = np.where(spending.charged, spending.until, math.inf)
-    first = until.argmin(axis=1)
-    return until[np.arange(n), first], first
+    until: Floats = np.where(spending.charged, spending.until, math.inf)
+    first: Ints = until.argmin(axis=1)
+    earliest: Floats = until.min(axis=1)
+    return earliest, first

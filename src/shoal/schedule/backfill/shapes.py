@@ -45,8 +45,9 @@ def shapes(waiting: Waiting, capacity: Capacity) -> tuple[list[Shape], Ints]:
     index = [seen.setdefault(raw[at : at + width], len(seen)) for at in range(0, len(raw), width)]
     of = np.array(index if width else [0] * len(waiting), dtype=np.int64)
     first = np.unique(of, return_index=True)[1]
-    room = (waiting.amounts[first, np.newaxis] <= capacity.pools).all(axis=2) & waiting.pools[first]
-    room &= (waiting.shared[first] <= capacity.shared).all(axis=1)[:, np.newaxis]
+    lacking: Ints = np.maximum(waiting.amounts[first][:, np.newaxis] - capacity.pools, 0).sum(axis=2)
+    lacking += np.maximum(waiting.shared[first] - capacity.shared, 0).sum(axis=1)[:, np.newaxis]
+    room: NDArray[np.bool_] = waiting.pools[first] & (lacking == 0)
     lists = zip(
         waiting.amounts[first].tolist(), waiting.shared[first].tolist(), room.tolist(), strict=True
     )

@@ -40,7 +40,7 @@ class Timeline:
         promised already."""
         self._times: list[float] = times.tolist()
         self._free = np.array(free, dtype=np.int64, order="C")
-        self._rows = list(self._free)
+        self._rows: list[Ints] = list(self._free)
 
     @classmethod
     def empty(cls, now: float, capacity: Ints) -> Timeline:

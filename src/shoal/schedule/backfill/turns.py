@@ -91,4 +91,4 @@ def _in_columns(pool: Ints, amounts: Ints, shared: Ints, pools: int) -> Ints:
     """(n, c * r + s): what each has of each pool, and of what is shared."""
     columns = np.zeros((len(pool), pools, amounts.shape[1]), dtype=np.int64)
     columns[np.arange(len(pool)), pool] = amounts
-    return np.concatenate((columns.reshape(len(pool), -1), shared), axis=1)
+    return np.concatenate((columns.reshape(len(pool), pools * amounts.shape[1]), shared), axis=1)
