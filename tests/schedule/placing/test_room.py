@@ -121,6 +121,16 @@ def test_shapes_not_asked_for_in_a_long_time_are_counted_anew():
             assert here.fits(rare.pop()).count.tolist() == [0] + [2] * 39
 
 
+def test_a_shape_that_was_forgotten_is_counted_again():
+    here = room(4, 2, cpu=1000)
+    first = here.fits(gpus(2))
+    place_many(here, gpus(1), 1)
+    for cpu in range(1, 400):
+        assert here.fits(cores(cpu)).count.tolist() == [1000 // cpu] * 2
+    assert here.fits(gpus(2)) is not first
+    assert here.fits(gpus(2)).count.tolist() == [2, 0]
+
+
 def test_nodes_change_under_what_runs():
     there = nodes(4, 2, 2, racks=[0, 0, 1])
     here = Room(there)

@@ -22,7 +22,8 @@ __all__ = ["PLENTY", "Fits", "Tables", "how_many"]
 
 PLENTY = 1 << 20
 """So many tasks of a shape fit on a node at most; more are not told apart."""
-_MOST_TABLES = 128
+_MOST_TABLES = 256
+"""Beyond that the one that was needed least lately is forgotten: a table takes 16 bytes a node."""
 
 
 class Fits:
