@@ -30,7 +30,7 @@ def decided(capacity, runs, asks, now, settings=NOTICE):
 def test_three_jobs_of_unknown_length_take_turns():
     """scheduling-B7: minute by minute; who is told has the notice, then its capacity is back."""
     capacity = cluster((8,))
-    since = {name: 0.0 for name in range(3)}
+    since = dict.fromkeys(range(3), 0.0)
     runs: dict[int, float] = {}
     leaving: dict[int, float] = {}
     turns: list[tuple[int, float]] = []
