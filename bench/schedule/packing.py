@@ -58,9 +58,9 @@ def _full(nodes: Nodes, name: str, pods: Pods) -> Row:
     return Row(
         f"GPUs allocated at {DEMAND:g} % demand, openb {name}, mean of {len(SEEDS)} orders",
         goal,
-        round(statistics.mean(ours), 2),
+        statistics.mean(ours),
         "%",
-        f"{min(ours):.2f} to {max(ours):.2f}",
+        f"{statistics.mean(ours):.2f}, orders {min(ours):.2f} to {max(ours):.2f}",
         f"{made}; published FGD {published}",
         higher=True,
     )
