@@ -44,6 +44,7 @@ def play(jobs, drive, until=120, step=1.0, mishap=lambda drive, now: None):
     return told
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(histories(), st.randoms(use_true_random=False), st.sampled_from([EXACT, ROUNDED]))
 def test_whatever_comes_or_ends_early_no_date_of_the_only_class_moves_later(jobs, random, options):
@@ -57,6 +58,7 @@ def test_whatever_comes_or_ends_early_no_date_of_the_only_class_moves_later(jobs
     assert len(drive.done) == len(jobs)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(histories(ranks=3), st.sampled_from([EXACT, ROUNDED]))
 def test_of_several_classes_only_a_higher_one_moves_a_date(jobs, options):
@@ -66,6 +68,7 @@ def test_of_several_classes_only_a_higher_one_moves_a_date(jobs, options):
     assert not drive.queue
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     histories(ranks=2),

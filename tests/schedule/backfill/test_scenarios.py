@@ -96,6 +96,7 @@ def wait_of_the_large_job(known: bool, threshold: float) -> float | None:
     return ran[0].started - ran[0].came if ran else None
 
 
+@pytest.mark.slow
 def test_a_large_job_starts_in_time_under_a_stream_of_small_ones():
     """scheduling-B5: with wall times it has a date at once. Without it starves for the threshold, and
     starts at the latest when what ran at that time has ended; with no threshold it never would."""

@@ -106,7 +106,6 @@ def _first_exhausted(spending: Spending) -> tuple[Floats, Ints]:
     n, budgets = spending.charged.shape
     if not budgets:
         return np.full(n, math.inf), np.full(n, NO_BUDGET)
-    until: Floats = np.where(spending.charged, spending.until, math.inf)
-    first: Ints = until.argmin(axis=1)
-    earliest: Floats = until.min(axis=1)
-    return earliest, first
+    ends = np.where(spending.charged, spending.until, math.inf)
+    first = np.asarray(ends.argmin(axis=1), dtype=np.int64)
+    return np.asarray(ends.min(axis=1), dtype=np.float64), first
