@@ -103,9 +103,9 @@ def limits(
 
 def _first_exhausted(spending: Spending) -> tuple[Floats, Ints]:
     """Of the budgets of each job the one exhausted first, and when; infinity where it has none."""
-    n, budgets = spending.charged.shape
-    if not budgets:
-        return np.full(n, math.inf), np.full(n, NO_BUDGET)
+    n = len(spending.charged)
+    if not len(spending.until):
+        return np.full(n, math.inf, dtype=np.float64), np.full(n, NO_BUDGET, dtype=np.int64)
     ends = np.where(spending.charged, spending.until, math.inf)
     first = np.asarray(ends.argmin(axis=1), dtype=np.int64)
     return np.asarray(ends.min(axis=1), dtype=np.float64), first
