@@ -44,7 +44,7 @@ def rows() -> list[Row]:
     sooner = replace(work, end=early)
     found.append(
         _row(
-            "again, 50 of what runs end early", 200, capacity, sooner, _promised(waiting, made), _GRID, 5
+            "again, 50 of what runs end early", 100, capacity, sooner, _promised(waiting, made), _GRID, 5
         )
     )
     return found

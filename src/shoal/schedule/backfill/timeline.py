@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 Needs = Sequence[tuple[int, int]]
 """Resources by index, each with the amount asked for, above 0."""
 
-_HOPS = 48
+_HOPS = 20
 """So many free stretches are tried one by one before the rest is searched at once."""
 
 
