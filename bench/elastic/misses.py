@@ -18,8 +18,8 @@ _WHY = {
         "beyond gloo and one copy is the time of a second copy"
     ),
     "2 to 4: members' stall": (
-        "the state is copied beside a step, by slices, and no step waits for a newcomer; but the copying "
-        "and sending, the newcomers' own steps and four workers' computing share two cores"
+        "the state is copied beside a step, by slices, and no step waits for a newcomer; but copying, "
+        "sending, the newcomers' own steps and four workers' computing share two cores"
     ),
     "2 to 4: contributing": (
         "a newcomer takes the state, follows until it is level, and a group of all is built and agreed "
