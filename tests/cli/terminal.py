@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -15,6 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 __all__ = ["Terminal"]
+
+
+def _at_a_terminal() -> None:
+    """In the child: the terminal is its own, and Ctrl-C is heard though whoever started the tests (in
+    the background of a script, say) ignores it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -31,7 +39,7 @@ class Terminal:
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_at_a_terminal,
         )
         os.close(slave)
         self.shown = ""

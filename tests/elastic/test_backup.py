@@ -157,8 +157,10 @@ def test_all_die_and_what_was_late_is_still_known(tmp_path: Path):
         reach(job, "a", 8)
         for name in ("a", "b", "c"):
             job.kill(name)
-        for name in ("a", "b", "c"):
+        before = {name: len(job.lines(name)) for name in ("a", "b", "c")}
+        for name in before:
             job.start(name, words)
+        job.until(lambda: all(len(job.lines(name)) > before[name] for name in before), "all are back")
         last = ended(job, "a", "b", "c")
         assert last["late"] > 0
         assert "resumed from the checkpoint of step" in "".join(

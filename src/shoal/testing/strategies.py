@@ -135,6 +135,8 @@ def jobs(draw: st.DrawFn) -> Job:
     fixed = runtime in FIXED_RUNTIMES
     apart = array or runtime == "elastic"
     least = max(1, sum(role.min_replicas or (role.replicas if fixed else 0) for role in made))
+    numbers = [port.port for role in made for port in role.ports if port.port]
+    one_network = len(set(numbers)) == len(numbers)
     spec = JobSpec(
         roles=made,
         runtime=runtime,
@@ -166,7 +168,7 @@ def jobs(draw: st.DrawFn) -> Job:
         ttl_after_finished=draw(st.one_of(st.none(), durations())),
         suspend=draw(st.booleans()),
         cancelled=draw(st.booleans()),
-        isolation=draw(st.sampled_from(["default", "strict"])),
+        isolation=draw(st.sampled_from(["default", "strict"] if one_network else ["default"])),
     )
     return codec.canonical(Job(metadata=draw(metadata()), spec=spec))
 
