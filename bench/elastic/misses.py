@@ -17,10 +17,7 @@ _WHY = {
         "a step of plain DDP takes 2.6 ms here, so that 3 % are less than 0.1 ms; what is added is one "
         "small message a step, by which all agree that it counts, and it stays below the 0.3 ms allowed"
     ),
-    "allreduce of": (
-        "the interval holds the goal and more than all that was found in other sizes: pairs on two cores "
-        "differ by that much"
-    ),
+    "allreduce of": "the interval holds the goal: pairs on two cores differ by more than is asked",
     "job.allreduce": (
         "a loss may ask for the tensor as it was, so it is copied before it is summed; what it takes "
         "beyond gloo and one copy is the time of a second copy"
