@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def text(results: Sequence[Result]) -> str:
 def write(shown: str, path: Path = REPOSITORY / "docs" / "benchmarks.md") -> None:
     """Put the text in place of the section that an earlier run wrote, or at the page's end."""
     page = path.read_text()
-    section = f"{_BEGIN}\n{shown}{_END}\n"
+    section = f"{_BEGIN}\n{_without_places(shown)}{_END}\n"
     if _BEGIN in page:
         before, _, rest = page.partition(_BEGIN)
         _, found, after = rest.partition(f"{_END}\n")
@@ -45,6 +46,12 @@ def write(shown: str, path: Path = REPOSITORY / "docs" / "benchmarks.md") -> Non
         path.write_text(before + section + after)
         return
     path.write_text(f"{page.rstrip()}\n\n## Elastic training\n{section}")
+
+
+def _without_places(shown: str) -> str:
+    """Where things were kept on the machine that measured is of no use to a reader."""
+    shown = re.sub(r" --(results|folder) [^ `]+", "", shown)
+    return re.sub(r"--peers [^ `]+", "--peers FOLDER", re.sub(r" \(/[^)]*\)", "", shown))
 
 
 def _runs(results: Sequence[Result]) -> str:
