@@ -2,8 +2,11 @@
 
 - `referee`: training jobs whose step times and gradient noise were measured, on nodes of equal GPUs,
   after the published Pollux simulator: other policies' published figures come out to the last digit
+- `packing`: pods with parts of GPUs on the nodes of a published cluster
 - `policies`: who gets how many GPUs and where, each policy over the same view
 - `report`: what a run came to, as one record with the same fields for every policy; `plots`: pictures
+- `tables`: rows of CSV files, and what is wrong with them in a sentence
 
-Nothing here runs a real process or reads a clock; equal input gives equal output.
+Nothing here runs a real process, or reads a clock but to say what a decision cost; equal input gives equal
+output.
 """

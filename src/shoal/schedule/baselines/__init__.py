@@ -1,7 +1,7 @@
 """Other people's policies, made again from what they published, to hold Shoal's against.
 
 They divide nodes of equal GPUs among training jobs, which is all that they know of: no queues, no
-limits, no topology but the node. `view` is what each of them sees.
+limits, no topology but the node. `schedule.allot` is what each of them sees.
 
 - `fifo`: first come, first served, at the size asked for; strictly, or with skips
 - `easy`: the same with backfill that never delays the first in line (EASY, Lifka 1995)

@@ -57,8 +57,9 @@ def choose(demand: Demand, capacity: int, horizon: float) -> Ints:
         return sizes
     options = _Options(demand, capacity, horizon)
     low, high = 0.0, options.prohibitive
-    if options.at(low).sum() <= capacity:
-        return options.at(low)
+    unpaid = options.at(low)
+    if unpaid.sum() <= capacity:
+        return unpaid
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if options.at(middle).sum() > capacity:

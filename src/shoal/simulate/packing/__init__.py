@@ -4,7 +4,6 @@ The experiment is that of the openb trace published with FGD (Weng et al., USENI
 in random order until they ask for 130 % of the GPUs, none leaves, and what counts is how many of the
 GPUs are in use then. A pod that fits is placed, always; one that does not is refused.
 
-- `table`: rows of a CSV file, and how they can be wrong
 - `nodes`, `pods`: the two files, as arrays; pods that are alike are one shape
 - `arrivals`: in which order which pods come
 - `states`: what is free on a node, and which states a pod can leave it in (pure)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.simulate.errors import BadInput
-from shoal.simulate.packing.table import amount, read_rows
+from shoal.simulate.tables import amount, read_rows
 
 __all__ = ["GPU", "Nodes", "read_nodes"]
 

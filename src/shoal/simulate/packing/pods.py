@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.packing.nodes import GPU
-from shoal.simulate.packing.table import Row, amount, read_rows
+from shoal.simulate.tables import Row, amount, read_rows
 
 __all__ = ["Pods", "Shapes", "read_pods"]
 

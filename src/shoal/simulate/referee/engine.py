@@ -17,7 +17,7 @@ from shoal.simulate.errors import BadInput, Stuck
 from shoal.simulate.referee.declaring import Declaring
 from shoal.simulate.referee.learner import Learner, Profile
 from shoal.simulate.referee.profiles import Application
-from shoal.simulate.referee.training import Training, split_batch, whole_nodes
+from shoal.simulate.referee.training import Training, nodes_in_order, split_batch, whole_nodes
 from shoal.simulate.referee.workload import Submission
 
 __all__ = ["Cluster", "Run", "simulate"]
@@ -143,12 +143,11 @@ def _contender(job: Training, cluster: Cluster, outlook: Outlook | None) -> Cont
     gpus_per_node = cluster.gpus_per_node
     submission = job.submission
     application, batch = submission.application, submission.batch
-    most = application.most_replicas or batch // application.least_local
     return Contender(
         name=submission.name,
         submitted=submission.time,
         size=submission.replicas,
-        most=max(1, most),
+        most=application.replicas_for(batch),
         nodes=job.nodes,
         service=job.service,
         run_seconds=lambda: _run_seconds(job, gpus_per_node),
@@ -174,5 +173,4 @@ def _steps_left(job: Training) -> float:
 
 
 def _run_seconds(job: Training, gpus_per_node: int) -> float:
-    size = job.submission.replicas
-    return job.rest(job.nodes or tuple(replica // gpus_per_node for replica in range(size)))
+    return job.rest(job.nodes or nodes_in_order(job.submission.replicas, gpus_per_node))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shoal.schedule.allot import Outlook
 from shoal.schedule.speed.calibrated import Calibrated, calibrate
@@ -20,6 +20,7 @@ from shoal.simulate.referee.training import Split, Training, split_batch
 __all__ = ["Learner", "Profile"]
 
 _MOST_REPLICAS = 64
+"""What every policy is held to that explores, as in the published simulator."""
 
 
 @dataclass
@@ -31,7 +32,6 @@ class Profile:
     )
     noise: Noise | None = None
     times: Calibrated | None = None
-    version: int = 0
 
 
 class Learner:
@@ -41,9 +41,9 @@ class Learner:
         self._job = job
         self._profile = profile
         self._noise = profile.noise
-        self._cache: tuple[object, Goodput] | None = None
+        self._cache: tuple[object, NDArray[np.float64]] | None = None
         application = job.application
-        self.batching = Batching(
+        self._batching = Batching(
             initial=application.initial_batch,
             most=application.most_batch,
             least_local=application.least_local,
@@ -67,7 +67,6 @@ class Learner:
             step, sync = job.application.step_times(job.placement, split.local)
             profile.steps[key] = Observation(nodes, replicas, split.local, step, sync)
             profile.times = calibrate(list(profile.steps.values()))
-            profile.version += 1
 
     @property
     def known(self) -> bool:
@@ -84,9 +83,7 @@ class Learner:
     def limit(self) -> int:
         """Replicas that its batch allows at most."""
         application = self._job.application
-        if application.most_replicas is not None:
-            return application.most_replicas
-        return max(1, min(_MOST_REPLICAS, application.most_batch // application.least_local))
+        return min(_MOST_REPLICAS, application.replicas_for(application.most_batch))
 
     def outlook(self, declared: float | None) -> Outlook:
         """What a policy may know; `declared`: the work that its user has said it is, over the true one;
@@ -102,21 +99,19 @@ class Learner:
         )
 
     def _speeds(self, nodes: NDArray[np.int64], replicas: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.goodput(nodes, replicas).value
-
-    def goodput(self, nodes: NDArray[np.int64], replicas: NDArray[np.int64]) -> Goodput:
-        """Predicted at these sizes."""
-        assert self._profile.times is not None and self._noise is not None
-        key = (self._profile.version, self._noise, nodes.tobytes(), replicas.tobytes())
+        """Predicted at these sizes; the same until something new has been seen."""
+        key = (len(self._profile.steps), self._noise, nodes.tobytes(), replicas.tobytes())
         if self._cache is None or self._cache[0] != key:
-            found = best_goodput(self._profile.times, self.batching, self._noise, nodes, replicas)
-            self._cache = (key, found)
+            self._cache = (key, self._best(nodes, replicas).value)
         return self._cache[1]
+
+    def _best(self, nodes: ArrayLike, replicas: ArrayLike) -> Goodput:
+        assert self._profile.times is not None and self._noise is not None
+        return best_goodput(self._profile.times, self._batching, self._noise, nodes, replicas)
 
     def _split(self, nodes: int, replicas: int) -> Split:
         application = self._job.application
         if not self.known or application.batch is not None:
             return split_batch(application, application.batch or application.initial_batch, replicas)
-        assert self._profile.times is not None and self._noise is not None
-        best = best_goodput(self._profile.times, self.batching, self._noise, [nodes], [replicas])
+        best = self._best([nodes], [replicas])
         return Split(int(best.local[0]), int(best.accumulations[0]))

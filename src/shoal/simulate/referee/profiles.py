@@ -13,7 +13,6 @@ smallest size (McCandlish et al. 2018, as Pollux uses them).
 
 from __future__ import annotations
 
-import csv
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.simulate.errors import BadInput
+from shoal.simulate.tables import read_rows
 
 __all__ = ["Application", "Placement", "read_applications"]
 
@@ -74,7 +74,8 @@ class Application:
 
     def step_times(self, placement: Placement, local: int) -> tuple[float, float]:
         """Seconds of one step at `local` samples a replica, and how many of them go into agreeing on
-        the gradient. Between measurements linear; outside of them an error."""
+        the gradient. Linear between measurements; of a placement that was measured the first and the
+        last hold beyond them. Raises `BadInput` for others outside of what was measured."""
         key = (_canonical(placement), local)
         found = self._known.get(key)
         if found is None:
@@ -94,6 +95,10 @@ class Application:
         """Progress per step, in steps of the smallest batch."""
         sqr, var = self.gradient(batch, epoch)
         return (var + sqr) / (var / (batch / self.initial_batch) + sqr)
+
+    def replicas_for(self, batch: int) -> int:
+        """How many could share this batch, one at least."""
+        return self.most_replicas or max(1, batch // self.least_local)
 
     def _times(self, placement: Placement, local: int) -> tuple[float, float]:
         listed = self._placements.get(placement)
@@ -190,18 +195,8 @@ def _read(path: Path, columns: Sequence[str]) -> Floats:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> list[list[str]]:
-    try:
-        with path.open(newline="") as file:
-            table = csv.DictReader(file)
-            missing = [name for name in columns if name not in (table.fieldnames or ())]
-            if missing:
-                raise BadInput(f"{path} lacks the column {', '.join(missing)}")
-            found = [[row[name] or "" for name in columns] for row in table]
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    if not found:
-        raise BadInput(f"{path} has no rows")
-    return found
+    rows = read_rows(path, columns, empty="has no rows")
+    return [[row[column] or "" for column in columns] for _, row in rows]
 
 
 def _numbers(path: Path, texts: Sequence[str]) -> list[float]:

@@ -11,7 +11,7 @@ from itertools import groupby
 from shoal.simulate.referee.profiles import Application, Placement
 from shoal.simulate.referee.workload import Submission
 
-__all__ = ["Split", "Training", "alone_seconds", "split_batch", "whole_nodes"]
+__all__ = ["Split", "Training", "alone_seconds", "nodes_in_order", "split_batch", "whole_nodes"]
 
 _ROUNDING = 1e-8
 """Keeps a quotient that is a whole number from being rounded up."""
@@ -162,16 +162,19 @@ def whole_nodes(replicas: int, gpus_per_node: int) -> Placement:
     return (gpus_per_node,) * whole + ((rest,) if rest else ())
 
 
+def nodes_in_order(replicas: int, gpus_per_node: int) -> tuple[int, ...]:
+    """The node of each replica where nobody else is: one node filled after the other."""
+    return tuple(replica // gpus_per_node for replica in range(replicas))
+
+
 def alone_seconds(application: Application, replicas: int, gpus_per_node: int) -> float:
     """How long a job takes undisturbed on up to so many GPUs, at the one measured batch size and the
     number of replicas that are best for it."""
     best = math.inf
     sizes = [application.batch] if application.batch else application.sizes
     for batch in sizes:
-        most = min(replicas, application.most_replicas or batch // application.least_local)
+        most = min(replicas, application.replicas_for(batch))
         for count in {1 << power for power in range(most.bit_length())} | {most}:
             job = Training(Submission("alone", 0.0, application, count, batch))
-            placement = whole_nodes(count, gpus_per_node)
-            nodes = tuple(node for node, here in enumerate(placement) for _ in range(here))
-            best = min(best, job.rest(nodes))
+            best = min(best, job.rest(nodes_in_order(count, gpus_per_node)))
     return best

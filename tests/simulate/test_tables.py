@@ -2,7 +2,7 @@ import pytest
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.packing.nodes import read_nodes
-from shoal.simulate.packing.table import amount, read_rows
+from shoal.simulate.tables import amount, read_rows
 from tests.simulate.packing.small import write_nodes
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shoal.simulate.errors import BadInput
 
-__all__ = ["MOST", "amount", "read_rows"]
+__all__ = ["MOST", "Row", "amount", "read_rows"]
 
 Row = Mapping[str, str | None]
 
@@ -16,9 +16,11 @@ MOST = 2**40
 """Larger amounts are taken for an error: their sums must stay far from 2**63."""
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, Row]]:
+def read_rows(
+    path: Path, columns: Sequence[str], empty: str = "has a header and nothing else"
+) -> list[tuple[str, Row]]:
     """Where each row stands, in words, and its cells. Raises `BadInput` for a file that cannot be read,
-    lacks one of `columns`, or has no rows."""
+    lacks one of `columns`, or has no rows: then it says `empty`."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
@@ -31,7 +33,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, Row]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} is no CSV file: {error}") from error
     if not rows:
-        raise BadInput(f"{path} has a header and nothing else")
+        raise BadInput(f"{path} {empty}")
     return rows
 
 
