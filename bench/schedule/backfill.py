@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from bench.row import Row, p50, p95, table
+from bench.row import Row, table
+from bench.schedule.timing import cpu_seconds, row
 from shoal.schedule.backfill.asks import Capacity, Settings, Waiting, Work
 from shoal.schedule.backfill.plan import Plan, Verdict, plan
 
@@ -60,10 +59,12 @@ def _row(
     times: int,
 ) -> Row:
     made: list[Plan] = []
-    taken = _milliseconds(lambda: made.append(plan(capacity, work, waiting, settings, _NOW)), times)
+    taken = cpu_seconds(
+        lambda: made.append(plan(capacity, work, waiting, settings, _NOW)), repeats=times
+    )
     starts = len(made[-1].having(Verdict.START))
     beside = f"{made[-1].evaluations} searches, {len(made[-1].pools[0].times)} instants, {starts} start"
-    return Row(what, goal, p50(taken), "ms", f"p95 {p95(taken):.1f}", beside)
+    return row(what, goal, "ms", taken, beside)
 
 
 def _world(depth: int, each: tuple[int, ...]) -> tuple[Capacity, Work, Waiting]:
@@ -103,15 +104,6 @@ def _sizes(random: np.random.Generator, count: int) -> np.ndarray:
 
 def _promised(waiting: Waiting, made: Plan) -> Waiting:
     return replace(waiting, promised=made.start, promised_pool=made.pool)
-
-
-def _milliseconds(work: Callable[[], object], times: int) -> list[float]:
-    taken: list[float] = []
-    for _ in range(times + 1):
-        begun = time.process_time()
-        work()
-        taken.append((time.process_time() - begun) * 1000)
-    return taken[1:]
 
 
 def main() -> None:

@@ -9,13 +9,12 @@ published of FGD.
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
 import sys
 import time
-from pathlib import Path
 
+from bench.published import DATA
 from bench.row import Row, p50, p95, table
 from shoal.simulate.packing.experiment import DEMAND, SEEDS, pack
 from shoal.simulate.packing.filling import fill
@@ -27,8 +26,7 @@ from shoal.simulate.packing.states import requests_of
 
 __all__ = ["main", "rows"]
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-_OPENB = Path(os.environ.get("SHOAL_DATA") or _SHARED) / "openb"
+_OPENB = DATA / "openb"
 _LISTS = {"default": (95.4, 95.39), "multigpu50": (97.2, 97.18)}
 """Goal, and what was published of FGD."""
 _REPEATS = 7

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bench.row import Row, p50, p95, table
+from bench.schedule.timing import cpu_seconds, row
 from shoal.schedule.placing.asks import Gang, Group, Placement, Reach, Shape
 from shoal.schedule.placing.bulk import place_many
 from shoal.schedule.placing.consolidate import Mover, consolidate
@@ -72,22 +73,6 @@ def _single(shape: Shape, count: int = 1, reach: Reach = Reach()) -> Gang:  # no
     return Gang((Group(shape, count, count),), reach=reach)
 
 
-def _timed(work: Callable[[], object], undo: Callable[[], object] = lambda: None, repeats: int = 30):
-    """CPU seconds of each repetition, the first left out."""
-    took: list[float] = []
-    for _ in range(repeats + 1):
-        began = time.thread_time()
-        work()
-        took.append(time.thread_time() - began)
-        undo()
-    return took[1:]
-
-
-def _row(what: str, goal: float, unit: str, took: list[float], beside: str = "") -> Row:
-    scale = {"ms": 1e3, "us": 1e6}[unit]
-    return Row(what, goal, p50(took) * scale, unit, f"p95 {p95(took) * scale:.3g} {unit}", beside)
-
-
 def _bursts() -> list[Row]:
     """50,000 tasks of one GPU on 5,000 nodes of 10."""
     room = _cluster(5000, 10)
@@ -105,18 +90,18 @@ def _bursts() -> list[Row]:
         assert all(place(room, one) is not None for _ in range(2000))
 
     def rate(what: str, count: int, work: Callable[[], object], repeats: int) -> Row:
-        took = _timed(work, lambda: room.rollback(0), repeats)
+        took = cpu_seconds(work, lambda: room.rollback(0), repeats)
         slowest = f"p95 {count / p95(took):.0f}/s"
         return Row(what, 50_000, count / p50(took), "tasks/s", slowest, higher=True)
 
     return [
         rate("burst of 50,000 equal tasks of one GPU, 5,000 nodes", 50_000, at_once, 20),
         rate("the same of 200 shapes, shape by shape", 50_000, by_shape, 5),
-        _row(
+        row(
             "one of them, looked at alone",
             100,
             "us",
-            [each / 2000 for each in _timed(one_by_one, lambda: room.rollback(0), 10)],
+            [each / 2000 for each in cpu_seconds(one_by_one, lambda: room.rollback(0), 10)],
         ),
     ]
 
@@ -125,8 +110,8 @@ def _gang(what: str, goal: float, reach: Reach, count: int) -> Row:
     room, shape = _half_full(), _shape(_NODE)
     gang = _single(shape, count, reach)
     room.settle()
-    took = _timed(lambda: _placed(room, gang), lambda: room.rollback(0), 100)
-    return _row(f"{what}; 12,500 nodes, 391 racks, half full", goal, "us", took)
+    took = cpu_seconds(lambda: _placed(room, gang), lambda: room.rollback(0), 100)
+    return row(f"{what}; 12,500 nodes, 391 racks, half full", goal, "us", took)
 
 
 def _half_full() -> Room:
@@ -156,12 +141,12 @@ def _gangs_of_three() -> list[Row]:
     room.rollback(0)
     peer = "kube-scheduler 3.7 to 5.7 ms an attempt, with its writes (published)"
     return [
-        _row("S3: a gang of 3 on 5,000 nodes, of 1,000", 3700, "us", took, peer),
-        _row(
+        row("S3: a gang of 3 on 5,000 nodes, of 1,000", 3700, "us", took, peer),
+        row(
             "S3: a gang of 1,500 on 5,000 nodes",
             3700,
             "us",
-            _timed(lambda: _placed(room, large), lambda: room.rollback(0)),
+            cpu_seconds(lambda: _placed(room, large), lambda: room.rollback(0)),
         ),
     ]
 
@@ -176,15 +161,15 @@ def _roles(what: str, servers: int, goal: float) -> Row:
     room.settle()
     assert (place(room, gang) is None) == (servers > 48)
     room.rollback(0)
-    took = _timed(lambda: place(room, gang), lambda: room.rollback(0))
-    return _row(f"{what}; 391 racks, half full", goal, "us", took)
+    took = cpu_seconds(lambda: place(room, gang), lambda: room.rollback(0))
+    return row(f"{what}; 391 racks, half full", goal, "us", took)
 
 
 def _fill_at_once() -> Row:
     room, shape = _cluster(12_500, 8), _shape(_GPU)
-    took = _timed(lambda: place_many(room, shape, 100_000), lambda: room.rollback(0), 15)
+    took = cpu_seconds(lambda: place_many(room, shape, 100_000), lambda: room.rollback(0), 15)
     assert len(place_many(room, shape, 100_001)) == 100_000
-    return _row("100,000 GPUs filled by equal tasks, 12,500 nodes", 50, "ms", took)
+    return row("100,000 GPUs filled by equal tasks, 12,500 nodes", 50, "ms", took)
 
 
 def _fill_with_gangs() -> Row:
@@ -197,8 +182,8 @@ def _fill_with_gangs() -> Row:
     def fill() -> None:
         started.append(sum(place(room, gang) is not None for gang in gangs))
 
-    took = _timed(fill, lambda: room.rollback(0), 10)
-    return _row(
+    took = cpu_seconds(fill, lambda: room.rollback(0), 10)
+    return row(
         f"100,000 GPUs filled by {started[0]} gangs of 1 to 64 nodes",
         100,
         "ms",
@@ -211,28 +196,30 @@ def _refusal() -> Row:
     room = _half_full()
     gang = _single(_shape(_NODE), 33, Reach(required=1))
     assert place(room, gang) is None
-    return _row("a gang that fits nowhere is refused", 50, "us", _timed(lambda: place(room, gang)))
+    return row("a gang that fits nowhere is refused", 50, "us", cpu_seconds(lambda: place(room, gang)))
 
 
 def _what_if() -> Row:
     room = _half_full()
     gone = _placed(room, _single(_shape(_NODE), 64, _RACK))
     gang = _single(_shape(_NODE), 64, _RACK)
-    took = _timed(lambda: would_fit(room, gang, gone))
-    return _row("would 64 nodes fit once a gang of 64 has gone", 1000, "us", took)
+    took = cpu_seconds(lambda: would_fit(room, gang, gone))
+    return row("would 64 nodes fit once a gang of 64 has gone", 1000, "us", took)
 
 
 def _new_shape() -> Row:
     room = _half_full()
     shapes = iter([Shape((kind, 0, 0), 1) for kind in range(1, 60)])
-    return _row("a shape is seen for the first time", 1, "ms", _timed(lambda: room.fits(next(shapes))))
+    return row(
+        "a shape is seen for the first time", 1, "ms", cpu_seconds(lambda: room.fits(next(shapes)))
+    )
 
 
 def _copy() -> Row:
     room = _half_full()
     for kind in range(100):
         room.fits(Shape((kind + 1, 0, 0), 1))
-    return _row("a copy of the room, 100 shapes known", 1, "ms", _timed(room.copy))
+    return row("a copy of the room, 100 shapes known", 1, "ms", cpu_seconds(room.copy))
 
 
 def _consolidation(nodes: int) -> Row:
@@ -246,11 +233,11 @@ def _consolidation(nodes: int) -> Row:
         movers += [Mover(_single(shape), (tasks.only(at == node),)) for node in at]
     room.settle()
     gang = _single(_shape(_NODE), 2)
-    took = _timed(lambda: consolidate(room, gang, movers), lambda: room.rollback(0), 5)
+    took = cpu_seconds(lambda: consolidate(room, gang, movers), lambda: room.rollback(0), 5)
     found = consolidate(room, gang, movers)
     assert found is not None
     moved = f"{len(found.moves)} of {2 * nodes:,} jobs moved"
-    return _row(f"two whole nodes are cleared among {nodes:,}", 100, "ms", took, moved)
+    return row(f"two whole nodes are cleared among {nodes:,}", 100, "ms", took, moved)
 
 
 def _weight() -> Row:

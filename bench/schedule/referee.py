@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from bench.published import DATA
 from bench.row import Row, table
 from shoal.simulate.policies import POLICIES
 from shoal.simulate.referee.declaring import Declaring
@@ -26,7 +25,6 @@ from shoal.simulate.report import Record, percentile, record_of
 
 __all__ = ["rows", "sweeps"]
 
-DATA = Path(os.environ.get("SHOAL_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
 LISTS = (1, 2, 3, 4, 6)
 _GOALS = {"none": 1.0, "declared": 0.93, "profiles": 0.89}
 

@@ -6,12 +6,12 @@ matters little; the load beside them says how much there was.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
-from bench.row import Row, p50, p95, table
+from bench.row import Row, table
+from bench.schedule.timing import cpu_seconds, row
 from shoal.schedule.shares.fair import fair_shares
 from shoal.schedule.shares.filling import fill
 from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
@@ -38,14 +38,7 @@ def main() -> None:
 
 
 def _measured(what: str, goal: float, unit: str, work: Callable[[], object], repeats: int = 50) -> Row:
-    scale = {"ms": 1e3, "us": 1e6}[unit]
-    work()
-    took: list[float] = []
-    for _ in range(repeats):
-        began = time.thread_time()
-        work()
-        took.append((time.thread_time() - began) * scale)
-    return Row(what, goal, p50(took), unit, f"p95 {p95(took):.3g} {unit}")
+    return row(what, goal, unit, cpu_seconds(work, repeats=repeats))
 
 
 def _flat() -> Row:

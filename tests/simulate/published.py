@@ -1,11 +1,9 @@
-"""Where published data are, if they are: `$SHOAL_DATA`, or `shared/data` beside the checkout."""
-
-import os
-from pathlib import Path
+"""Published data, where they are at hand."""
 
 import pytest
+from bench.published import DATA
 
-DATA = Path(os.environ.get("SHOAL_DATA") or Path(__file__).resolve().parents[3] / "shared" / "data")
+__all__ = ["DATA", "needs_pollux"]
 
 needs_pollux = pytest.mark.skipif(
     not (DATA / "pollux").is_dir(), reason=f"the published Pollux data are not in {DATA}"

@@ -7,6 +7,6 @@
 - `report`: what a run came to, as one record with the same fields for every policy; `plots`: pictures
 - `tables`: rows of CSV files, and what is wrong with them in a sentence
 
-Nothing here runs a real process, or reads a clock but to say what a decision cost; equal input gives equal
-output.
+Nothing here runs a real process, or reads a clock but to say what a decision cost; equal input gives
+equal output.
 """
