@@ -14,6 +14,8 @@ from typing import Any, cast
 
 import torch
 
+from shoal.elastic import threads
+
 __all__ = ["Blocks"]
 
 _SMALL_BYTES = 1 << 20
@@ -44,10 +46,7 @@ class Blocks:
             if any(block.numel() >= size for block in self._spare):
                 return True
             if self._making is None or not self._making.is_alive():
-                self._making = threading.Thread(
-                    target=self._make, args=(size,), name="shoal-blocks", daemon=True
-                )
-                self._making.start()
+                self._making = threads.start(self._make, "shoal-blocks", size)
             return False
 
     def take(self, size: int) -> torch.Tensor:

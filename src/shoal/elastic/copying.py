@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from shoal.elastic import state
+from shoal.elastic import state, threads
 from shoal.elastic.blocks import Blocks
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.state import Packed
@@ -60,8 +60,7 @@ class Copying:
         at_once = [pair for pair, wait in zip(pairs, waits, strict=True) if not wait]
         self._helping = threading.Lock()
         self._events = self._begin(at_once)
-        self._thread = threading.Thread(target=self._run, name="shoal-copy", daemon=True)
-        self._thread.start()
+        self._thread = threads.start(self._run, "shoal-copy")
 
     def finish(self) -> tuple[Packed, int] | None:
         """Steady tensors may change after this: the copy, and what `beside` gave. None if one of them

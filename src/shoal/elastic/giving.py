@@ -6,12 +6,11 @@ gradients of each step, is packed into memory that is used again and again.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from shoal.elastic import state
+from shoal.elastic import state, threads
 from shoal.elastic.blocks import Blocks
 from shoal.elastic.copying import Copying
 from shoal.elastic.state import Packed
@@ -104,7 +103,7 @@ class Giving:
         blocks, self._blocks = self._blocks, None
         if blocks is not None:
             # giving 120 MB back to the kernel takes 8 ms
-            threading.Thread(target=blocks.clear, name="shoal-blocks", daemon=True).start()
+            threads.start(blocks.clear, "shoal-blocks")
 
     def _memory(self) -> Blocks:
         if self._blocks is None:

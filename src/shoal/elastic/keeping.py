@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.elastic import randomness
+from shoal.elastic import randomness, threads
 from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.view import Cursor
@@ -127,8 +127,7 @@ class Keeper:
         """Whether the writing parts are loaded: half a second, that neither a joiner nor a step waits
         for."""
         if self._importing is None:
-            self._importing = threading.Thread(target=_import, name="shoal-import", daemon=True)
-            self._importing.start()
+            self._importing = threads.start(_import, "shoal-import")
         return not self._importing.is_alive()
 
     def _publish(self, manifest: Mapping[str, Any]) -> bool:

@@ -78,6 +78,8 @@ class Recovery:
         try:
             outcome = self._agree(group)
         except GroupFailed:
+            # nobody need be lost for that: without a word all would wait for the next view for ever
+            self._membership.send({"type": "trouble", "epoch": group.epoch})
             return False
         if outcome.how == "buckets":
             training.fill()

@@ -31,6 +31,34 @@ def all_of(built: list[Group], call: Callable[[Group], object]) -> list[object]:
     return together([lambda group=group: call(group) for group in built])
 
 
+class Ending:
+    """An operation that ends in the moment in which a first wait for it is given up."""
+
+    def __init__(self, error: str | None) -> None:
+        self._error = error
+        self._waits = 0
+
+    def wait(self, timeout: timedelta = timedelta(days=1)) -> bool:
+        self._waits += 1
+        if self._waits == 1:
+            raise RuntimeError("Operation timed out!")
+        if self._error is not None:
+            raise RuntimeError(self._error)
+        return True
+
+    def is_completed(self) -> bool:
+        return self._waits > 0
+
+
+def test_an_operation_that_ends_as_a_wait_is_given_up_has_not_failed():
+    group = Group(View(1, "first", (Member("a", 1, "here"),)), 0, None, None)
+    group.wait(Ending(None))
+    assert not group.failed
+    with pytest.raises(GroupFailed, match="closed by peer"):
+        group.wait(Ending("closed by peer"))
+    assert group.failed
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_ranks_that_share_a_device_add_up_over_gloo(device: str):
     built = groups(2)

@@ -12,7 +12,7 @@ sent and none awaited; `reduced`, when backward has returned; `applied`, after t
 `wait` (for all `files`), `hold` (until the members have changed), `break` (its group), `drop` (what
 comes of `buckets` is garbage, and waiting for them fails), `dirty` (its parameters), `ask` (its group
 for the collective `what`), `close` (its group, and end), `unbuilt` (its next group cannot be built),
-`save`.
+`shaken` (the next group breaks once while its members agree), `save`.
 Files are names in `folder`. More cues come in the file `NAME.orders` there; those are played in the
 next step, whichever it is. With `torn`, the first state that a joiner takes breaks off half way.
 
@@ -172,6 +172,8 @@ def act(cue):
             os._exit(3)
         case "unbuilt":
             unbuilt()
+        case "shaken":
+            shaken(epoch)
         case "save":
             job.save()
 
@@ -204,6 +206,19 @@ def unbuilt():
         raise RuntimeError("no peer answers")
 
     groups._make = make
+
+
+def shaken(epoch):
+    """As when an operation fails, and nobody is lost."""
+    gather = Group.gather
+
+    def broken(group, tensor):
+        if group.epoch > epoch:
+            Group.gather = gather
+            group.interrupt()
+        return gather(group, tensor)
+
+    Group.gather = broken
 
 
 def torn():

@@ -51,6 +51,17 @@ def test_a_replica_dies_and_the_other_goes_on(tmp_path: Path, nursery: Nursery):
         assert stage.losses() == ["b"]
 
 
+def test_the_group_after_a_loss_breaks_while_its_members_agree(tmp_path: Path, nursery: Nursery):
+    """Nobody else is lost, so nobody but the members can tell the coordinator; and it is in time."""
+    parts = {"b": [cue(2, "before", "kill")], "a": [cue(2, "before", "shaken")]}
+    with Stage(tmp_path, nursery, minimum=2, parts=parts) as stage:
+        stage.enter("a", "b")
+        assert stage.wait("b") == -9
+        stage.enter("b")
+        stage.finished("a", "b")
+        stage.no_step_missing("a")
+
+
 def test_both_ranks_of_a_replica_die(tmp_path: Path, nursery: Nursery):
     """training-A3: 2 replicas of 2 ranks; both ranks of replica 1 die at step 2, and come back."""
     dies = [cue(2, "before", "kill")]

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import torch
 
+from shoal.elastic import threads
 from shoal.elastic.allreduce.control import Said
 from shoal.elastic.allreduce.group import Group, Pending
 from shoal.elastic.allreduce.votes import Go, Tally
@@ -134,8 +135,7 @@ class Backup:
             self._news.notify_all()
 
     def _thread(self, run: Callable[[], None], name: str) -> None:
-        name = f"shoal-{name}-{self._group.epoch}"
-        threading.Thread(target=run, name=name, daemon=True).start()
+        threads.start(run, f"shoal-{name}-{self._group.epoch}")
 
     def _say_ready(self, step: int, place: int) -> None:
         if self._group.rank == _LEADER:

@@ -107,10 +107,10 @@ class Group:
             try:
                 pending.wait(_LOOK)
                 return
-            except RuntimeError as error:
+            except RuntimeError:
                 if pending.is_completed():
-                    self.failed = True
-                    raise GroupFailed(str(error)) from None
+                    self._end(pending)
+                    return
             if not self.failed:
                 if self._store is not None and sockets.unanswered(_connected(self._store)):
                     self.interrupt()
@@ -186,6 +186,14 @@ class Group:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._backend))
         self._backend = None
         self._store = None
+
+    def _end(self, pending: Pending) -> None:
+        """How it ended: it may have gone well in the very moment in which a wait for it was given up."""
+        try:
+            pending.wait(_LOOK)
+        except RuntimeError as error:
+            self.failed = True
+            raise GroupFailed(str(error)) from None
 
     def _one_to_one(self, ask: Callable[[dist.ProcessGroup], Pending]) -> Pending:
         """A failure does not mark the group: a peer that has switched hangs up, and sums still end."""
