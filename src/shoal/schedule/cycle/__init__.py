@@ -1,0 +1,16 @@
+"""One decision over the whole cluster: from what is there and who waits to what is to be done.
+
+Shares, placing and backfill each know one thing; this is where they meet. Pure: no clock, no chance,
+equal input gives an equal plan. What is put in are rows (`rows`) that can be kept in a file; what comes
+out are steps with their reasons (`steps`).
+
+- `rows`: nodes, queues, jobs with their tasks; `check`: what is wrong with them, in a sentence each
+- `columns`: rows as arrays: resources, masks, the tree of queues
+- `desk`: what is free, in use, promised, while the decision is made
+- `gangs`: a job as placing knows it; `lines`: who is served next
+- `victims`: who gives way for whom; `dates`: when those start who wait for time
+- `growing`: what is left goes to elastic jobs
+- `planner`: the stages in their order
+- `reasons`: why a job does not start, the first of a fixed order, with the numbers
+- `steps`: the plan
+"""
