@@ -7,14 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from shoal.schedule.backfill.limits import NO_BUDGET, Spending, Stage, exhausted_at, held, limits
+from shoal.schedule.backfill.limits import NO_BUDGET, Spending, Stage, limits
+from shoal.schedule.shares.budgets import Budget, exhausted_at
 
 NEVER = math.nan
 
 
 def stages(now, told=NEVER, wall=100.0, left=math.inf, rate=1.0):
-    """Of one job that started at 0 with a grace of 30, charged to the second of two budgets."""
-    until = exhausted_at(np.array([5.0, left]), np.array([1.0, rate]), now)
+    """Of one job that started at 0 with a grace of 30, charged to the second of two budgets of seconds
+    of a resource, of which so many are `left` now and `rate` are in use."""
+    budgets = [
+        Budget("", 0, 0, have / 3600, 0.0, now, used) for have, used in ((5.0, 1.0), (left, rate))
+    ]
+    until = np.array([exhausted_at(budget) for budget in budgets])
     spending = Spending(np.array([[False, True]]), until)
     one = np.array([0.0]), np.array([wall]), np.array([30.0]), np.array([told])
     found = limits(*one, spending, now)
@@ -38,18 +43,12 @@ def test_a_limit_that_is_raised_takes_the_signal_back():
     assert stages(120, told=100, wall=500.0) == (Stage.RUN, 500, 530, NO_BUDGET)
 
 
-def test_a_spent_budget_stops_running_work_as_a_wall_time_does_and_holds_what_waits():
-    """scheduling-B8, the budget: what runs writes a checkpoint first, what waits is held by its name."""
+def test_a_spent_budget_stops_running_work_as_a_wall_time_does():
+    """scheduling-B8, the budget: what runs writes a checkpoint first (what waits: `shares.budgets`)."""
     assert stages(10, left=40, rate=2) == (Stage.RUN, 30, 60, 1)
     assert stages(30, left=0) == (Stage.CHECKPOINT, 30, 60, 1)
     assert stages(59, left=-29, told=30) == (Stage.GRACE, 60, 60, 1)
     assert stages(60, left=-30, told=30) == (Stage.STOP, 60, 60, 1)
-    charged = np.array([[True, False], [True, True], [False, False]])
-    assert held(charged, np.array([10.0, 0.0])).tolist() == [NO_BUDGET, 1, NO_BUDGET]
-
-
-def test_a_budget_that_nobody_uses_lasts():
-    assert exhausted_at(np.array([1.0, 0.0]), np.zeros(2), 7.0).tolist() == [math.inf, -math.inf]
 
 
 def test_without_budgets_the_wall_time_counts():
@@ -58,6 +57,5 @@ def test_without_budgets_the_wall_time_counts():
     found = limits(*one, none, 1e9)
     assert found.stage.tolist() == [Stage.RUN]
     assert found.due.tolist() == [math.inf]
-    assert held(np.zeros((2, 0), np.bool_), np.zeros(0)).tolist() == [NO_BUDGET] * 2
     with pytest.raises(ValueError, match="wall time"):
         limits(one[0], np.array([0.0]), one[2], one[3], none, 0.0)

@@ -1,6 +1,8 @@
+import math
+
 import pytest
 
-from shoal.schedule.shares.budgets import Budget, Held, exhausted_at, held, spent_at
+from shoal.schedule.shares.budgets import Budget, Held, charged, exhausted_at, held, spent_at
 from shoal.schedule.shares.tree import tree
 
 HOUR = 3600.0
@@ -13,7 +15,7 @@ def budget(**changes):
     return Budget(**{**stated, **changes})
 
 
-def why(budgets, queue=2, user="ann", ask=(4.0, 1.0), now=0.0, wall_seconds=float("inf")):
+def why(budgets, queue=2, user="ann", ask=(4.0, 1.0), now=0.0, wall_seconds=math.inf):
     return held(FAMILIES, budgets, queue, user, ask, now, wall_seconds)
 
 
@@ -29,11 +31,16 @@ def test_hours_pass_while_jobs_run():
     assert spent_at(running, HOUR) == 60
     assert spent_at(running, 3 * HOUR) == 76
     assert spent_at(running, 0.0) == 60
-    assert exhausted_at(running, 3 * HOUR) == pytest.approx(6 * HOUR)
+    assert exhausted_at(running) == pytest.approx(6 * HOUR)
     assert why([running], now=5.9 * HOUR) is None
     assert why([running], now=6 * HOUR) is not None
-    assert exhausted_at(running, 7 * HOUR) == 7 * HOUR
-    assert exhausted_at(budget(), 0.0) == float("inf")
+
+
+def test_a_budget_that_nobody_uses_lasts_and_a_spent_one_was_spent_before():
+    assert exhausted_at(budget()) == math.inf
+    assert exhausted_at(budget(spent_hours=100.0)) == -math.inf
+    assert exhausted_at(budget(spent_hours=101.0, rate=8.0)) == -math.inf
+    assert exhausted_at(budget(spent_hours=100.0 - 1e-9, rate=8.0)) == -math.inf  # rounding is no hour
 
 
 def test_a_job_with_a_wall_time_is_held_if_it_could_not_be_paid_to_its_end():
@@ -53,6 +60,9 @@ def test_it_counts_for_whom_it_is_meant():
     assert why([budget(user="ann", **empty)]) is not None
     assert why([budget(resource=NODE, **empty)], ask=(4.0, 0.0)) is None
     assert why([budget(resource=NODE, **empty)], ask=(0.0, 1.0)) is not None
+    several = [budget(queue=1), budget(), budget(queue=2, user="bob"), budget(resource=NODE)]
+    assert charged(FAMILIES, several, 2, "ann", (4.0, 1.0)) == [1, 3]
+    assert charged(FAMILIES, several, 2, "bob", (4.0, 0.0)) == [1, 2]
 
 
 def test_gpus_may_be_counted_in_thousandths():

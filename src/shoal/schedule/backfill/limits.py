@@ -3,7 +3,7 @@
 Both end a job in the same way, so what it has computed is not lost: at the limit it is told to write a
 checkpoint, and it is stopped only when the grace period has passed since it was really told. A scheduler
 that was away at the limit tells it late, and it has its grace all the same. A limit that is raised in
-the meantime takes the signal back.
+the meantime takes the signal back. When a budget is exhausted is for its keeper to say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NO_BUDGET", "Limits", "Spending", "Stage", "exhausted_at", "held", "limits"]
+__all__ = ["NO_BUDGET", "Limits", "Spending", "Stage", "limits"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,8 @@ class Spending:
     charged: Flags
     """(n, b)."""
     until: Floats
-    """(b,): when each is exhausted at today's rate, see `exhausted_at`."""
+    """(b,): when each is exhausted at today's rate: minus infinity where it was before, so that a job
+    that was told of it stays told; infinity where it never is."""
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,6 @@ class Limits:
     """(n,): when it is stopped at the latest if it is told in time: the end of `Work`."""
     budget: Ints
     """(n,): the budget that ends it before its wall time does, `NO_BUDGET` where none does."""
-
-
-def exhausted_at(left: Floats, rate: Floats, now: float) -> Floats:
-    """(b,): when budgets with so many seconds of a resource `left`, which may be below 0, are spent if
-    `rate` of it stay in use, both (b,). Minus infinity where there is nothing left already: that does
-    not move with the clock."""
-    lasts = np.full(len(left), math.inf)
-    used = rate > 0
-    lasts[used] = now + left[used] / rate[used]
-    return np.where(left > 0, lasts, -math.inf)
-
-
-def held(charged: Flags, left: Floats) -> Ints:
-    """(m,): of jobs `charged` (m, b) to budgets with so much `left` (b,), the first budget that has
-    nothing left and keeps the job from starting, `NO_BUDGET` where none does."""
-    empty = charged & (left <= 0)
-    return np.where(empty.any(axis=1), empty.argmax(axis=1) if empty.size else 0, NO_BUDGET)
 
 
 def limits(
