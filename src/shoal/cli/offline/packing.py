@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.cli.failures import Usage
 from shoal.cli.many import spread
+from shoal.cli.offline.comparing import chosen, path_option, policy_option
 from shoal.cli.options import common, reports
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shoal.simulate.packing.report import Record
 
 
@@ -25,25 +26,21 @@ class _Command(click.Command):
 
 
 @click.command("packing", cls=_Command)
-@click.option(
+@path_option(
     "--nodes",
     "node_file",
     required=True,
-    type=click.Path(path_type=Path),
     metavar="FILE",
     help="sn,cpu_milli,memory_mib,gpu,model; nodes without GPUs take no part.",
 )
-@click.option(
+@path_option(
     "--pods",
     "pod_file",
     required=True,
-    type=click.Path(path_type=Path),
     metavar="FILE",
     help="name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one.",
 )
-@click.option(
-    "--policy", "policies", multiple=True, metavar="NAME...", help="Which to compare; all unless given."
-)
+@policy_option("Which to compare; all unless given.")
 @click.option(
     "--seeds",
     multiple=True,
@@ -87,15 +84,12 @@ def _pack(
     from shoal.simulate.packing.policies import POLICIES
     from shoal.simulate.packing.report import record_of
 
-    chosen = tuple(dict.fromkeys(policies)) or tuple(POLICIES)
-    unknown = [name for name in chosen if name not in POLICIES]
-    if unknown:
-        raise Usage(f"there is no policy {unknown[0]!r}", hint=f"there are {', '.join(POLICIES)}")
+    names = chosen(policies, POLICIES, POLICIES)
     nodes, pods = read_nodes(node_file), read_pods(pod_file)
     if nodes.without_gpu:
         say(f"{node_file}: {nodes.without_gpu} nodes without GPUs take no part")
     records: list[Record] = []
-    for name in chosen:
+    for name in names:
         runs = [pack(nodes, pods, name, seed, demand) for seed in dict.fromkeys(seeds or SEEDS)]
         records.append(record_of(name, nodes, pods, demand, runs))
         say(f"{name}: {len(runs)} runs, {sum(run.cpu_seconds for run in runs):.1f} s")

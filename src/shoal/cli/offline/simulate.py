@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from shoal.cli.failures import Usage
 from shoal.cli.many import spread
+from shoal.cli.offline.comparing import chosen, path_option, policy_option
 from shoal.cli.offline.packing import command as packing
 from shoal.cli.options import common, reports
 from shoal.cli.output import emit, say
@@ -18,6 +18,7 @@ from shoal.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from shoal.simulate.referee.engine import Run
     from shoal.simulate.report import Record
@@ -35,18 +36,16 @@ class _Group(click.Group):
 
 
 @click.group("simulate", cls=_Group, invoke_without_command=True, subcommand_metavar="[packing ...]")
-@click.option(
+@path_option(
     "--workload",
     "workloads",
     multiple=True,
-    type=click.Path(path_type=Path),
     metavar="FILE...",
     help="Jobs: name,time,application,num_replicas,batch_size.",
 )
-@click.option("--policy", "policies", multiple=True, metavar="NAME...", help="Which to compare.")
-@click.option(
+@policy_option("Which to compare.")
+@path_option(
     "--profiles",
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="A folder of measurements per application; `traces` beside the workload's folder unless given.",
 )
@@ -76,11 +75,8 @@ class _Group(click.Group):
 @click.option("--interference", type=float, default=0.0, show_default=True, help="Slowdown, below 1.")
 @click.option("--nodes", type=whole(1), default=16, show_default=True, help="How many nodes.")
 @click.option("--gpus-per-node", type=whole(1), default=4, show_default=True, help="GPUs of each.")
-@click.option(
-    "--plots",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write a picture for each list, and a page of them, into this folder.",
+@path_option(
+    "--plots", metavar="DIR", help="Write a picture for each list, and a page of them, into this folder."
 )
 @reports
 @common
@@ -130,10 +126,7 @@ def _simulate(
     from shoal.simulate.referee.workload import read_workload
     from shoal.simulate.report import record_of
 
-    chosen = policies or _DEFAULT
-    unknown = [name for name in chosen if name not in POLICIES]
-    if unknown:
-        raise Usage(f"there is no policy {unknown[0]!r}", hint=f"there are {', '.join(POLICIES)}")
+    names = chosen(policies, POLICIES, _DEFAULT)
     cluster = Cluster(
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -148,7 +141,7 @@ def _simulate(
         applications = read_applications(profiles or path.resolve().parent.parent / "traces")
         jobs = read_workload(path, applications)
         runs: dict[str, Run] = {}
-        for name in chosen:
+        for name in names:
             begun = time.monotonic()
             policy = POLICIES[name](information)
             runs[name] = simulate(jobs, policy, cluster, declaring)

@@ -1,0 +1,35 @@
+"""What commands that compare policies have in common: files to read, and which policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from shoal.cli.failures import Usage
+
+__all__ = ["chosen", "path_option", "policy_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def path_option(*names: str, metavar: str, **attributes: Any) -> Callable[[F], F]:
+    """Add an option that takes a file or a folder; whoever reads it says what is wrong with it."""
+    return click.option(*names, type=click.Path(path_type=Path), metavar=metavar, **attributes)
+
+
+def policy_option(text: str) -> Callable[[F], F]:
+    """Add `--policy NAME...`, as `policies`."""
+    return click.option("--policy", "policies", multiple=True, metavar="NAME...", help=text)
+
+
+def chosen(policies: Iterable[str], known: Mapping[str, Any], unless: Iterable[str]) -> tuple[str, ...]:
+    """The policies named, each once; those of `unless` where none is. Raises Usage for one that is not
+    `known`."""
+    names = tuple(dict.fromkeys(policies)) or tuple(unless)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise Usage(f"there is no policy {unknown[0]!r}", hint=f"there are {', '.join(known)}")
+    return names
