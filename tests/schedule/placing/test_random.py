@@ -46,19 +46,24 @@ def rooms(draw):
 
 
 shapes = st.sampled_from(_SHAPES)
-reaches = st.builds(
-    Reach, required=st.none() | st.integers(0, 2), preferred=st.none() | st.integers(0, 2)
-)
+levels = st.none() | st.integers(0, 2)
+reaches = st.builds(Reach, required=levels, preferred=levels)
+
+
+@st.composite
+def spans(draw, widest=3):
+    """The least and the most of something."""
+    least = draw(st.integers(0, widest))
+    return least, least + draw(st.integers(0, widest))
 
 
 @st.composite
 def groups(draw):
-    least = draw(st.integers(0, 4))
-    return Group(draw(shapes), least, least + draw(st.integers(0, 4)), draw(reaches))
+    return Group(draw(shapes), *draw(spans(4)), draw(reaches))
 
 
 def ways(name):
-    return st.fixed_dictionaries({name: st.none() | st.integers(0, 2)})
+    return st.fixed_dictionaries({name: levels})
 
 
 @st.composite
@@ -120,26 +125,41 @@ def test_whatever_happens_the_books_are_right(data):
                         assert table.capacity(Domain(level, index)) == sum(np.array(counts)[inside])
 
 
-def used(data, room):
-    """Some of the room is taken; a model of what is left."""
-    for shape, count in data.draw(st.lists(st.tuples(shapes, st.integers(1, 6)), max_size=4)):
+@st.composite
+def taken(draw):
+    """A room of which some is taken, and a model of what is left."""
+    room = draw(rooms())
+    for shape, count in draw(st.lists(st.tuples(shapes, st.integers(1, 6)), max_size=4)):
         place_many(room, shape, count)
     model = Model(room.nodes)
     model.free, model.slots = room.free.tolist(), room.slots.tolist()
-    return model
+    return room, model
+
+
+@st.composite
+def several(draw, most=8):
+    """So many tasks of one shape."""
+    return draw(shapes), draw(st.integers(1, most))
+
+
+def domains_of(room, level):
+    """Of each node at this level; one for all where there is none."""
+    return [0] * room.topology.nodes if level is None else room.topology.domain[level].tolist()
+
+
+def as_many(gang, placement):
+    """The gang with just those tasks that were placed."""
+    groups = zip(gang.groups, placement, strict=True)
+    sized = (Group(group.shape, len(tasks), len(tasks), group.reach) for group, tasks in groups)
+    return Gang(tuple(sized), reach=gang.reach)
 
 
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None)
-@given(st.data())
-def test_one_group_is_placed_if_and_only_if_it_fits(data):
-    room = data.draw(rooms())
-    model = used(data, room)
-    shape, level = data.draw(shapes), data.draw(st.none() | st.integers(0, 2))
-    least, more = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 6))
-    spread = data.draw(st.none() | st.integers(0, 2))
-    domains = [0] * len(model.free) if level is None else room.topology.domain[level].tolist()
-    most = model.best_within(shape, domains)
+@given(taken(), several(6), st.integers(0, 6), levels, levels)
+def test_one_group_is_placed_if_and_only_if_it_fits(world, asked, more, level, spread):
+    (room, model), (shape, least) = world, asked
+    most = model.best_within(shape, domains_of(room, level))
     gang = Gang((Group(shape, least, least + more),), reach=Reach(required=level), spread=spread)
     fits = min(most, least + more) if most >= least else 0
     assert biggest(room, gang) == (fits,)
@@ -150,11 +170,9 @@ def test_one_group_is_placed_if_and_only_if_it_fits(data):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_a_group_is_on_as_few_nodes_as_can_be(data):
-    room = data.draw(rooms())
-    model = used(data, room)
-    shape, count = data.draw(shapes), data.draw(st.integers(1, 8))
+@given(taken(), several())
+def test_a_group_is_on_as_few_nodes_as_can_be(world, asked):
+    (room, model), (shape, count) = world, asked
     counts = model.counts(shape)
     placement = place(room, Gang((Group(shape, count, count),)))
     if placement is not None:
@@ -162,11 +180,9 @@ def test_a_group_is_on_as_few_nodes_as_can_be(data):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_a_preferred_domain_is_missed_only_where_none_would_do(data):
-    room = data.draw(rooms())
-    model = used(data, room)
-    shape, count = data.draw(shapes), data.draw(st.integers(1, 8))
+@given(taken(), several())
+def test_a_preferred_domain_is_missed_only_where_none_would_do(world, asked):
+    (room, model), (shape, count) = world, asked
     counts, racks = model.counts(shape), room.topology.domain[1]
     placement = place(room, Gang((Group(shape, count, count),), reach=Reach(preferred=1)))
     if placement is not None:
@@ -184,11 +200,9 @@ def test_a_preferred_domain_is_missed_only_where_none_would_do(data):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_spread_tasks_are_level(data):
-    room = data.draw(rooms())
-    model = used(data, room)
-    shape, count = data.draw(shapes), data.draw(st.integers(1, 8))
+@given(taken(), several())
+def test_spread_tasks_are_level(world, asked):
+    (room, model), (shape, count) = world, asked
     counts = model.counts(shape)
     placement = place(room, Gang((Group(shape, count, count),), spread=2))
     if placement is not None:
@@ -198,11 +212,9 @@ def test_spread_tasks_are_level(data):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_many_at_once_are_as_many_as_one_by_one(data):
-    room = data.draw(rooms())
-    model = used(data, room)
-    shape, count = data.draw(shapes), data.draw(st.integers(1, 20))
+@given(taken(), several(20))
+def test_many_at_once_are_as_many_as_one_by_one(world, asked):
+    (room, model), (shape, count) = world, asked
     tasks = place_many(room.copy(), shape, count)
     single = Gang((Group(shape, 1, 1),))
     one_by_one = sum(place(room, single) is not None for _ in range(count))
@@ -211,11 +223,9 @@ def test_many_at_once_are_as_many_as_one_by_one(data):
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_equal_rooms_place_equally_whatever_was_looked_at_before(data):
-    room = data.draw(rooms())
-    used(data, room)
-    gang = data.draw(gangs())
+@given(taken(), gangs())
+def test_equal_rooms_place_equally_whatever_was_looked_at_before(world, gang):
+    room, _ = world
     fresh = room.copy()
     other = Room(room.nodes)
     other.free[:], other.slots[:], other.idle[:] = room.free, room.slots, room.idle
@@ -228,26 +238,18 @@ def test_equal_rooms_place_equally_whatever_was_looked_at_before(data):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_groups_of_one_shape_fit_as_if_they_were_one(data):
-    room = data.draw(rooms())
-    model = used(data, room)
-    shape, level = data.draw(shapes), data.draw(st.none() | st.integers(0, 2))
-    least = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
-    roles = tuple(Group(shape, low, low + data.draw(st.integers(0, 3))) for low in least)
-    domains = [0] * len(model.free) if level is None else room.topology.domain[level].tolist()
-    best = model.best_within(shape, domains)
-    preferred = data.draw(st.none() | st.integers(0, 2))
-    sizes = biggest(room, Gang(roles, reach=Reach(level, preferred)))
-    most = sum(group.maximum for group in roles)
-    assert sum(sizes) == (min(best, most) if sum(least) <= best else 0)
+@given(taken(), shapes, st.lists(spans(), min_size=2, max_size=3), reaches)
+def test_groups_of_one_shape_fit_as_if_they_were_one(world, shape, asked, reach):
+    room, model = world
+    best = model.best_within(shape, domains_of(room, reach.required))
+    sizes = biggest(room, Gang(tuple(Group(shape, *span) for span in asked), reach=reach))
+    least, most = (sum(each) for each in zip(*asked, strict=True))
+    assert sum(sizes) == (min(best, most) if least <= best else 0)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_what_has_grown_is_still_where_it_has_to_be(data):
-    room = data.draw(rooms())
-    gang = data.draw(gangs())
+@given(rooms(), gangs(), st.data())
+def test_what_has_grown_is_still_where_it_has_to_be(room, gang, data):
     there = place(room, gang)
     if there is None or not any(map(len, there)):
         return
@@ -260,18 +262,12 @@ def test_what_has_grown_is_still_where_it_has_to_be(data):
     assert all(low <= len(new) <= high for low, new, high in zip(least, more, most, strict=True))
     joined = tuple(Tasks.joined(old.shape, [old, new]) for old, new in zip(there, more, strict=True))
     assert miscounted(room, joined) == []
-    larger = tuple(
-        Group(group.shape, len(tasks), len(tasks), group.reach)
-        for group, tasks in zip(gang.groups, joined, strict=True)
-    )
-    assert torn(room.nodes, Gang(larger, reach=gang.reach), joined) == []
+    assert torn(room.nodes, as_many(gang, joined), joined) == []
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_what_is_mended_stays_or_is_somewhere_sound(data):
-    room = data.draw(rooms())
-    gang = data.draw(gangs())
+@given(rooms(), gangs(), st.data())
+def test_what_is_mended_stays_or_is_somewhere_sound(room, gang, data):
     there = place(room, gang)
     if there is None:
         return
@@ -289,8 +285,4 @@ def test_what_is_mended_stays_or_is_somewhere_sound(data):
         assert len(after) == len(before) - missing
         assert after.node[:stays].tolist() == before.node[~failed[before.node]].tolist()
         assert not failed[after.node].any()
-    now = tuple(
-        Group(group.shape, len(tasks), len(tasks), group.reach)
-        for group, tasks in zip(gang.groups, mended.placement, strict=True)
-    )
-    assert torn(room.nodes, Gang(now, reach=gang.reach), mended.placement) == []
+    assert torn(room.nodes, as_many(gang, mended.placement), mended.placement) == []
