@@ -1,0 +1,232 @@
+"""Rows that change as time goes by: jobs come, end, change size; nodes are lost; plans are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.cycle import planner
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Rules, Task
+from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start, Step
+from shoal.simulate.cluster import rules as law
+from shoal.simulate.cluster.broken import Broken
+from shoal.simulate.cluster.held import Held
+
+__all__ = ["World"]
+
+Planner = Callable[[Cluster, Rules, Stamp], Plan]
+
+
+class World:
+    """A cluster under `rules`. All methods raise `Broken` where a plan breaks a rule, KeyError where a
+    job or node is not known. What is told of twice (a lost node, a cancelled job) changes nothing."""
+
+    def __init__(self, cluster: Cluster, rules: Rules, planner: Planner = planner.plan) -> None:
+        self.rules = rules
+        self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
+        self.jobs: dict[str, Job] = {}
+        self.held = Held(cluster)
+        self._cluster = cluster
+        self._planner = planner
+        self._cancelled: set[str] = set()
+        for job in cluster.jobs:
+            if job.tasks:
+                self.held.take_shared(job)
+            for task in job.tasks:
+                self.held.take(job, task)
+            self.jobs[job.name] = job
+
+    @property
+    def cluster(self) -> Cluster:
+        """The rows as they are, jobs in the order in which they came."""
+        return msgspec.structs.replace(
+            self._cluster, nodes=tuple(self.nodes.values()), jobs=tuple(self.jobs.values())
+        )
+
+    def plan(self, now: Stamp) -> Plan:
+        """What the planner would do now; nothing is done."""
+        return self._planner(self.cluster, self.rules, now)
+
+    def decide(self, now: Stamp) -> Plan:
+        """What the planner does now, done."""
+        plan = self.plan(now)
+        self.apply(plan, now)
+        return plan
+
+    def apply(self, plan: Plan, now: Stamp) -> None:
+        """Step by step, so that what is before a step that is refused is done."""
+        for step in plan.steps:
+            self.carry_out(step, now)
+
+    def carry_out(self, step: Step, now: Stamp) -> None:
+        """One step."""
+        job = self.jobs.get(step.job)
+        if job is None:
+            raise Broken(f"{type(step).__name__} of {step.job}: there is no such job")
+        match step:
+            case Reserve():
+                self._put(job, reserved=step.tasks, promised=step.at, promised_pool=step.pool)
+            case Shrink():
+                self._check_beneficiary(step.job, step.beneficiary)
+                law.check_taken(job, step.tasks)
+                left = self._told_to_go(job, step.tasks)
+                if lacks := law.below(left):
+                    raise Broken(f"{job.name} shrinks to {lacks}: that is less than its minimum")
+            case Preempt():
+                self._check_beneficiary(step.job, step.beneficiary)
+                law.check_taken(job, step.tasks)
+                if self._told_to_go(job, step.tasks).present:
+                    raise Broken(f"{job.name} is preempted, and some of its tasks stay")
+            case Move():
+                self._check_beneficiary(step.job, step.beneficiary)
+                law.check_taken(job, step.tasks)
+                self._told_to_go(job, step.tasks)
+                self._put(self.jobs[job.name], reserved=step.to)
+            case Start():
+                if job.tasks:
+                    raise Broken(f"{job.name} starts, and holds {len(job.tasks)} tasks already")
+                self.held.take_shared(job)
+                self._there(job, step.tasks, now)
+            case Grow():
+                if not job.present:
+                    raise Broken(f"{job.name} grows, and holds nothing")
+                self._there(job, step.tasks, now)
+            case Deny():
+                if job.present:
+                    raise Broken(f"{job.name} is told that it waits, and holds something")
+            case _:
+                raise Broken(f"{step.job}: nobody knows what {type(step).__name__} means")
+
+    def submit(self, job: Job) -> None:
+        """A job comes."""
+        if job.name in self.jobs:
+            raise KeyError(f"there is a job {job.name}")
+        if job.tasks:
+            raise ValueError(f"{job.name} has tasks before it was submitted")
+        self.jobs[job.name] = job
+
+    def finish(self, name: str, now: Stamp) -> None:
+        """The job has ended, with all its tasks, those that were stopping too."""
+        self._gone(self.jobs[name], self.jobs[name].tasks, now)
+        del self.jobs[name]
+        self._cancelled.discard(name)
+
+    def gone(self, name: str, tasks: Iterable[Task] | None = None) -> None:
+        """Those of its tasks that were told to go are gone: these, or all. A job that has none left
+        waits again, as old as it is."""
+        job = self.jobs[name]
+        stopping = [task for task in job.tasks if task.stopping]
+        if tasks is not None:
+            named = {(task.role, task.index) for task in tasks}
+            stopping = [task for task in stopping if (task.role, task.index) in named]
+        self._gone(job, stopping, None)
+
+    def lose(self, name: str, now: Stamp) -> None:
+        """A node is lost, with all that was on it."""
+        self.silent(name)
+        for job in list(self.jobs.values()):
+            there = [task for task in job.tasks if task.node == name]
+            if there:
+                self._gone(job, there, now)
+
+    def silent(self, name: str) -> None:
+        """A node does not answer; what was on it may be there still, and holds what it held."""
+        self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=False)
+
+    def back(self, name: str) -> None:
+        """A node answers again."""
+        self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=True)
+
+    def resize(self, name: str, role: str, maximum: int, minimum: int | None = None) -> None:
+        """The job may have so many tasks of a role from now on."""
+        job = self.jobs[name]
+
+        def resized(each: Role) -> Role:
+            least = min(each.minimum, maximum) if minimum is None else minimum
+            return msgspec.structs.replace(each, maximum=maximum, minimum=least)
+
+        roles = tuple(resized(each) if each.name == role else each for each in job.roles)
+        if roles == job.roles and role not in {each.name for each in roles}:
+            raise KeyError(f"{name} has no role {role}")
+        self._put(job, roles=roles)
+
+    def cancel(self, name: str) -> None:
+        """The job is told to end: it is gone at once if it holds nothing, else with its last task."""
+        job = self.jobs[name]
+        if not job.tasks:
+            del self.jobs[name]
+            return
+        self._told_to_go(job, job.present)
+        self._put(self.jobs[name], suspended=True)
+        self._cancelled.add(name)
+
+    def _check_beneficiary(self, victim: str, name: str) -> None:
+        """Who takes must have been given the slots before: else a stop here would kill for nobody."""
+        if not name:
+            return
+        if name == victim:
+            raise Broken(f"{victim} gives way for itself")
+        job = self.jobs.get(name)
+        if job is None:
+            raise Broken(f"{victim} gives way for {name}, which there is not")
+        if not job.reserved:
+            raise Broken(f"{victim} gives way for {name}, which has no slots reserved")
+
+    def _there(self, job: Job, tasks: tuple[Task, ...], now: Stamp) -> None:
+        if job.suspended:
+            raise Broken(f"{job.name} is suspended, and gets tasks")
+        if not tasks:
+            raise Broken(f"{job.name} gets no tasks")
+        for task in tasks:
+            if task.stopping:
+                raise Broken(f"{job.name}/{task.role}-{task.index} is stopping before it is there")
+            law.check_node(job, task, self.nodes.get(task.node))
+            self.held.take(job, task)
+        since = job.since if job.tasks else now
+        after = self._put(
+            job,
+            tasks=job.tasks + tasks,
+            since=since,
+            reserved=(),
+            promised=None,
+            promised_pool="",
+            below_since=None,
+        )
+        law.check_counts(after)
+        law.check_domains(after, self.nodes, self._cluster.levels)
+        self.held.check_limits(after)
+
+    def _told_to_go(self, job: Job, tasks: tuple[Task, ...]) -> Job:
+        names = {(task.role, task.index) for task in tasks}
+        after = tuple(
+            msgspec.structs.replace(task, stopping=True) if (task.role, task.index) in names else task
+            for task in job.tasks
+        )
+        return self._put(job, tasks=after)
+
+    def _gone(self, job: Job, tasks: Iterable[Task], now: Stamp | None) -> None:
+        """`now`: the tasks did not go because they were told to."""
+        names = {(task.role, task.index) for task in tasks}
+        if not names:
+            return
+        for task in job.tasks:
+            if (task.role, task.index) in names:
+                self.held.release(job, task)
+        left = tuple(task for task in job.tasks if (task.role, task.index) not in names)
+        if not left:
+            self.held.release_shared(job)
+        after = self._put(job, tasks=left)
+        if not left and job.name in self._cancelled:
+            del self.jobs[job.name]
+            self._cancelled.discard(job.name)
+        elif not after.present:
+            self._put(after, below_since=None)
+        elif now is not None and after.below_since is None and law.below(after):
+            self._put(after, below_since=now)
+
+    def _put(self, job: Job, **changes: object) -> Job:
+        after = msgspec.structs.replace(job, **changes)
+        self.jobs[job.name] = after
+        return after
