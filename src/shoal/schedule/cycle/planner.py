@@ -1,14 +1,263 @@
-"""The stages of a decision, in their order."""
+"""The stages of a decision, in their order.
+
+1. Who was kept a place starts there if it is free by now, or goes on waiting for it, or loses it.
+2. All who wait are served in order (`lines`), each with its minimum: it starts on what is free now; or
+   is kept a place among what is coming free; or others give way for it; or jobs move together for it.
+3. From the first who finds no capacity on, dates decide (`dates`): nobody starts who would make somebody
+   before it start later.
+4. Who has lost its minimum, and found no way back to it in time, gives back the rest.
+5. What is left goes to those that may have more (`growing`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from shoal.objects.meta import Stamp
+from shoal.schedule.cycle import reasons
+from shoal.schedule.cycle.dates import Dates
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.growing import grow_all
+from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.rows import Cluster, Rules
-from shoal.schedule.cycle.steps import Plan
+from shoal.schedule.cycle.steps import Deny, Plan
+from shoal.schedule.cycle.victims import give_way
+from shoal.schedule.placing.asks import Gang, Placement
+from shoal.schedule.placing.consolidate import Mover, consolidate
+from shoal.schedule.placing.grow import grow
+from shoal.schedule.placing.place import place
+from shoal.schedule.placing.room import Room
 
 __all__ = ["plan"]
 
 
 def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
-    """What to do now."""
-    raise NotImplementedError
+    """What to do now. Equal rows give an equal plan, whatever the order in which they came.
+
+    Raises ValueError for rows that contradict each other.
+    """
+    cycle = _Cycle(Desk(_sorted(cluster), rules, now))
+    return cycle.run()
+
+
+def _sorted(cluster: Cluster) -> Cluster:
+    jobs = tuple(sorted(cluster.jobs, key=lambda job: job.name))
+    return Cluster(
+        nodes=cluster.nodes,
+        levels=cluster.levels,
+        queues=cluster.queues,
+        jobs=jobs,
+        shared=cluster.shared,
+    )
+
+
+class _Cycle:
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.dates: Dates | None = None
+        self._hopeless: set[tuple[object, ...]] = set()
+
+    def run(self) -> Plan:
+        desk = self.desk
+        waiting: list[tuple[Asked, tuple[float, ...]]] = []
+        for asked in desk.asked.values():
+            if not self._waits(asked):
+                continue
+            refused = reasons.never(desk, asked)
+            if refused is not None:
+                desk.deny(refused)
+            elif not self._kept(asked):
+                waiting.append((asked, self._lacks(asked)))
+        order = in_order(waiting, desk.columns, desk.current.ledger)
+        for at, asked in enumerate(order):
+            self._serve(asked, order[at:])
+        for asked in desk.asked.values():
+            self._stale(asked)
+        grow_all(desk, order)
+        return desk.plan(self.dates.again_at if self.dates is not None else None)
+
+    def _waits(self, asked: Asked) -> bool:
+        job = asked.job
+        if job.suspended:
+            return False
+        return not _reached(asked.counts(job.present), asked.minimum)
+
+    def _lacks(self, asked: Asked) -> tuple[float, ...]:
+        """By column: up to its minimum."""
+        return asked.ask(_missing(asked), new=not asked.job.tasks)
+
+    def _gang(self, asked: Asked) -> Gang:
+        return asked.gang(asked.minimum, asked.minimum)
+
+    # 1
+
+    def _kept(self, asked: Asked) -> bool:
+        """Whether what was kept for it settles the matter."""
+        desk, job = self.desk, asked.job
+        if not job.reserved:
+            return False
+        desk.release(asked)
+        placement = asked.placement(job.reserved)
+        here = sum(map(len, placement)) == len(job.reserved)
+        amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
+        if here and _take(desk.current.room, placement) is not None:
+            if desk.current.refusal(asked, amounts) is None and desk.current.lacks(asked) is None:
+                desk.start(asked, placement, "Started", {})
+                return True
+            _give(desk.current.room, placement)
+        if here and desk.departing and _take(desk.later.room, placement) is not None:
+            if desk.later.refusal(asked, amounts) is None and desk.later.lacks(asked) is None:
+                desk.reserve(asked, placement, "Departing", {})
+                return True
+            _give(desk.later.room, placement)
+        return False
+
+    # 2
+
+    def _serve(self, asked: Asked, rest: Sequence[Asked]) -> None:
+        desk, job = self.desk, asked.job
+        amounts = self._lacks(asked)
+        if any(task.stopping for task in job.tasks) and not job.present:
+            desk.deny(Deny(job=job.name, code="Stopping"))
+            return
+        stopped = reasons.forbidden(desk, asked, amounts)
+        if stopped is not None:
+            desk.deny(stopped)
+            return
+        alike = self._alike(asked, amounts)
+        if alike in self._hopeless:
+            desk.deny(self._without_capacity(asked, rest))
+            return
+        current, later = desk.current, desk.later
+        free = current.refusal(asked, amounts) is None and current.lacks(asked) is None
+        allowed = self.dates is None or self.dates.may_start(asked)
+        if free and allowed and (found := self._placed(current.room, asked)) is not None:
+            desk.start(asked, found, "Started", {})
+            return
+        quota = later.refusal(asked, amounts)
+        lacking = later.lacks(asked)
+        full = quota is None or quota.rule == "Capacity"
+        coming = full and lacking is None
+        if quota is None and lacking is None and allowed and desk.departing:
+            found = self._placed(later.room, asked)
+            if found is not None:
+                desk.reserve(asked, found, "Departing", {})
+                return
+        if lacking is None and self._others_give_way(asked, amounts):
+            return
+        if (
+            quota is None
+            and lacking is None
+            and allowed
+            and desk.rules.consolidate
+            and self._moved_together(asked)
+        ):
+            return
+        if not coming:
+            self._hopeless.add(alike)
+            desk.deny(reasons.quota(desk, asked, amounts, quota, lacking))
+            return
+        self._hopeless.add(alike)
+        desk.deny(self._without_capacity(asked, rest))
+
+    def _alike(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
+        job = asked.job
+        return (
+            job.queue, job.user, job.priority, asked.shapes, asked.minimum, asked.reach, job.spread,
+            tuple(job.shared.items()), amounts, job.wall_seconds, bool(job.tasks),
+        )  # fmt: skip
+
+    def _placed(self, room: Room, asked: Asked) -> Placement | None:
+        if not asked.job.present:
+            return place(room, self._gang(asked))
+        there = asked.placement(asked.job.present)
+        missing = _missing(asked)
+        return grow(room, asked.gang(asked.minimum, asked.maximum), there, missing, missing)
+
+    def _others_give_way(self, asked: Asked, amounts: tuple[float, ...]) -> bool:
+        desk, job = self.desk, asked.job
+        one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
+        if job.present or desk.later.refusal(asked, one) is not None:
+            return False
+        found = give_way(desk, asked, amounts, self._gang(asked))
+        if found is None:
+            return False
+        leaving, placement = found
+        for name, tasks in leaving.items():
+            desk.depart(desk.asked[name], tasks, job.name, "Preempted", priority=job.priority)
+        desk.later.occupy(placement)
+        evidence: dict[str, Any] = {"waitsFor": sorted(leaving)}
+        desk.reserve(asked, placement, "Preempting", evidence)
+        return True
+
+    def _moved_together(self, asked: Asked) -> bool:
+        desk = self.desk
+        if asked.job.present:
+            return False
+        movers = [
+            desk.asked[name]
+            for name, present in desk.present.items()
+            if desk.asked[name].job.preemptible and all(task.preemptible for task in present)
+            and not desk.asked[name].job.reserved and name == desk.asked[name].job.name
+            and len(present) == len(desk.asked[name].job.tasks)
+        ]  # fmt: skip
+        offered = [self._mover(each) for each in movers]
+        found = consolidate(desk.later.room, self._gang(asked), offered)
+        if found is None:
+            return False
+        for at, to in found.moves:
+            desk.move(movers[at], to, asked.job.name)
+        names = sorted(movers[at].job.name for at, _ in found.moves)
+        desk.reserve(asked, found.start, "Consolidating", {"waitsFor": names})
+        return True
+
+    def _mover(self, asked: Asked) -> Mover:
+        present = self.desk.present[asked.job.name]
+        counts = asked.counts(present)
+        return Mover(asked.gang(counts, counts), asked.placement(present))
+
+    # 3
+
+    def _without_capacity(self, asked: Asked, rest: Sequence[Asked]) -> Deny:
+        """It would be allowed to, and there is no room: from here on dates decide."""
+        if self.dates is None:
+            self.dates = Dates(self.desk, rest)
+        return self.dates.answer(asked)
+
+    # 4
+
+    def _stale(self, asked: Asked) -> None:
+        desk, job = self.desk, asked.job
+        present = desk.present.get(job.name, ())
+        if job.below_since is None or not present or _reached(asked.counts(present), asked.minimum):
+            return
+        if desk.now - job.below_since >= desk.rules.stale_seconds:
+            desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))
+
+
+def _reached(counts: Sequence[int], least: Sequence[int]) -> bool:
+    return all(count >= low for count, low in zip(counts, least, strict=True)) and any(counts)
+
+
+def _missing(asked: Asked) -> tuple[int, ...]:
+    """Of each role, up to the minimum."""
+    there = asked.counts(asked.job.present)
+    return tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))
+
+
+def _take(room: Room, placement: Placement) -> Placement | None:
+    """Exactly these places, or nothing."""
+    mark = room.mark()
+    for tasks in placement:
+        if len(tasks) and not room.holds(tasks):
+            room.rollback(mark)
+            return None
+        room.occupy(tasks)
+    return placement
+
+
+def _give(room: Room, placement: Placement) -> None:
+    for tasks in placement:
+        room.give_back(tasks)

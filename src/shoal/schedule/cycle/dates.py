@@ -1,0 +1,163 @@
+"""When those start who wait for capacity, and who may start before them.
+
+| code | means |
+| --- | --- |
+| Dated | it starts at the date, when those who run have had their wall time |
+| Aside | it has starved, and what it asks for is kept as it comes free |
+| Behind | there is room now, and it is somebody's before it |
+| NoRoom | it waits for work whose end nobody knows |
+| BeyondDepth | so many wait before it that it was not looked at |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.backfill.asks import Capacity, Settings, Waiting, Work
+from shoal.schedule.backfill.plan import Verdict, plan
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.rows import Job
+from shoal.schedule.cycle.steps import Deny, Reserve
+
+__all__ = ["Dates"]
+
+_THOUSANDTHS = 1000
+_CODES = {
+    Verdict.START: "NoRoom",
+    Verdict.RESERVED: "Dated",
+    Verdict.BEYOND_HORIZON: "Dated",
+    Verdict.ASIDE: "Aside",
+    Verdict.UNDATED: "NoRoom",
+    Verdict.TOO_LARGE: "NoRoom",
+    Verdict.BEYOND_DEPTH: "BeyondDepth",
+}
+
+
+class Dates:
+    """Of all who wait from the first on that found no capacity, in their order."""
+
+    def __init__(self, desk: Desk, order: Sequence[Asked]) -> None:
+        self._desk = desk
+        self._resources = len(desk.columns.names) - 1
+        self._licences = tuple(sorted(desk.cluster.shared))
+        self._rows: dict[str, int] = {}
+        waiting = [each for each in order if not each.job.present and self._allowed(each)]
+        for at, asked in enumerate(waiting):
+            self._rows[asked.job.name] = at
+        self._plan = None
+        self.again_at: Stamp | None = None
+        if waiting:
+            settings = Settings(
+                depth=desk.rules.depth,
+                resolution_seconds=desk.rules.resolution_seconds,
+                slack_seconds=0.0,
+            )
+            self._plan = plan(self._capacity(), self._work(), self._waiting(waiting), settings, desk.now)
+            dated = self._plan.start[self._plan.start > desk.now]
+            if len(dated) and math.isfinite(float(dated.min())):
+                self.again_at = float(dated.min())
+
+    def may_start(self, asked: Asked) -> bool:
+        """Whether nobody before it starts later for it."""
+        at = self._rows.get(asked.job.name)
+        if at is None or self._plan is None:
+            return True
+        verdict = Verdict(int(self._plan.verdict[at]))
+        return verdict not in (
+            Verdict.RESERVED,
+            Verdict.BEYOND_HORIZON,
+            Verdict.ASIDE,
+            Verdict.BEYOND_DEPTH,
+        )
+
+    def answer(self, asked: Asked) -> Deny:
+        """Why it waits, and until when. A date is promised by a step of its own."""
+        job = asked.job
+        at = self._rows.get(job.name)
+        if at is None or self._plan is None:
+            return Deny(job=job.name, code="NoRoom")
+        verdict = Verdict(int(self._plan.verdict[at]))
+        evidence: dict[str, Any] = {}
+        start = float(self._plan.start[at])
+        code = _CODES[verdict]
+        if verdict in (Verdict.RESERVED, Verdict.BEYOND_HORIZON):
+            evidence["at"] = start
+            if verdict == Verdict.RESERVED:
+                self._desk.date(asked, Reserve(job=job.name, code="Dated", at=start))
+        return Deny(job=job.name, code=code, evidence=evidence)
+
+    def _allowed(self, asked: Asked) -> bool:
+        """Queues would let it, so that capacity alone is in the way."""
+        amounts = asked.ask(asked.minimum, new=True)
+        refused = self._desk.later.refusal(asked, amounts)
+        return refused is None or refused.rule == "Capacity"
+
+    def _capacity(self) -> Capacity:
+        total = self._desk.columns.capacity[:-1].copy()
+        total[-1] *= _THOUSANDTHS
+        pools = total.astype(np.int64)[None, :]
+        licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
+        return Capacity(pools, licences, np.zeros_like(pools))
+
+    def _work(self) -> Work:
+        """Who holds something, who was kept a place, and who goes."""
+        desk = self._desk
+        rows: list[tuple[list[int], list[int], float]] = []
+        for name, asked in desk.asked.items():
+            job = asked.job
+            there = desk.present.get(name, ())
+            if there:
+                began = job.since if job.present else desk.now
+                amounts = self._amounts(asked, asked.counts(there))
+                rows.append((amounts, self._shared(job), began + _length(job)))
+        for asked, counts in desk.kept_for():
+            rows.append(
+                (self._amounts(asked, counts), self._shared(asked.job), desk.now + _length(asked.job))
+            )
+        n = len(rows)
+        return Work(
+            pool=np.zeros(n, dtype=np.int64),
+            amounts=np.array([row[0] for row in rows], dtype=np.int64).reshape(n, self._resources),
+            shared=np.array([row[1] for row in rows], dtype=np.int64).reshape(n, len(self._licences)),
+            end=np.array([row[2] for row in rows], dtype=np.float64),
+        )
+
+    def _waiting(self, waiting: Sequence[Asked]) -> Waiting:
+        desk, m = self._desk, len(waiting)
+        jobs = [asked.job for asked in waiting]
+        priorities = np.array([job.priority for job in jobs], dtype=np.int64)
+        promised = [math.inf if job.promised is None else job.promised for job in jobs]
+        since = np.array([desk.now - job.created for job in jobs])
+        return Waiting(
+            key=np.array([desk.number[job.name] for job in jobs], dtype=np.int64),
+            rank=np.minimum.accumulate(priorities),
+            amounts=np.array(
+                [self._amounts(asked, asked.minimum) for asked in waiting], dtype=np.int64
+            ).reshape(m, self._resources),
+            pools=np.ones((m, 1), dtype=np.bool_),
+            shared=np.array([self._shared(job) for job in jobs], dtype=np.int64).reshape(
+                m, len(self._licences)
+            ),
+            seconds=np.array([_length(job) for job in jobs], dtype=np.float64),
+            promised=np.array(promised, dtype=np.float64),
+            promised_pool=np.where(np.isfinite(promised), 0, -1).astype(np.int64),
+            starved=since >= desk.rules.starving_seconds,
+        )
+
+    def _amounts(self, asked: Asked, counts: Sequence[int]) -> list[int]:
+        amounts = list(asked.ask(counts, new=False)[:-1])
+        amounts[-1] *= _THOUSANDTHS
+        return [round(each) for each in amounts]
+
+    def _shared(self, job: Job) -> list[int]:
+        return [job.shared.get(name, 0) for name in self._licences]
+
+
+def _length(job: Job) -> float:
+    return math.inf if job.wall_seconds is None else job.wall_seconds + job.grace_seconds

@@ -1,0 +1,192 @@
+"""The state of a decision while it is made: both books, who holds what, and the steps taken so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.books import Books
+from shoal.schedule.cycle.columns import Columns
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
+from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
+from shoal.schedule.placing.asks import Placement
+from shoal.schedule.placing.place import place
+from shoal.schedule.placing.room import Room
+
+__all__ = ["Desk"]
+
+
+class Desk:
+    """Mutable. Raises ValueError for rows that contradict each other."""
+
+    def __init__(self, cluster: Cluster, rules: Rules, now: Stamp) -> None:
+        self.cluster, self.rules, self.now = cluster, rules, now
+        self.columns = Columns(cluster)
+        self.names = [node.name for node in cluster.nodes]
+        self.asked = {job.name: Asked(job, self.columns) for job in _known(cluster, self.columns)}
+        self.number = {name: at for at, name in enumerate(self.asked)}
+        self.present: dict[str, tuple[Task, ...]] = {}
+        """Of each job that holds something: what is there and stays."""
+        self.current = Books(cluster, self.columns)
+        self.later = Books(cluster, self.columns)
+        self.departing = False
+        """Whether anybody who was told to go is still there."""
+        self.denied: dict[str, Deny] = {}
+        self._empty = Room(self.columns.nodes)
+        self._fitting: dict[tuple[object, ...], bool] = {}
+        self._reserved: list[Reserve] = []
+        self._giving: list[Shrink | Preempt | Move] = []
+        self._starting: list[Start | Grow] = []
+        for asked in self.asked.values():
+            self._enter(asked)
+
+    def queue(self, job: Job) -> int:
+        """Its row."""
+        return self.columns.queue_at[job.queue]
+
+    def start(self, asked: Asked, placement: Placement, code: str, evidence: dict[str, Any]) -> None:
+        """On capacity that is free now, and taken in `current` already."""
+        job = asked.job
+        tasks = asked.tasks(placement, self.names)
+        before = self.present.get(job.name, ())
+        amounts = asked.ask(asked.counts(tasks), new=not before)
+        self.later.occupy(placement)
+        for books in (self.current, self.later):
+            books.charge(asked, amounts)
+        self.present[job.name] = (*before, *tasks)
+        kind = Grow if before else Start
+        self._starting.append(kind(job=job.name, tasks=tasks, code=code, evidence=evidence))
+
+    def reserve(self, asked: Asked, placement: Placement, code: str, evidence: dict[str, Any]) -> None:
+        """Among what comes free, and taken in `later` already."""
+        tasks = asked.tasks(placement, self.names)
+        self._keep(asked, tasks, later=False)
+        self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
+
+    def date(self, asked: Asked, step: Reserve) -> None:
+        """It is promised a date, and nothing on nodes."""
+        self._reserved.append(step)
+
+    def depart(
+        self, asked: Asked, tasks: Sequence[Task], beneficiary: str, code: str, **why: Any
+    ) -> None:
+        """These are told to go."""
+        job = asked.job
+        gone = {(task.role, task.index) for task in tasks}
+        staying = tuple(task for task in self.present[job.name] if (task.role, task.index) not in gone)
+        kind = Shrink if staying else Preempt
+        ordered = tuple(sorted(tasks, key=lambda task: (task.role, task.index)))
+        self._giving.append(
+            kind(job=job.name, tasks=ordered, beneficiary=beneficiary, code=code, evidence=why)
+        )
+        self._leave(asked, ordered, last=not staying)
+        self.present[job.name] = staying
+        if not staying:
+            del self.present[job.name]
+
+    def move(self, asked: Asked, to: Placement, beneficiary: str) -> None:
+        """All of it goes, and comes back elsewhere; `later` has it there already."""
+        job = asked.job
+        tasks = self.present.pop(job.name)
+        new = asked.tasks(to, self.names)
+        self.current.occupy(to)
+        self.departing = True
+        step = Move(job=job.name, tasks=tasks, to=new, beneficiary=beneficiary, code="Consolidated")
+        self._giving.append(step)
+
+    def deny(self, step: Deny) -> None:
+        """It waits."""
+        self.denied[step.job] = step
+
+    def plan(self, again_at: Stamp | None) -> Plan:
+        """The steps, in an order that is safe to cut."""
+        steps = (*self._reserved, *self._giving, *self._starting, *self.denied.values())
+        return Plan(steps=steps, again_at=again_at)
+
+    def grown(self, asked: Asked, placement: Placement) -> None:
+        """More tasks, which are taken and charged already."""
+        job = asked.job
+        tasks = asked.tasks(placement, self.names, self.present[job.name])
+        self.present[job.name] = (*self.present[job.name], *tasks)
+        self._starting.append(Grow(job=job.name, tasks=tasks, code="Grown"))
+
+    def told_to_give(self, job: str) -> bool:
+        """In this plan."""
+        return any(step.job == job for step in self._giving)
+
+    def kept_for(self) -> list[tuple[Asked, tuple[int, ...]]]:
+        """Who has been kept a place in this plan, and how many tasks of each role."""
+        kept = [(self.asked[step.job], step.tasks) for step in self._reserved if step.tasks]
+        return [(asked, asked.counts(tasks)) for asked, tasks in kept]
+
+    def empty_room(self) -> Room:
+        """As if nothing ran."""
+        return self._empty
+
+    def fits_empty(self, asked: Asked) -> bool:
+        """Whether its minimum would fit if nothing ran."""
+        job = asked.job
+        key = (
+            asked.shapes,
+            asked.minimum,
+            asked.reach,
+            job.spread,
+            tuple(r.required for r in job.roles),
+        )
+        if key not in self._fitting:
+            mark = self._empty.mark()
+            gang = asked.gang(asked.minimum, asked.minimum)
+            self._fitting[key] = place(self._empty, gang) is not None
+            self._empty.rollback(mark)
+        return self._fitting[key]
+
+    # what rows say
+
+    def _enter(self, asked: Asked) -> None:
+        job = asked.job
+        present = job.present
+        stopping = [task for task in job.tasks if task.stopping]
+        for books, tasks in ((self.current, job.tasks), (self.later, present)):
+            if tasks:
+                books.occupy(asked.placement(tasks))
+                books.charge(asked, asked.ask(asked.counts(tasks), new=True))
+        if present:
+            self.present[job.name] = present
+        self.departing |= bool(stopping)
+        if job.reserved:
+            self._keep(asked, job.reserved, later=True)
+
+    def _keep(self, asked: Asked, tasks: Iterable[Task], *, later: bool) -> None:
+        """In use in both books; with `later` False it is taken on nodes there already."""
+        tasks = tuple(tasks)
+        placement = asked.placement(tasks)
+        amounts = asked.ask(asked.counts(tasks), new=not asked.job.present)
+        self.current.occupy(placement)
+        if later:
+            self.later.occupy(placement)
+        for books in (self.current, self.later):
+            books.charge(asked, amounts)
+
+    def release(self, asked: Asked) -> None:
+        """What was kept for it is not kept any more."""
+        placement = asked.placement(asked.job.reserved)
+        amounts = asked.ask(asked.counts(asked.job.reserved), new=not asked.job.present)
+        for books in (self.current, self.later):
+            for tasks in placement:
+                books.room.give_back(tasks)
+            books.charge(asked, amounts, -1)
+
+    def _leave(self, asked: Asked, tasks: Sequence[Task], *, last: bool) -> None:
+        for each in asked.placement(tasks):
+            self.later.room.give_back(each)
+        self.later.charge(asked, asked.ask(asked.counts(tasks), new=last), -1)
+        self.departing = True
+
+
+def _known(cluster: Cluster, columns: Columns) -> Iterable[Job]:
+    for job in cluster.jobs:
+        if job.queue not in columns.queue_at:
+            raise ValueError(f"job {job.name}: there is no queue {job.queue}")
+        yield job

@@ -1,0 +1,68 @@
+"""Who is served next.
+
+Of each queue: the higher priority, then who holds something and has lost its minimum, then who came
+first. Of the queues: first who asks for no more than its queue's own, then the higher priority, then the
+queue that is least ahead of its own (dominant share beyond nominal over weight, from the top of the tree
+downwards), then who came first. What is served counts for those after it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from shoal.schedule.cycle.columns import Columns
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.standing import standing
+
+__all__ = ["in_order"]
+
+_SLACK = 1e-9
+_Key = tuple[bool, int, tuple[float, ...], bool, float, str]
+
+
+def in_order(
+    waiting: Sequence[tuple[Asked, tuple[float, ...]]], columns: Columns, ledger: Ledger
+) -> list[Asked]:
+    """Those who wait, each with what it asks for by column."""
+    trial = ledger.copy()
+    lines: dict[int, list[tuple[Asked, tuple[float, ...]]]] = {}
+    for each in waiting:
+        lines.setdefault(columns.queue_at[each[0].job.queue], []).append(each)
+    for line in lines.values():
+        line.sort(key=lambda each: _own_order(each[0]), reverse=True)
+    heap = [(_key(trial, queue, *line[-1]), queue) for queue, line in lines.items()]
+    heapq.heapify(heap)
+    found: list[Asked] = []
+    while heap:
+        key, queue = heapq.heappop(heap)
+        line = lines[queue]
+        # what was served since can only have put the queue further back
+        current = _key(trial, queue, *line[-1])
+        if current > key:
+            heapq.heappush(heap, (current, queue))
+            continue
+        asked, amounts = line.pop()
+        found.append(asked)
+        if trial.refusal(queue, amounts) is None:
+            trial.charge(queue, amounts)
+        if line:
+            heapq.heappush(heap, (_key(trial, queue, *line[-1]), queue))
+    return found
+
+
+def _own_order(asked: Asked) -> tuple[int, bool, float, str]:
+    job = asked.job
+    return (-job.priority, not job.present, job.created, job.name)
+
+
+def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> _Key:
+    job = asked.job
+    own, use = ledger.nominal[queue], ledger.use[queue]
+    beyond = any(
+        amount > 0 and used + amount > nominal + _SLACK
+        for amount, used, nominal in zip(amounts[:-1], use, own, strict=False)
+    )
+    ahead = tuple(standing(ledger, node) for node in reversed(ledger.rules.tree.paths[queue]))
+    return (beyond, -job.priority, ahead, not job.present, job.created, job.name)

@@ -1,0 +1,91 @@
+"""Why a job does not start: the first reason in this order, and the numbers of it.
+
+| code | means |
+| --- | --- |
+| NamespaceNotAllowed | its queue is not for its namespace |
+| NoNodeSuits | no node has the labels, or lets it stand there |
+| TooLarge | the nodes that suit would not hold its minimum if nothing ran |
+| TooFarApart | they would, but not as close together as it requires |
+| BudgetExhausted | hours of a budget are used up |
+| NotPreemptible | it cannot be preempted, and would be beyond what its queue has of its own |
+| UserCap, Limit, Borrowing, Kept, Capacity | a queue on its path, or the cluster, has no more for it |
+| SharedLacking | licences are in use |
+| Stopping | its former tasks are not gone |
+| Dated, Aside, Behind, BeyondDepth, NoRoom | see `dates` |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.steps import Deny
+from shoal.schedule.placing.shortfall import shortfall
+from shoal.schedule.shares.ledger import CLUSTER, Refusal
+
+__all__ = ["forbidden", "never", "quota"]
+
+
+def never(desk: Desk, asked: Asked) -> Deny | None:
+    """What no waiting helps against."""
+    job = asked.job
+    allowed = desk.cluster.queues[desk.queue(job)].namespaces
+    if allowed and job.namespace not in allowed:
+        return Deny(job=job.name, code="NamespaceNotAllowed", evidence={"allowed": sorted(allowed)})
+    empty = desk.empty_room()
+    if desk.fits_empty(asked):
+        return None
+    short = shortfall(empty, asked.gang(asked.minimum, asked.minimum))
+    for role, each in zip(job.roles, short, strict=True):
+        if each.nodes == 0 and each.wanted:
+            return Deny(job=job.name, code="NoNodeSuits", evidence={"role": role.name})
+    evidence: dict[str, Any] = {
+        "wanted": {role.name: each.wanted for role, each in zip(job.roles, short, strict=True)},
+        "empty": {role.name: each.empty for role, each in zip(job.roles, short, strict=True)},
+    }
+    apart = all(each.empty >= each.wanted for each in short) and bool(
+        job.required or any(role.required for role in job.roles)
+    )
+    return Deny(job=job.name, code="TooFarApart" if apart else "TooLarge", evidence=evidence)
+
+
+def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> Deny | None:
+    """What others cannot give way for."""
+    job = asked.job
+    for node in desk.columns.tree.paths[desk.queue(job)]:
+        for budget in desk.cluster.queues[node].budgets:
+            if budget.spent >= budget.hours:
+                evidence = {"budget": budget.name, "hours": budget.hours, "spent": budget.spent}
+                return Deny(job=job.name, code="BudgetExhausted", evidence=evidence)
+    if not job.preemptible:
+        queue = desk.queue(job)
+        own, use = desk.later.ledger.nominal[queue], desk.later.ledger.use[queue]
+        for at, name in enumerate(desk.columns.names[:-1]):
+            if any(own) and amounts[at] > 0 and use[at] + amounts[at] > own[at] + 1e-9:
+                evidence = {"resource": name, "nominal": own[at], "used": use[at], "asked": amounts[at]}
+                return Deny(job=job.name, code="NotPreemptible", evidence=evidence)
+    return None
+
+
+def quota(
+    desk: Desk, asked: Asked, amounts: tuple[float, ...], refused: Refusal | None, lacking: str | None
+) -> Deny:
+    """Which rule of which queue, or which shared amount."""
+    job = asked.job
+    if refused is None:
+        evidence: dict[str, Any] = {
+            "shared": lacking,
+            "asked": job.shared.get(lacking or "", 0),
+            "left": desk.later.shared.get(lacking or "", 0),
+        }
+        return Deny(job=job.name, code="SharedLacking", evidence=evidence)
+    where = "" if refused.queue == CLUSTER else desk.cluster.queues[refused.queue].name
+    evidence = {
+        "queue": where,
+        "resource": desk.columns.names[refused.resource] if refused.resource >= 0 else "",
+        "bound": refused.bound,
+        "used": refused.used,
+        "asked": refused.asked,
+    }
+    return Deny(job=job.name, code=refused.rule, evidence=evidence)

@@ -1,0 +1,63 @@
+"""What a running job may give up at once: each surplus task by itself, and then all that it needs.
+
+Surplus of a job gives way to a job of the same priority in its own queue, which has nothing yet; what a
+job needs gives way to higher priorities alone. So in the laws of `shares` priorities count twice, and
+surplus stands one below. Numbers of jobs are left out: nobody's job goes so that another may be counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.rows import Task
+from shoal.schedule.shares.laws import Claim, Holding
+
+__all__ = ["Unit", "claim_of", "units_of"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Goes at once."""
+
+    asked: Asked
+    tasks: tuple[Task, ...]
+    holding: Holding
+    core: bool
+    """Without it the job is below its minimum: all the rest goes too."""
+
+
+def claim_of(asked: Asked, queue: int, amounts: tuple[float, ...], number: int) -> Claim:
+    """What a job asks for."""
+    return Claim(queue, (*amounts[:-1], 0.0), priority=2 * asked.job.priority, job=number)
+
+
+def units_of(asked: Asked, present: Sequence[Task], queue: int, number: int) -> list[Unit]:
+    """Of a job with these tasks, in the order in which it gives them up: of the role listed last the
+    highest index first. A task that may not be taken keeps its job's minimum from being taken too."""
+    job = asked.job
+    if not job.preemptible:
+        return []
+    spare = dict(zip((role.name for role in job.roles), asked.counts(present), strict=True))
+    for role, least in zip(job.roles, asked.minimum, strict=True):
+        spare[role.name] -= least
+    rank = {role.name: at for at, role in enumerate(job.roles)}
+    staying: list[Task] = []
+    units: list[Unit] = []
+    for task in sorted(present, key=lambda each: (-rank[each.role], -each.index)):
+        if task.preemptible and spare[task.role] > 0:
+            spare[task.role] -= 1
+            units.append(_unit(asked, (task,), queue, number, core=False))
+        else:
+            staying.append(task)
+    if staying and all(task.preemptible for task in staying):
+        units.append(_unit(asked, tuple(staying), queue, number, core=True))
+    return units
+
+
+def _unit(asked: Asked, tasks: tuple[Task, ...], queue: int, number: int, *, core: bool) -> Unit:
+    job = asked.job
+    amounts = asked.ask(asked.counts(tasks), new=False)
+    priority = 2 * job.priority - (not core)
+    return Unit(asked, tasks, Holding(queue, amounts, priority, job.since, number), core)
