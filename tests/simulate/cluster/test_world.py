@@ -48,10 +48,10 @@ def test_a_started_job_holds_its_slots_until_its_tasks_are_gone() -> None:
     ours = world(pair("j", created=3.0), pair("k"))
     ours.carry_out(start("j", task(0), task(1, gpu=1)), 10.0)
     assert ours.jobs["j"].since == 10.0
-    assert ours.held.gpus_used() == 2000
+    assert ours.held.used("gpu") == 2000
     ours.carry_out(Reserve(job="k", code="Reclaim", tasks=(task(0),)), 11.0)
     ours.carry_out(Preempt(job="j", code="Reclaim", tasks=ours.jobs["j"].tasks, beneficiary="k"), 11.0)
-    assert ours.held.gpus_used() == 2000
+    assert ours.held.used("gpu") == 2000
     with pytest.raises(Broken, match="1000 are in use"):
         ours.carry_out(start("k", task(0)), 11.0)
     ours = world(pair("j", created=3.0))
@@ -60,7 +60,7 @@ def test_a_started_job_holds_its_slots_until_its_tasks_are_gone() -> None:
     ours.gone("j")
     assert ours.jobs["j"].tasks == ()
     assert ours.jobs["j"].created == 3.0
-    assert ours.held.gpus_used() == 0
+    assert ours.held.used("gpu") == 0
     assert ours.held.used("cpu") == 0
 
 
@@ -85,7 +85,7 @@ def test_what_does_not_answer_holds_what_it_held() -> None:
     ours.carry_out(start("j", task(0, "b")), 1.0)
     ours.silent("b")
     assert ours.jobs["j"].present
-    assert ours.held.gpus_used() == 1000
+    assert ours.held.used("gpu") == 1000
 
 
 def test_a_cancelled_job_goes_with_its_last_task() -> None:
@@ -99,7 +99,7 @@ def test_a_cancelled_job_goes_with_its_last_task() -> None:
     assert not ours.jobs["j"].present
     ours.gone("j")
     assert not ours.jobs
-    assert ours.held.gpus_used() == 0
+    assert ours.held.used("gpu") == 0
 
 
 def test_a_reservation_is_kept_until_the_start() -> None:
@@ -210,4 +210,4 @@ def test_a_plan_is_of_the_rows_as_they_are() -> None:
     assert ours.jobs["j"].roles[0].maximum == 4
     ours.finish("j", 5.0)
     assert ours.cluster.jobs == ()
-    assert ours.held.gpus_used() == 0
+    assert ours.held.used("gpu") == 0

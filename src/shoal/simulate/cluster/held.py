@@ -22,6 +22,11 @@ class Held:
         self._nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self._amounts: dict[str, dict[str, int]] = {node.name: {} for node in cluster.nodes}
         self._gpus: dict[str, list[int]] = {node.name: [0] * node.gpus for node in cluster.nodes}
+        self._used: dict[str, int] = {}
+        self._all: dict[str, int] = {"gpu": _WHOLE * sum(node.gpus for node in cluster.nodes)}
+        for node in cluster.nodes:
+            for name, amount in node.amounts.items():
+                self._all[name] = self._all.get(name, 0) + amount * _WHOLE
         self._shared: dict[str, int] = {}
         self._shared_total = cluster.shared
         self._queues: dict[str, Queue] = {queue.name: queue for queue in cluster.queues}
@@ -84,13 +89,13 @@ class Held:
                 if used > limit + 1e-9:
                     raise Broken(f"{job.name}: queue {queue.name} has {used:g} {name}, limit {limit:g}")
 
-    def gpus_used(self) -> int:
-        """Thousandths of GPUs in use on all nodes."""
-        return sum(map(sum, self._gpus.values()))
-
     def used(self, name: str) -> int:
-        """Of an amount, on all nodes."""
-        return sum(used.get(name, 0) for used in self._amounts.values())
+        """Thousandths of an amount, or of GPUs (`gpu`), on all nodes."""
+        return self._used.get(name, 0)
+
+    def parts(self) -> dict[str, float]:
+        """Of each amount and of GPUs: what is in use, as a part of what all nodes have."""
+        return {name: self.used(name) / total for name, total in self._all.items() if total}
 
     def free(self, node: str) -> tuple[dict[str, int], list[int]]:
         """Amounts by name, and thousandths of each GPU, that nobody holds."""
@@ -106,6 +111,8 @@ class Held:
         for gpu in task.gpus:
             slots[gpu] += sign * part
         size = size_of(role)
+        for name, amount in size.items():
+            self._used[name] = self._used.get(name, 0) + sign * amount
         for queue in self.chain(job.queue):
             have = self.by_queue[queue.name]
             for name, amount in size.items():

@@ -29,6 +29,7 @@ class World:
         self.jobs: dict[str, Job] = {}
         self.held = Held(cluster)
         self._cluster = cluster
+        self._rows = cluster.nodes
         self._planner = planner
         self._cancelled: set[str] = set()
         for job in cluster.jobs:
@@ -41,9 +42,7 @@ class World:
     @property
     def cluster(self) -> Cluster:
         """The rows as they are, jobs in the order in which they came."""
-        return msgspec.structs.replace(
-            self._cluster, nodes=tuple(self.nodes.values()), jobs=tuple(self.jobs.values())
-        )
+        return msgspec.structs.replace(self._cluster, nodes=self._rows, jobs=tuple(self.jobs.values()))
 
     def plan(self, now: Stamp) -> Plan:
         """What the planner would do now; nothing is done."""
@@ -133,11 +132,11 @@ class World:
 
     def silent(self, name: str) -> None:
         """A node does not answer; what was on it may be there still, and holds what it held."""
-        self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=False)
+        self._answers(name, False)
 
     def back(self, name: str) -> None:
         """A node answers again."""
-        self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=True)
+        self._answers(name, True)
 
     def resize(self, name: str, role: str, maximum: int, minimum: int | None = None) -> None:
         """The job may have so many tasks of a role from now on."""
@@ -161,6 +160,10 @@ class World:
         self._told_to_go(job, job.present)
         self._put(self.jobs[name], suspended=True)
         self._cancelled.add(name)
+
+    def _answers(self, name: str, ready: bool) -> None:
+        self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=ready)
+        self._rows = tuple(self.nodes.values())
 
     def _check_beneficiary(self, victim: str, name: str) -> None:
         """Who takes must have been given the slots before: else a stop here would kill for nobody."""
