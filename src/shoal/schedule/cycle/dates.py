@@ -16,16 +16,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.backfill.asks import Capacity, Settings, Waiting, Work
+from shoal.schedule.backfill.plan import Plan as Planned
 from shoal.schedule.backfill.plan import Verdict, plan
+from shoal.schedule.backfill.turns import give_way, planned_seconds, turn_ends
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Job
 from shoal.schedule.cycle.steps import Deny, Reserve
 
 __all__ = ["Dates"]
+
+Floats = NDArray[np.float64]
 
 _THOUSANDTHS = 1000
 _CODES = {
@@ -50,18 +55,26 @@ class Dates:
         waiting = [each for each in order if not each.job.present and self._allowed(each)]
         for at, asked in enumerate(waiting):
             self._rows[asked.job.name] = at
-        self._plan = None
+        self._runs: list[Asked] = []
+        self._over = np.zeros(0, dtype=np.bool_)
+        self._plan: Planned | None = None
         self.again_at: Stamp | None = None
         if waiting:
-            settings = Settings(
+            self._settings = Settings(
                 depth=desk.rules.depth,
                 resolution_seconds=desk.rules.resolution_seconds,
                 slack_seconds=0.0,
             )
-            self._plan = plan(self._capacity(), self._work(), self._waiting(waiting), settings, desk.now)
+            self._whole, self._asking = self._capacity(), self._waiting(waiting)
+            self._running = self._work()
+            self._plan = plan(self._whole, self._running, self._asking, self._settings, desk.now)
             dated = self._plan.start[self._plan.start > desk.now]
             if len(dated) and math.isfinite(float(dated.min())):
-                self.again_at = float(dated.min())
+                # whose turn will be over then has to be told before
+                notice = self._settings.notice_seconds if desk.rules.minimum_run_seconds else 0.0
+                self.again_at = max(float(dated.min()) - notice, desk.now)
+                if self.again_at == desk.now:
+                    self.again_at = float(dated.min())
 
     def may_start(self, asked: Asked) -> bool:
         """Whether nobody before it starts later for it."""
@@ -105,27 +118,49 @@ class Dates:
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
         return Capacity(pools, licences, np.zeros_like(pools))
 
+    def _turn(self, seconds: Floats) -> Floats:
+        turn = self._desk.rules.minimum_run_seconds
+        return planned_seconds(seconds, turn) if turn else seconds
+
+    def give_way(self) -> list[tuple[Asked, str]]:
+        """Who of those whose turn is over goes, for those who are due, of whom one is named."""
+        if self._plan is None or not self._desk.rules.minimum_run_seconds:
+            return []
+        told = give_way(self._plan, self._whole, self._running, self._asking, self._over, self._settings)
+        first = next(
+            (name for name, at in self._rows.items() if at == int(self._plan.start.argmin())), ""
+        )
+        return [(self._runs[row], first) for row in told.tolist()]
+
     def _work(self) -> Work:
         """Who holds something, who was kept a place, and who goes."""
         desk = self._desk
         rows: list[tuple[list[int], list[int], float]] = []
-        for name, asked in desk.asked.items():
+        started: list[float] = []
+        for name, there in desk.present.items():
+            asked = desk.asked[name]
             job = asked.job
-            there = desk.present.get(name, ())
-            if there:
-                began = job.since if job.present else desk.now
-                amounts = self._amounts(asked, asked.counts(there))
-                rows.append((amounts, self._shared(job), began + _length(job)))
+            began = job.since if job.present else desk.now
+            amounts = self._amounts(asked, asked.counts(there))
+            rows.append((amounts, self._shared(job), began + _length(job)))
+            started.append(began if job.preemptible else math.inf)
+            self._runs.append(asked)
         for asked, counts in desk.kept_for():
-            rows.append(
-                (self._amounts(asked, counts), self._shared(asked.job), desk.now + _length(asked.job))
-            )
+            amounts = self._amounts(asked, counts)
+            rows.append((amounts, self._shared(asked.job), desk.now + _length(asked.job)))
+            started.append(desk.now)
+            self._runs.append(asked)
         n = len(rows)
+        end = np.array([row[2] for row in rows], dtype=np.float64)
+        if desk.rules.minimum_run_seconds:
+            since = np.array(started, dtype=np.float64)
+            turns = turn_ends(since, end, desk.rules.minimum_run_seconds, self._settings, desk.now)
+            end, self._over = turns.end, turns.over
         return Work(
             pool=np.zeros(n, dtype=np.int64),
             amounts=np.array([row[0] for row in rows], dtype=np.int64).reshape(n, self._resources),
             shared=np.array([row[1] for row in rows], dtype=np.int64).reshape(n, len(self._licences)),
-            end=np.array([row[2] for row in rows], dtype=np.float64),
+            end=end,
         )
 
     def _waiting(self, waiting: Sequence[Asked]) -> Waiting:
@@ -133,7 +168,7 @@ class Dates:
         jobs = [asked.job for asked in waiting]
         priorities = np.array([job.priority for job in jobs], dtype=np.int64)
         promised = [math.inf if job.promised is None else job.promised for job in jobs]
-        since = np.array([desk.now - job.created for job in jobs])
+        since = np.array([desk.now - job.waiting_since for job in jobs])
         return Waiting(
             key=np.array([desk.number[job.name] for job in jobs], dtype=np.int64),
             rank=np.minimum.accumulate(priorities),
@@ -144,7 +179,7 @@ class Dates:
             shared=np.array([self._shared(job) for job in jobs], dtype=np.int64).reshape(
                 m, len(self._licences)
             ),
-            seconds=np.array([_length(job) for job in jobs], dtype=np.float64),
+            seconds=self._turn(np.array([_length(job) for job in jobs], dtype=np.float64)),
             promised=np.array(promised, dtype=np.float64),
             promised_pool=np.where(np.isfinite(promised), 0, -1).astype(np.int64),
             starved=since >= desk.rules.starving_seconds,

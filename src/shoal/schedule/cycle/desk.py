@@ -11,9 +11,11 @@ from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
+from shoal.schedule.cycle.units import Unit, units_of
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
+from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Desk"]
 
@@ -34,7 +36,9 @@ class Desk:
         self.departing = False
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
+        self._units: dict[str, tuple[tuple[Task, ...], list[Unit]]] = {}
         self._empty = Room(self.columns.nodes)
+        self._unused = Books(cluster, self.columns)
         self._fitting: dict[tuple[object, ...], bool] = {}
         self._reserved: list[Reserve] = []
         self._giving: list[Shrink | Preempt | Move] = []
@@ -112,6 +116,16 @@ class Desk:
         self.present[job.name] = (*self.present[job.name], *tasks)
         self._starting.append(Grow(job=job.name, tasks=tasks, code="Grown"))
 
+    def units(self, asked: Asked) -> list[Unit]:
+        """What it may give up, of what is there and stays."""
+        name = asked.job.name
+        present = self.present[name]
+        known = self._units.get(name)
+        if known is None or known[0] is not present:
+            found = units_of(asked, present, self.queue(asked.job), self.number[name])
+            known = self._units[name] = (present, found)
+        return known[1]
+
     def told_to_give(self, job: str) -> bool:
         """In this plan."""
         return any(step.job == job for step in self._giving)
@@ -124,6 +138,11 @@ class Desk:
     def empty_room(self) -> Room:
         """As if nothing ran."""
         return self._empty
+
+    def refused_empty(self, asked: Asked) -> Refusal | None:
+        """What its queue would say if nothing ran."""
+        amounts = asked.ask(asked.minimum, new=True)
+        return self._unused.refusal(asked, amounts)
 
     def fits_empty(self, asked: Asked) -> bool:
         """Whether its minimum would fit if nothing ran."""

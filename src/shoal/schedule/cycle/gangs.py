@@ -74,10 +74,11 @@ class Asked:
         for role, placed in zip(self.job.roles, placement, strict=True):
             taken = {task.index for task in (*self.job.tasks, *more) if task.role == role.name}
             free = (index for index in range(len(taken) + len(placed)) if index not in taken)
-            rows = zip(free, placed.node.tolist(), placed.slots.tolist(), strict=False)
+            nodes: list[int] = placed.node.tolist()
+            slots: list[list[int]] = placed.slots.tolist()
             found += [
-                Task(role=role.name, index=index, node=str(names[node]), gpus=tuple(slots))
-                for index, node, slots in rows
+                Task(role=role.name, index=index, node=names[node], gpus=tuple(mine))
+                for index, node, mine in zip(free, nodes, slots, strict=False)
             ]
         return tuple(found)
 

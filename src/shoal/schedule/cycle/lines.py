@@ -54,7 +54,7 @@ def in_order(
 
 def _own_order(asked: Asked) -> tuple[int, bool, float, str]:
     job = asked.job
-    return (-job.priority, not job.present, job.created, job.name)
+    return (-job.priority, not job.present, job.waiting_since, job.name)
 
 
 def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> _Key:
@@ -65,4 +65,4 @@ def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> 
         for amount, used, nominal in zip(amounts[:-1], use, own, strict=False)
     )
     ahead = tuple(standing(ledger, node) for node in reversed(ledger.rules.tree.paths[queue]))
-    return (beyond, -job.priority, ahead, not job.present, job.created, job.name)
+    return (beyond, -job.priority, ahead, not job.present, job.waiting_since, job.name)

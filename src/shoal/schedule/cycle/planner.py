@@ -58,9 +58,11 @@ class _Cycle:
         self.desk = desk
         self.dates: Dates | None = None
         self._hopeless: set[tuple[object, ...]] = set()
+        self._aside: set[str] = set()
 
     def run(self) -> Plan:
         desk = self.desk
+        self._out_of_time()
         waiting: list[tuple[Asked, tuple[float, ...]]] = []
         for asked in desk.asked.values():
             if not self._waits(asked):
@@ -75,6 +77,7 @@ class _Cycle:
             self._serve(asked, order[at:])
         for asked in desk.asked.values():
             self._stale(asked)
+        self._turns()
         grow_all(desk, order)
         return desk.plan(self.dates.again_at if self.dates is not None else None)
 
@@ -158,6 +161,7 @@ class _Cycle:
         if not coming:
             self._hopeless.add(alike)
             desk.deny(reasons.quota(desk, asked, amounts, quota, lacking))
+            self._set_aside(asked, amounts)
             return
         self._hopeless.add(alike)
         desk.deny(self._without_capacity(asked, rest))
@@ -218,6 +222,15 @@ class _Cycle:
         counts = asked.counts(present)
         return Mover(asked.gang(counts, counts), asked.placement(present))
 
+    def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
+        """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
+        desk, job = self.desk, asked.job
+        if job.queue in self._aside or desk.now - job.waiting_since < desk.rules.starving_seconds:
+            return
+        self._aside.add(job.queue)
+        for books in (desk.current, desk.later):
+            books.ledger.charge(desk.queue(job), amounts)
+
     # 3
 
     def _without_capacity(self, asked: Asked, rest: Sequence[Asked]) -> Deny:
@@ -227,6 +240,27 @@ class _Cycle:
         return self.dates.answer(asked)
 
     # 4
+
+    def _out_of_time(self) -> None:
+        """Those that have had their wall time are told; they have their grace."""
+        desk = self.desk
+        for asked in desk.asked.values():
+            job = asked.job
+            present = desk.present.get(job.name, ())
+            if job.wall_seconds is not None and present and desk.now >= job.since + job.wall_seconds:
+                desk.depart(asked, present, "", "WallTime", wallSeconds=job.wall_seconds)
+
+    def _turns(self) -> None:
+        """Of those whose length nobody knows, who has had its turn gives way to who waits."""
+        desk = self.desk
+        if self.dates is None:
+            return
+        for asked, beneficiary in self.dates.give_way():
+            present = desk.present.get(asked.job.name, ())
+            if present:
+                desk.depart(
+                    asked, present, beneficiary, "TurnOver", seconds=desk.rules.minimum_run_seconds
+                )
 
     def _stale(self, asked: Asked) -> None:
         desk, job = self.desk, asked.job

@@ -6,6 +6,7 @@
 | NoNodeSuits | no node has the labels, or lets it stand there |
 | TooLarge | the nodes that suit would not hold its minimum if nothing ran |
 | TooFarApart | they would, but not as close together as it requires |
+| OverLimit | its minimum is more than its queue, or its user, may ever have |
 | BudgetExhausted | hours of a budget are used up |
 | NotPreemptible | it cannot be preempted, and would be beyond what its queue has of its own |
 | UserCap, Limit, Borrowing, Kept, Capacity | a queue on its path, or the cluster, has no more for it |
@@ -33,9 +34,14 @@ def never(desk: Desk, asked: Asked) -> Deny | None:
     allowed = desk.cluster.queues[desk.queue(job)].namespaces
     if allowed and job.namespace not in allowed:
         return Deny(job=job.name, code="NamespaceNotAllowed", evidence={"allowed": sorted(allowed)})
-    empty = desk.empty_room()
     if desk.fits_empty(asked):
-        return None
+        refused = desk.refused_empty(asked)
+        return (
+            None
+            if refused is None
+            else Deny(job=job.name, code="OverLimit", evidence=_numbers(desk, refused))
+        )
+    empty = desk.empty_room()
     short = shortfall(empty, asked.gang(asked.minimum, asked.minimum))
     for role, each in zip(job.roles, short, strict=True):
         if each.nodes == 0 and each.wanted:
@@ -80,12 +86,14 @@ def quota(
             "left": desk.later.shared.get(lacking or "", 0),
         }
         return Deny(job=job.name, code="SharedLacking", evidence=evidence)
-    where = "" if refused.queue == CLUSTER else desk.cluster.queues[refused.queue].name
-    evidence = {
-        "queue": where,
+    return Deny(job=job.name, code=refused.rule, evidence=_numbers(desk, refused))
+
+
+def _numbers(desk: Desk, refused: Refusal) -> dict[str, Any]:
+    return {
+        "queue": "" if refused.queue == CLUSTER else desk.cluster.queues[refused.queue].name,
         "resource": desk.columns.names[refused.resource] if refused.resource >= 0 else "",
         "bound": refused.bound,
         "used": refused.used,
         "asked": refused.asked,
     }
-    return Deny(job=job.name, code=refused.rule, evidence=evidence)

@@ -116,6 +116,8 @@ class Job(Part, frozen=True, kw_only=True):
     user: str = ""
     priority: int = 0
     created: Stamp = 0.0
+    waits_since: Stamp | None = None
+    """None: since it was created. Later where it had a turn, and gave way to others."""
     roles: tuple[Role, ...] = (Role(),)
     minimum: int = 0
     """So many tasks of all roles together, besides each role's own minimum."""
@@ -142,6 +144,11 @@ class Job(Part, frozen=True, kw_only=True):
     promised_pool: str = ""
     reserved: tuple[Task, ...] = ()
     """Slots that are kept for it until those who are told to go are gone."""
+
+    @property
+    def waiting_since(self) -> Stamp:
+        """What its place among equals goes by."""
+        return self.created if self.waits_since is None else self.waits_since
 
     @property
     def present(self) -> tuple[Task, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.cycle.units import Unit, claim_of, units_of
+from shoal.schedule.cycle.units import Unit, claim_of
 from shoal.schedule.placing.asks import Gang, Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Laws
@@ -41,7 +41,7 @@ def _all_units(desk: Desk, asked: Asked) -> list[Unit]:
     """Of all that hold something, but for those who are protected from this job."""
     mine = desk.queue(asked.job)
     found: list[Unit] = []
-    for name, present in desk.present.items():
+    for name in desk.present:
         other = desk.asked[name]
         theirs = desk.queue(other.job)
         held_for = desk.now - other.job.since
@@ -50,7 +50,7 @@ def _all_units(desk: Desk, asked: Asked) -> list[Unit]:
             continue
         if theirs != mine and held_for < row.minimum_seconds:
             continue
-        found += units_of(other, present, theirs, desk.number[name])
+        found += desk.units(other)
     return found
 
 
