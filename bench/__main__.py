@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import sys
 import time
+from collections.abc import Callable
 
 from bench import arrays, commands, memory, pending
 from bench.row import Row, table
+from bench.schedule import goals
 
-_SUITES = {
-    "commands": commands.rows,
-    "arrays": arrays.rows,
-    "pending": pending.rows,
-    "memory": memory.rows,
+_SUITES: dict[str, Callable[[bool], list[Row]]] = {
+    "commands": lambda quick: commands.rows(),
+    "arrays": lambda quick: arrays.rows(),
+    "pending": lambda quick: pending.rows(),
+    "memory": lambda quick: memory.rows(),
+    "schedule": goals.rows,
 }
 
 
 def main() -> None:
-    """`python -m bench [SUITE...]`."""
-    wanted = sys.argv[1:] or list(_SUITES)
+    """`python -m bench [SUITE...] [--quick]`."""
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", help=f"of {', '.join(_SUITES)}; all unless given"
+    )
+    parser.add_argument("--quick", action="store_true", help="schedule: without what takes minutes")
+    told = parser.parse_args()
+    wanted: list[str] = told.suites or list(_SUITES)
     if unknown := [name for name in wanted if name not in _SUITES]:
         sys.exit(f"no suite {', '.join(unknown)}: there are {', '.join(_SUITES)}")
     print(f"{time.strftime('%Y-%m-%d')}, {platform.platform()}, Python {platform.python_version()}\n")
@@ -27,7 +37,7 @@ def main() -> None:
     try:
         for name in wanted:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            rows += _SUITES[name]()
+            rows += _SUITES[name](told.quick)
     finally:
         print(table(rows))  # what was measured is shown even if a later suite fails
 

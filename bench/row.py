@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ __all__ = ["Row", "p50", "p95", "table"]
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured. `goal` and `figure` share `unit`; `more` is better when `higher` is true."""
+    """What was measured. `goal` and `figure` share `unit`; more is better when `higher` is true. Where
+    nothing was measured the figure is no number, and where there is no goal the goal."""
 
     what: str
     goal: float
@@ -25,7 +27,14 @@ class Row:
     higher: bool = False
     number: str = ""
     """Of the goal, where goals have one: `G1`."""
+    why: str = ""
+    """It was missed, or not measured; shown below the table if so."""
     load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    @property
+    def measured(self) -> bool:
+        """There is a figure."""
+        return not math.isnan(self.figure)
 
     @property
     def met(self) -> bool:
@@ -45,23 +54,38 @@ def p95(values: Sequence[float]) -> float:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table of the rows, which also reads well on a terminal."""
+    """A Markdown table of the rows, which also reads well on a terminal; below it, why goals are missed.
+
+    Rows with one reason share a line."""
     head = ("what", "goal", "figure", "met", "spread", "beside it, same run", "load")
     lines = [
         (
             f"{row.number} {row.what}".strip(),
-            f"{'>=' if row.higher else '<='} {row.goal:g} {row.unit}",
-            f"{row.figure:.3g} {row.unit}" if row.figure < 1000 else f"{row.figure:.0f} {row.unit}",
-            "yes" if row.met else "**no**",
+            "" if math.isnan(row.goal) else f"{'>=' if row.higher else '<='} {row.goal:g} {row.unit}",
+            _figure(row),
+            "yes" if row.met else "**no**" if row.measured else "-",
             row.spread,
             row.beside,
-            f"{row.load:.1f}",
+            f"{row.load:.1f}" if row.measured else "",
         )
         for row in rows
     ]
     widths = [max(len(cells[at]) for cells in [head, *lines]) for at in range(len(head))]
     text = [_line(head, widths), "| " + " | ".join("-" * width for width in widths) + " |"]
-    return "\n".join([*text, *(_line(cells, widths) for cells in lines)])
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.why and not row.met:
+            reasons.setdefault(row.why, []).append(row.what)
+    notes = [f"- {'; '.join(names)}: {why}" for why, names in reasons.items()]
+    return "\n".join(
+        [*text, *(_line(cells, widths) for cells in lines), *([""] if notes else []), *notes]
+    )
+
+
+def _figure(row: Row) -> str:
+    if not row.measured:
+        return "not measured"
+    return f"{row.figure:.3g} {row.unit}" if row.figure < 1000 else f"{row.figure:.0f} {row.unit}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,0 +1,164 @@
+"""The goals of scheduling in one table: what each came to, and why it was missed or not measured.
+
+`python -m bench.schedule.goals [--quick]`; `make bench` prints it too. Rows come from the modules beside
+this one, which measure more than the goals; `--quick` leaves out what takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.published import DATA
+from bench.row import Row, table
+from bench.schedule import backfill, packing, placing, referee, sizing
+
+__all__ = ["Suite", "collect", "rows"]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A module that measures, and those of its rows that are goals."""
+
+    name: str
+    rows: Callable[[], list[Row]]
+    named: Mapping[str, str]
+    """What the module calls a row, to what the goal is called."""
+    published: bool = False
+    """It needs the published data."""
+    minutes: bool = False
+    """It takes one or more."""
+
+
+_REFEREE = (
+    *(f"{name}, off its published means" for name in ("tiresias", "optimus")),
+    *(
+        f"{what}, knows: {information}"
+        for information in ("none", "declared", "profiles")
+        for what in ("mean completion", "p99", "makespan")
+    ),
+    *(
+        f"{what} against {rigid}"
+        for rigid in ("fifo-skip", "fifo-skip-spread")
+        for what in ("makespan", "mean completion", "wait")
+    ),
+)
+_PACKING = (
+    "GPUs allocated at 130 % demand, openb default, mean of 10 orders",
+    "GPUs allocated at 130 % demand, openb multigpu50, mean of 10 orders",
+    "all 8,152 pods of openb default, rehearsal included",
+)
+_SUITES = (
+    Suite("referee", referee.rows, {what: what for what in _REFEREE}, published=True, minutes=True),
+    Suite("packing", packing.rows, {what: what for what in _PACKING}, published=True, minutes=True),
+    Suite(
+        "placing",
+        placing.rows,
+        {
+            "burst of 50,000 equal tasks of one GPU, 5,000 nodes": (
+                "burst of 50,000 one-GPU tasks on 5,000 nodes, decisions only"
+            ),
+            "the same of 200 shapes, shape by shape": "the same burst, tasks of 200 shapes",
+        },
+    ),
+    Suite(
+        "sizing",
+        sizing.rows,
+        {
+            "re-size, jobs of up to 64 GPUs; 5,000 jobs, 100,000 GPUs": (
+                "elastic re-size, 5,000 jobs over 100,000 GPUs, each up to 64"
+            ),
+            "re-size, jobs of up to 256 GPUs; 5,000 jobs, 100,000 GPUs": "the same, each up to 256",
+        },
+    ),
+    Suite("backfill", backfill.rows, {"plan, depth 5,000": "backfill, depth 5,000"}),
+)
+
+_LAST = (
+    "a list ends with one of two or three jobs that train for half a day, and what ends the mean "
+    "sooner, small jobs first, ends those later"
+)
+_RIGID = f"{_LAST}; the best that is known for these lists is -29.5 %"
+_WHY = {
+    "p99, knows: none": (
+        "nobody says which jobs are long, so the second longest of 160 gives way to jobs that turn out "
+        "to be as long"
+    ),
+    "makespan, knows: none": _LAST,
+    "makespan, knows: declared": _LAST,
+    "makespan, knows: profiles": _LAST,
+    "makespan against fifo-skip": _RIGID,
+    "makespan against fifo-skip-spread": _RIGID,
+    "the same, each up to 256": (
+        "35 sizes for each job in place of 11, and the concave envelope is sought over pairs of them; a "
+        "job's curve does not change between decisions, but is made anew here for all"
+    ),
+}
+"""Why a goal was missed, when it is."""
+
+_CYCLE = "the decision as a whole is being put together; its parts are measured by the modules beside"
+_SIZE = "10,000 nodes, 100,000 GPUs, 5,000 running, 2,000 pending, 50 queues"
+_ABSENT = (
+    ("full decision, p50", 100.0, "ms", _SIZE, _CYCLE),
+    ("full decision, p99", 300.0, "ms", _SIZE, _CYCLE),
+    ("decision after one event, p99", 10.0, "ms", _SIZE, _CYCLE),
+    ("memory of a decision over 100,000 GPUs", 1000.0, "MB", "", _CYCLE),
+    (
+        "Kueue's generator, 15,000 workloads, simulated", 73.0, "s", "published 351 s",
+        "no generator is there yet",
+    ),
+    ("the same, processor time", 5.0, "CPU s", "", "no generator is there yet"),
+    (
+        "Kueue's generator, 50,000 workloads, processor time", 30.0, "CPU s", "published 1,179 s",
+        "no generator is there yet",
+    ),
+    (
+        "live: policies in another order than simulated, 3 seeds", 0.0, "pairs", "",
+        "the local cluster does not run these policies yet",
+    ),
+)  # fmt: skip
+
+
+def rows(quick: bool = False) -> list[Row]:
+    """Every goal, measured or not."""
+    found = collect(_SUITES, quick)
+    for what, goal, unit, beside, why in _ABSENT:
+        found.append(Row(what, goal, math.nan, unit, beside=beside, why=why))
+    return found
+
+
+def collect(suites: Sequence[Suite], quick: bool) -> list[Row]:
+    """The goals of these modules; those of a module that is left out say so. Raises KeyError for a row
+    that its module does not have."""
+    found: list[Row] = []
+    for suite in suites:
+        reason = _left_out(suite, quick)
+        if reason:
+            found += [Row(goal, math.nan, math.nan, "", why=reason) for goal in suite.named.values()]
+            continue
+        print(f"  {suite.name} ...", file=sys.stderr, flush=True)
+        made = {row.what: row for row in suite.rows()}
+        for what, goal in suite.named.items():
+            found.append(replace(made[what], what=goal, why=_WHY.get(goal, "not known yet")))
+    return found
+
+
+def _left_out(suite: Suite, quick: bool) -> str:
+    """Why a module is; empty if it is not."""
+    if suite.published and not DATA.is_dir():
+        return f"there are no published data in {DATA}"
+    return "left out, for it takes a minute or more" if quick and suite.minutes else ""
+
+
+def main() -> None:
+    """`python -m bench.schedule.goals [--quick]`."""
+    parser = argparse.ArgumentParser(prog="python -m bench.schedule.goals")
+    parser.add_argument("--quick", action="store_true", help="without what takes minutes")
+    print(table(rows(parser.parse_args().quick)))
+
+
+if __name__ == "__main__":
+    main()
