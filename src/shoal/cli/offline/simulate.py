@@ -11,6 +11,7 @@ from shoal.cli.failures import Usage
 from shoal.cli.many import spread
 from shoal.cli.offline.comparing import chosen, path_option, policy_option
 from shoal.cli.offline.packing import command as packing
+from shoal.cli.offline.scenario import command as scenario
 from shoal.cli.options import common, reports
 from shoal.cli.output import emit, say
 from shoal.cli.parameters import whole
@@ -35,7 +36,7 @@ class _Group(click.Group):
         return super().parse_args(ctx, spread(args, frozenset({"--workload", "--policy"})))
 
 
-@click.group("simulate", cls=_Group, invoke_without_command=True, subcommand_metavar="[packing ...]")
+@click.group("simulate", cls=_Group, invoke_without_command=True, subcommand_metavar="[packing|scenario ...]")
 @path_option(
     "--workload",
     "workloads",
@@ -100,6 +101,7 @@ def command(context: click.Context, workloads: tuple[Path, ...], **options: Any)
 
 
 command.add_command(packing)
+command.add_command(scenario)
 
 
 def _simulate(
