@@ -181,7 +181,7 @@ def test_steps_that_do_not_fit_the_state_are_refused() -> None:
     ours.carry_out(start("k", task(0), task(1, gpu=1)), 1.0)
     with pytest.raises(Broken, match="holds 2 tasks"):
         ours.carry_out(start("k", task(0)), 1.0)
-    with pytest.raises(Broken, match="holds something"):
+    with pytest.raises(Broken, match="has its minimum"):
         ours.carry_out(Deny(job="k", code="Wait"), 1.0)
     shrink = Shrink(job="k", code="Reclaim", tasks=(task(1),), beneficiary="j")
     with pytest.raises(Broken, match="no slots reserved"):

@@ -22,7 +22,7 @@ from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.faults import Faults
 from shoal.simulate.cluster.record import Ran, Record, Sample
 from shoal.simulate.cluster.work import Arrival
-from shoal.simulate.cluster.world import World
+from shoal.simulate.cluster.world import WALL_TIME, World
 
 __all__ = ["Options", "simulate"]
 
@@ -201,10 +201,10 @@ class _Run:
             self._wake(plan.again_at)
 
     def _carry_out(self, plan: Plan) -> bool:
-        """Whether anything changed but what jobs are told."""
+        """Whether anything changed but what those who wait are told."""
         moved = False
+        self._world.apply(plan, self._now)
         for step in plan.steps:
-            self._world.carry_out(step, self._now)
             self._record.steps[type(step).__name__] += 1
             match step:
                 case Reserve() | Deny():
@@ -219,19 +219,20 @@ class _Run:
 
     def _leaves(self, name: str, step: Shrink | Preempt | Move) -> None:
         ran = self._record.jobs.get(name)
-        if ran is not None and not isinstance(step, Shrink):
+        if ran is not None and not isinstance(step, Shrink) and step.code != WALL_TIME:
             ran.preemptions += 1
 
         def gone() -> None:
+            if name not in self._world.jobs:
+                return
+            self._world.gone(name, step.tasks)
+            self._changed = True  # and no more: an exchange without end consists of such news
             if name in self._world.jobs:
-                self._world.gone(name, step.tasks)
-                self._were_gone(name)
+                self._settle(name)
+            elif name in self._work:
+                self._ended(name, timed_out=True)
 
         self._later(self._now + self._options.stop_seconds, gone)
-
-    def _were_gone(self, name: str) -> None:
-        self._changed = True  # and no more: an exchange without end consists of such news
-        self._settle(name)
 
     def _settle(self, name: str) -> None:
         """The job's tasks have changed: its work up to now is counted, and its end foreseen anew."""
@@ -265,15 +266,17 @@ class _Run:
         def end() -> None:
             if turn != working.turn:
                 return
-            ran = self._record.jobs[name]
-            ran.ended, ran.timed_out = self._now, over < ends
-            del self._work[name]
-            working.turn += 1
             self._world.finish(name, self._now)
+            self._ended(name, timed_out=over < ends)
             self._from_outside()
 
         if min(ends, over) < math.inf:
             self._later(min(ends, over), end)
+
+    def _ended(self, name: str, *, timed_out: bool) -> None:
+        self._work.pop(name).turn += 1
+        ran = self._record.jobs[name]
+        ran.ended, ran.timed_out = self._now, timed_out
 
 
 def _on(job: Job, node: str) -> bool:

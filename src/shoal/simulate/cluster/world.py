@@ -14,7 +14,12 @@ from shoal.simulate.cluster import rules as law
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.held import Held
 
-__all__ = ["World"]
+__all__ = ["TURN_OVER", "WALL_TIME", "World"]
+
+TURN_OVER = "TurnOver"
+"""Code of a preemption after which a job is behind those that wait already."""
+WALL_TIME = "WallTime"
+"""Code of a preemption after which a job does not come back."""
 
 Planner = Callable[[Cluster, Rules, Stamp], Plan]
 
@@ -31,7 +36,7 @@ class World:
         self._cluster = cluster
         self._rows = cluster.nodes
         self._planner = planner
-        self._cancelled: set[str] = set()
+        self._ending: set[str] = set()
         for job in cluster.jobs:
             if job.tasks:
                 self.held.take_shared(job)
@@ -54,49 +59,23 @@ class World:
         self.apply(plan, now)
         return plan
 
-    def apply(self, plan: Plan, now: Stamp) -> None:
-        """Step by step, so that what is before a step that is refused is done."""
+    def apply(self, plan: Plan, now: Stamp) -> int:
+        """Step by step, so that what is before a step that is refused is done. How many changed a row:
+        those that repeat what is so already, or only say why somebody waits, do not."""
+        kept = {step.job for step in plan.steps if isinstance(step, Reserve)}
+        changes = 0
         for step in plan.steps:
-            self.carry_out(step, now)
+            changes += self.carry_out(step, now)
+            if isinstance(step, Deny) and step.job not in kept:
+                # it waits, and nobody says that its place is kept
+                changes += self._change(step.job, reserved=())
+        return changes
 
-    def carry_out(self, step: Step, now: Stamp) -> None:
-        """One step."""
-        job = self.jobs.get(step.job)
-        if job is None:
-            raise Broken(f"{type(step).__name__} of {step.job}: there is no such job")
-        match step:
-            case Reserve():
-                self._put(job, reserved=step.tasks, promised=step.at, promised_pool=step.pool)
-            case Shrink():
-                self._check_beneficiary(step.job, step.beneficiary)
-                law.check_taken(job, step.tasks)
-                left = self._told_to_go(job, step.tasks)
-                if lacks := law.below(left):
-                    raise Broken(f"{job.name} shrinks to {lacks}: that is less than its minimum")
-            case Preempt():
-                self._check_beneficiary(step.job, step.beneficiary)
-                law.check_taken(job, step.tasks)
-                if self._told_to_go(job, step.tasks).present:
-                    raise Broken(f"{job.name} is preempted, and some of its tasks stay")
-            case Move():
-                self._check_beneficiary(step.job, step.beneficiary)
-                law.check_taken(job, step.tasks)
-                self._told_to_go(job, step.tasks)
-                self._put(self.jobs[job.name], reserved=step.to)
-            case Start():
-                if job.tasks:
-                    raise Broken(f"{job.name} starts, and holds {len(job.tasks)} tasks already")
-                self.held.take_shared(job)
-                self._there(job, step.tasks, now)
-            case Grow():
-                if not job.present:
-                    raise Broken(f"{job.name} grows, and holds nothing")
-                self._there(job, step.tasks, now)
-            case Deny():
-                if job.present:
-                    raise Broken(f"{job.name} is told that it waits, and holds something")
-            case _:
-                raise Broken(f"{step.job}: nobody knows what {type(step).__name__} means")
+    def carry_out(self, step: Step, now: Stamp) -> bool:
+        """One step; whether a row is another now."""
+        before = self.jobs.get(step.job)
+        self._carry_out(step, now)
+        return self.jobs[step.job] != before
 
     def submit(self, job: Job) -> None:
         """A job comes."""
@@ -110,11 +89,11 @@ class World:
         """The job has ended, with all its tasks, those that were stopping too."""
         self._gone(self.jobs[name], self.jobs[name].tasks, now)
         del self.jobs[name]
-        self._cancelled.discard(name)
+        self._ending.discard(name)
 
     def gone(self, name: str, tasks: Iterable[Task] | None = None) -> None:
         """Those of its tasks that were told to go are gone: these, or all. A job that has none left
-        waits again, as old as it is."""
+        waits again, as old as it is; unless it was cancelled, or its time was up: then it has ended."""
         job = self.jobs[name]
         stopping = [task for task in job.tasks if task.stopping]
         if tasks is not None:
@@ -158,8 +137,52 @@ class World:
             del self.jobs[name]
             return
         self._told_to_go(job, job.present)
-        self._put(self.jobs[name], suspended=True)
-        self._cancelled.add(name)
+        self._change(name, suspended=True)
+        self._ending.add(name)
+
+    def _carry_out(self, step: Step, now: Stamp) -> None:
+        job = self.jobs.get(step.job)
+        if job is None:
+            raise Broken(f"{type(step).__name__} of {step.job}: there is no such job")
+        match step:
+            case Reserve():
+                self._put(job, reserved=step.tasks)
+                if step.at is not None:
+                    self._change(job.name, promised=step.at, promised_pool=step.pool)
+            case Shrink():
+                self._check_beneficiary(step.job, step.beneficiary)
+                law.check_taken(job, step.tasks)
+                left = self._told_to_go(job, step.tasks)
+                if lacks := law.below(left):
+                    raise Broken(f"{job.name} shrinks to {lacks}: that is less than its minimum")
+            case Preempt():
+                self._check_beneficiary(step.job, step.beneficiary)
+                law.check_taken(job, step.tasks)
+                if self._told_to_go(job, step.tasks).present:
+                    raise Broken(f"{job.name} is preempted, and some of its tasks stay")
+                if step.code == TURN_OVER:
+                    self._change(job.name, waits_since=now)
+                elif step.code == WALL_TIME:
+                    self._ending.add(job.name)
+            case Move():
+                self._check_beneficiary(step.job, step.beneficiary)
+                law.check_taken(job, step.tasks)
+                self._told_to_go(job, step.tasks)
+                self._put(self.jobs[job.name], reserved=step.to)
+            case Start():
+                if job.tasks:
+                    raise Broken(f"{job.name} starts, and holds {len(job.tasks)} tasks already")
+                self.held.take_shared(job)
+                self._there(job, step.tasks, now)
+            case Grow():
+                if not job.present:
+                    raise Broken(f"{job.name} grows, and holds nothing")
+                self._there(job, step.tasks, now)
+            case Deny():
+                if job.present and not law.below(job):
+                    raise Broken(f"{job.name} is told that it waits, and has its minimum")
+            case _:
+                raise Broken(f"{step.job}: nobody knows what {type(step).__name__} means")
 
     def _answers(self, name: str, ready: bool) -> None:
         self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=ready)
@@ -221,13 +244,17 @@ class World:
         if not left:
             self.held.release_shared(job)
         after = self._put(job, tasks=left)
-        if not left and job.name in self._cancelled:
+        if not left and job.name in self._ending:
             del self.jobs[job.name]
-            self._cancelled.discard(job.name)
+            self._ending.discard(job.name)
         elif not after.present:
             self._put(after, below_since=None)
         elif now is not None and after.below_since is None and law.below(after):
             self._put(after, below_since=now)
+
+    def _change(self, name: str, **changes: object) -> bool:
+        before = self.jobs[name]
+        return self._put(before, **changes) != before
 
     def _put(self, job: Job, **changes: object) -> Job:
         after = msgspec.structs.replace(job, **changes)

@@ -1,0 +1,28 @@
+"""Random schedules: whatever happens, no plan breaks a rule, and all comes to rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulate.cluster.chance import Chance, Kinds
+
+
+def run(seed: int, events: int, kinds: Kinds | None = None) -> None:
+    """So many events, a rest now and then, and then all end."""
+    chance = Chance(seed, kinds)
+    print(f"seed {seed}, {events} events, {chance.kinds}")
+    try:
+        for at in range(events):
+            chance.event()
+            if at % 25 == 24:
+                chance.settle()
+        chance.drain()
+    except Exception:
+        print("\n".join(chance.log[-30:]))
+        raise
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_schedule_comes_to_rest(seed: int) -> None:
+    """A hundred events each."""
+    run(seed, 100)
