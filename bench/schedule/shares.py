@@ -20,6 +20,7 @@ from shoal.schedule.shares.quotas import Quotas, quotas
 from shoal.schedule.shares.standing import potential
 from shoal.schedule.shares.tasks import divisible, whole
 from shoal.schedule.shares.tree import Tree, tree
+from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import choose
 
 __all__ = ["rows"]
@@ -139,7 +140,7 @@ def _questions() -> list[Row]:
             "8 victims of 5,000 holdings in 50 queues",
             20.0,
             "ms",
-            lambda: choose(ledger, claim, holdings, laws),
+            lambda: choose(ledger, claim, Offers(holdings), laws),
             repeats=20,
         ),
         _large(),
@@ -153,11 +154,15 @@ def _large() -> Row:
     ledger = Ledger(rules, np.array([[8000.0], [0.0]]), np.array([8000.0]))
     holdings = [Holding(0, (1.0,), started=float(at)) for at in range(8000)]
     claim, laws = Claim(1, (800.0,)), Laws()
-    taken = choose(ledger, claim, holdings, laws)
+    taken = choose(ledger, claim, Offers(holdings), laws)
     if taken is None or len(taken) != 800:
         raise RuntimeError("800 victims are needed")
     return _measured(
-        "800 victims of 8,000 holdings", 100.0, "ms", lambda: choose(ledger, claim, holdings, laws), 10
+        "800 victims of 8,000 holdings",
+        100.0,
+        "ms",
+        lambda: choose(ledger, claim, Offers(holdings), laws),
+        10,
     )
 
 

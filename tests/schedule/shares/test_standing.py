@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from shoal.schedule.shares.laws import Claim, Holding, Laws
 from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.quotas import quotas
 from shoal.schedule.shares.standing import excess, idle_part, potential, standing
 from shoal.schedule.shares.tree import tree
@@ -76,7 +77,7 @@ def crowds(draw):
 def test_every_exchange_lowers_the_potential(crowd):
     """Whatever is taken from another queue; inside one queue it does not rise, and priority decides."""
     ledger, holdings, claim = crowd
-    taken = choose(ledger, claim, holdings, Laws())
+    taken = choose(ledger, claim, Offers(holdings), Laws())
     assume(taken)
     started = idle_part(ledger, claim.ask)
     ledger.charge(claim.queue, started)
@@ -121,7 +122,9 @@ class Crowd:
 
             job = self.jobs[at]
             claim = Claim(job.queue, job.amounts, job.priority, job.job)
-            if choose(self.ledger, claim, [self.jobs[other] for other in here], Laws(), refill=refill):
+            if choose(
+                self.ledger, claim, Offers(self.jobs[other] for other in here), Laws(), refill=refill
+            ):
                 ((self.ledger, self.running, self.waiting),) = ends
                 return True
         return False
@@ -164,7 +167,10 @@ def test_what_starts_in_the_room_left_over_must_not_undo_the_exchange():
     rules = quotas(tree([-1] * 2), nominal=column(0, 0), weight=np.array([2.0, 1.0]))
     eight, three, seven = Holding(0, (8.0,)), Holding(1, (3.0,)), Holding(1, (7.0,))
     full = Ledger(rules, column(0, 10), np.array([10.0]))
-    assert choose(full, Claim(0, (8.0,)), [seven, three], Laws(), refill=lambda *_: None) == (0, 1)
+    assert choose(full, Claim(0, (8.0,)), Offers([seven, three]), Laws(), refill=lambda *_: None) == (
+        0,
+        1,
+    )
     ledger = Ledger(rules, column(8, 0), np.array([10.0]))
 
     def seven_starts(after, gone):
@@ -172,5 +178,5 @@ def test_what_starts_in_the_room_left_over_must_not_undo_the_exchange():
         assert after.refusal(1, seven.amounts) is None
         after.charge(1, seven.amounts)
 
-    assert choose(ledger, Claim(1, three.amounts), [eight], Laws()) == (0,)
-    assert choose(ledger, Claim(1, three.amounts), [eight], Laws(), refill=seven_starts) is None
+    assert choose(ledger, Claim(1, three.amounts), Offers([eight]), Laws()) == (0,)
+    assert choose(ledger, Claim(1, three.amounts), Offers([eight]), Laws(), refill=seven_starts) is None

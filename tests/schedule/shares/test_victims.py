@@ -3,6 +3,7 @@ import pytest
 
 from shoal.schedule.shares.laws import Claim, Holding, Laws
 from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.quotas import quotas
 from shoal.schedule.shares.tree import tree
 from shoal.schedule.shares.victims import choose
@@ -109,8 +110,8 @@ def test_the_newest_of_equal_priority_goes_first():
     rules = quotas(tree([-1, -1]), nominal=column(2, 2))
     holdings = [Holding(1, (1.0,), started=started) for started in (5.0, 9.0, 7.0, 1.0)]
     ledger = Ledger(rules, column(0, 4), np.array([4.0]))
-    assert choose(ledger, Claim(0, (1.0,)), holdings, Laws()) == (1,)
-    assert choose(ledger, Claim(0, (2.0,)), holdings, Laws()) == (1, 2)
+    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws()) == (1,)
+    assert choose(ledger, Claim(0, (2.0,)), Offers(holdings), Laws()) == (1, 2)
 
 
 def test_what_fits_takes_nothing_and_placement_has_a_say():
@@ -118,9 +119,9 @@ def test_what_fits_takes_nothing_and_placement_has_a_say():
     holdings = [Holding(1, (1.0,)), Holding(1, (1.0,)), Holding(1, (1.0,))]
     ledger = Ledger(rules, column(0, 3), np.array([4.0]))
     before = ledger.use
-    assert choose(ledger, Claim(0, (1.0,)), holdings, Laws()) == ()
-    assert choose(ledger, Claim(0, (1.0,)), holdings, Laws(), lambda gone: 0 in gone) == (0,)
-    assert choose(ledger, Claim(0, (1.0,)), holdings, Laws(), lambda gone: False) is None
+    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws()) == ()
+    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: 0 in gone) == (0,)
+    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: False) is None
     assert ledger.use == before == [[0.0], [3.0]]
 
 
@@ -135,10 +136,10 @@ def test_families_are_compared_before_their_members():
     held = [4] * 5 + [1] * 5 + [5] * 5 + [6] * 5
     ledger = Ledger(rules, column(0, 5, 0, 0, 5, 5, 5), np.array([20.0]))
     holdings = [Holding(queue, (1.0,)) for queue in held]
-    taken = choose(ledger, Claim(3, (4.0,)), holdings, Laws())
+    taken = choose(ledger, Claim(3, (4.0,)), Offers(holdings), Laws())
     assert taken is not None
     assert sorted(held[at] for at in taken) == [1, 1, 5, 6]
-    alone = choose(ledger, Claim(3, (1.0,)), holdings, Laws())
+    alone = choose(ledger, Claim(3, (1.0,)), Offers(holdings), Laws())
     assert alone is not None
     assert held[alone[0]] == 1  # 4/20 over its own; RIGHT has 3/20
 
@@ -149,4 +150,4 @@ def test_what_is_put_back_leaves_the_rest_lawful():
     # own: 3 of lower priority; other: one of 6. With 5 more the claimant would have 5 or 8.
     holdings = [Holding(0, (3.0,), priority=-1), Holding(1, (6.0,))]
     ledger = Ledger(rules, column(3, 6), np.array([10.0]))
-    assert choose(ledger, Claim(0, (5.0,)), holdings, Laws()) == (0, 1)
+    assert choose(ledger, Claim(0, (5.0,)), Offers(holdings), Laws()) == (0, 1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from shoal.schedule.shares.laws import Claim, Holding, Laws
 from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.quotas import quotas
 from shoal.schedule.shares.tree import tree
 from shoal.schedule.shares.victims import choose
@@ -27,7 +28,7 @@ class World:
     def victims(self, queue, ask, laws=None, priority=0):
         """Names of what a claim takes, None if it may not."""
         claim = Claim("abcdefgh".index(queue), (float(ask),), priority)
-        found = choose(self.ledger, claim, self.holdings, laws or Laws())
+        found = choose(self.ledger, claim, Offers(self.holdings), laws or Laws())
         return None if found is None else [self.names[at] for at in found]
 
 

@@ -11,7 +11,6 @@ from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
-from shoal.schedule.cycle.units import Unit, units_of
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
@@ -36,7 +35,8 @@ class Desk:
         self.departing = False
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
-        self._units: dict[str, tuple[tuple[Task, ...], list[Unit]]] = {}
+        self._changed: set[str] = set()
+        self._told: set[str] = set()
         self._empty = Room(self.columns.nodes)
         self._unused = Books(cluster, self.columns)
         self._fitting: dict[tuple[object, ...], bool] = {}
@@ -60,6 +60,7 @@ class Desk:
         for books in (self.current, self.later):
             books.charge(asked, amounts)
         self.present[job.name] = (*before, *tasks)
+        self._changed.add(job.name)
         kind = Grow if before else Start
         self._starting.append(kind(job=job.name, tasks=tasks, code=code, evidence=evidence))
 
@@ -78,6 +79,7 @@ class Desk:
     ) -> None:
         """These are told to go."""
         job = asked.job
+        self._told.add(job.name)
         gone = {(task.role, task.index) for task in tasks}
         staying = tuple(task for task in self.present[job.name] if (task.role, task.index) not in gone)
         kind = Shrink if staying else Preempt
@@ -86,6 +88,7 @@ class Desk:
             kind(job=job.name, tasks=ordered, beneficiary=beneficiary, code=code, evidence=why)
         )
         self._leave(asked, ordered, last=not staying)
+        self._changed.add(job.name)
         self.present[job.name] = staying
         if not staying:
             del self.present[job.name]
@@ -94,6 +97,7 @@ class Desk:
         """All of it goes, and comes back elsewhere; `later` has it there already."""
         job = asked.job
         tasks = self.present.pop(job.name)
+        self._changed.add(job.name)
         new = asked.tasks(to, self.names)
         self.current.occupy(to)
         self.departing = True
@@ -116,19 +120,14 @@ class Desk:
         self.present[job.name] = (*self.present[job.name], *tasks)
         self._starting.append(Grow(job=job.name, tasks=tasks, code="Grown"))
 
-    def units(self, asked: Asked) -> list[Unit]:
-        """What it may give up, of what is there and stays."""
-        name = asked.job.name
-        present = self.present[name]
-        known = self._units.get(name)
-        if known is None or known[0] is not present:
-            found = units_of(asked, present, self.queue(asked.job), self.number[name])
-            known = self._units[name] = (present, found)
-        return known[1]
+    def changed(self) -> set[str]:
+        """Who holds more or less than when this was asked last."""
+        found, self._changed = self._changed, set()
+        return found
 
     def told_to_give(self, job: str) -> bool:
         """In this plan."""
-        return any(step.job == job for step in self._giving)
+        return job in self._told
 
     def kept_for(self) -> list[tuple[Asked, tuple[int, ...]]]:
         """Who has been kept a place in this plan, and how many tasks of each role."""

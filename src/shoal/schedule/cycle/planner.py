@@ -23,7 +23,7 @@ from shoal.schedule.cycle.growing import grow_all
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.rows import Cluster, Rules
 from shoal.schedule.cycle.steps import Deny, Plan
-from shoal.schedule.cycle.victims import give_way
+from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Gang, Placement
 from shoal.schedule.placing.consolidate import Mover, consolidate
 from shoal.schedule.placing.grow import grow
@@ -58,7 +58,9 @@ class _Cycle:
         self.desk = desk
         self.dates: Dates | None = None
         self._hopeless: set[tuple[object, ...]] = set()
+        self._alone: set[tuple[object, ...]] = set()
         self._aside: set[str] = set()
+        self._victims = Victims(desk)
 
     def run(self) -> Plan:
         desk = self.desk
@@ -185,8 +187,13 @@ class _Cycle:
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
         if job.present or desk.later.refusal(asked, one) is not None:
             return False
-        found = give_way(desk, asked, amounts, self._gang(asked))
+        alike = (job.queue, job.priority, asked.shapes, asked.minimum, asked.reach, job.spread)
+        found = None
+        if alike not in self._alone:
+            self._victims.changed(desk.changed())
+            found = self._victims.give_way(asked, amounts, self._gang(asked))
         if found is None:
+            self._alone.add(alike)
             return False
         leaving, placement = found
         for name, tasks in leaving.items():

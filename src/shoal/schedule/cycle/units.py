@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
+from shoal.schedule.placing.asks import Placement
 from shoal.schedule.shares.laws import Claim, Holding
+from shoal.schedule.shares.offers import Kind
 
-__all__ = ["Unit", "claim_of", "units_of"]
+__all__ = ["Unit", "claim_of", "is_surplus", "units_of"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,20 @@ class Unit:
     core: bool
     """Without it the job is below its minimum: all the rest goes too."""
 
+    @cached_property
+    def placement(self) -> Placement:
+        """Of the tasks; roles of which none goes are left out."""
+        return tuple(tasks for tasks in self.asked.placement(self.tasks) if len(tasks))
+
 
 def claim_of(asked: Asked, queue: int, amounts: tuple[float, ...], number: int) -> Claim:
     """What a job asks for."""
     return Claim(queue, (*amounts[:-1], 0.0), priority=2 * asked.job.priority, job=number)
+
+
+def is_surplus(kind: Kind) -> bool:
+    """Whether holdings of this kind are surplus."""
+    return bool(kind[0] % 2)
 
 
 def units_of(asked: Asked, present: Sequence[Task], queue: int, number: int) -> list[Unit]:

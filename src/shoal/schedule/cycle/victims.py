@@ -11,100 +11,127 @@ from collections.abc import Iterable, Sequence
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.cycle.units import Unit, claim_of
+from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
 from shoal.schedule.placing.asks import Gang, Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Laws
 from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import choose
 
-__all__ = ["give_way"]
+__all__ = ["Victims"]
+
+_Found = tuple[dict[str, list[Task]], Placement]
 
 
-def give_way(
-    desk: Desk, asked: Asked, amounts: tuple[float, ...], gang: Gang
-) -> tuple[dict[str, list[Task]], Placement] | None:
-    """Which tasks of which jobs go, and where the beneficiary will be; `later` is as it will be then
-    with its place taken. None, and nothing changes, where nobody can."""
-    units = _all_units(desk, asked)
-    for surplus_only in (True, False):
-        offered = [unit for unit in units if not (surplus_only and unit.core)]
-        if not offered:
-            continue
-        found = _chosen(desk, asked, amounts, gang, offered)
-        if found:
-            return _whole(desk, found), _placed(desk, found, gang)
-    return None
+class Victims:
+    """What everybody who runs may give up, kept up while the decision is made."""
 
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._offers = Offers()
+        self._units: list[Unit] = []
+        self._of: dict[str, tuple[tuple[Task, ...], list[int]]] = {}
+        self._young: dict[int, set[int]] = {}
+        """By queue: who has not held something there for long enough to be taken for other queues."""
+        for name in desk.present:
+            self._offer(name)
 
-def _all_units(desk: Desk, asked: Asked) -> list[Unit]:
-    """Of all that hold something, but for those who are protected from this job."""
-    mine = desk.queue(asked.job)
-    found: list[Unit] = []
-    for name in desk.present:
-        other = desk.asked[name]
-        theirs = desk.queue(other.job)
-        held_for = desk.now - other.job.since
-        row = desk.cluster.queues[theirs]
-        if name == asked.job.name or other.job.reserved:
-            continue
-        if theirs != mine and held_for < row.minimum_seconds:
-            continue
-        found += desk.units(other)
-    return found
+    def give_way(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
+        """Which tasks of which jobs go, and where the beneficiary will be. None where nobody can.
 
+        Nothing is changed here."""
+        for only in (is_surplus, None):
+            gone = self._chosen(asked, amounts, gang, surplus_only=only is not None)
+            if gone:
+                units = [self._units[at] for at in gone]
+                return self._whole(units), self._placed(units, gang)
+        return None
 
-def _chosen(
-    desk: Desk, asked: Asked, amounts: tuple[float, ...], gang: Gang, units: Sequence[Unit]
-) -> list[Unit]:
-    room, queue = desk.later.room, desk.queue(asked.job)
-    laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+    def changed(self, names: Iterable[str]) -> None:
+        """These jobs hold more or less than before."""
+        for name in names:
+            present, numbers = self._of.pop(name, ((), []))
+            if self._desk.present.get(name) is present:
+                self._of[name] = (present, numbers)
+                continue
+            for number in numbers:
+                self._offers.remove(number)
+            if name in self._desk.present:
+                self._offer(name)
 
-    def enough(gone: Sequence[int]) -> bool:
-        mark = room.mark()
-        try:
-            _free(desk, (units[at] for at in gone))
-            return place(room, gang) is not None
-        finally:
+    def _offer(self, name: str) -> None:
+        desk = self._desk
+        asked, present = desk.asked[name], desk.present[name]
+        queue = desk.queue(asked.job)
+        numbers: list[int] = []
+        offered = [] if asked.job.reserved else units_of(asked, present, queue, desk.number[name])
+        for unit in offered:
+            self._units.append(unit)
+            numbers.append(self._offers.add(unit.holding))
+        if desk.now - asked.job.since < desk.cluster.queues[queue].minimum_seconds:
+            self._young.setdefault(queue, set()).update(numbers)
+        self._of[name] = (present, numbers)
+
+    def _chosen(
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, *, surplus_only: bool
+    ) -> tuple[int, ...] | None:
+        desk = self._desk
+        room, queue = desk.later.room, desk.queue(asked.job)
+        start = room.mark()
+        freed: list[int] = []
+
+        def enough(gone: Sequence[int]) -> bool:
+            # mostly one more has gone than when it was asked last
+            if freed != list(gone[: len(freed)]):
+                room.rollback(start)
+                freed.clear()
+            self._free(self._units[at] for at in gone[len(freed) :])
+            freed.extend(gone[len(freed) :])
+            mark = room.mark()
+            found = place(room, gang)
             room.rollback(mark)
+            return found is not None
 
-    def refill(ledger: Ledger, gone: Sequence[int]) -> None:
-        for at in sorted(gone, key=lambda each: -units[each].holding.priority):
-            holding = units[at].holding
-            if ledger.refusal(holding.queue, holding.amounts) is None:
-                ledger.charge(holding.queue, holding.amounts)
+        def refill(ledger: Ledger, gone: Sequence[int]) -> None:
+            for at in sorted(gone, key=lambda each: -self._units[each].holding.priority):
+                holding = self._units[at].holding
+                if ledger.refusal(holding.queue, holding.amounts) is None:
+                    ledger.charge(holding.queue, holding.amounts)
 
-    claim = claim_of(asked, queue, amounts, desk.number[asked.job.name])
-    holdings = [unit.holding for unit in units]
-    gone = choose(desk.later.ledger, claim, holdings, laws, enough, refill)
-    return [units[at] for at in gone or ()]
+        spared = {at for other, young in self._young.items() if other != queue for at in young}
+        claim = claim_of(asked, queue, amounts, desk.number[asked.job.name])
+        laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+        ledger = desk.later.ledger
+        only = is_surplus if surplus_only else None
+        try:
+            return choose(ledger, claim, self._offers, laws, enough, refill, spared=spared, only=only)
+        finally:
+            room.rollback(start)
 
+    def _whole(self, units: Iterable[Unit]) -> dict[str, list[Task]]:
+        """By job; who cannot go on gives up everything."""
+        found: dict[str, list[Task]] = {}
+        for unit in units:
+            name = unit.asked.job.name
+            if unit.core:
+                found[name] = list(self._desk.present[name])
+            elif len(found.get(name, ())) < len(self._desk.present[name]):
+                found.setdefault(name, []).extend(unit.tasks)
+        return found
 
-def _whole(desk: Desk, units: Iterable[Unit]) -> dict[str, list[Task]]:
-    """By job; who cannot go on gives up everything."""
-    found: dict[str, list[Task]] = {}
-    for unit in units:
-        name = unit.asked.job.name
-        if unit.core:
-            found[name] = list(desk.present[name])
-        elif len(found.get(name, ())) < len(desk.present[name]):
-            found.setdefault(name, []).extend(unit.tasks)
-    return found
+    def _placed(self, units: Sequence[Unit], gang: Gang) -> Placement:
+        """Where it will be. The victims' room is given back by those who let them go, so not here."""
+        room = self._desk.later.room
+        mark = room.mark()
+        self._free(units)
+        found = place(room, gang)
+        room.rollback(mark)
+        if found is None:
+            raise AssertionError("what was enough a moment ago is not")
+        return found
 
-
-def _placed(desk: Desk, units: Sequence[Unit], gang: Gang) -> Placement:
-    """Where it will be. The victims' room is given back by those who let them go, so not here."""
-    room = desk.later.room
-    mark = room.mark()
-    _free(desk, units)
-    found = place(room, gang)
-    room.rollback(mark)
-    if found is None:
-        raise AssertionError("what was enough a moment ago is not")
-    return found
-
-
-def _free(desk: Desk, units: Iterable[Unit]) -> None:
-    for unit in units:
-        for tasks in unit.asked.placement(unit.tasks):
-            desk.later.room.give_back(tasks)
+    def _free(self, units: Iterable[Unit]) -> None:
+        for unit in units:
+            for tasks in unit.placement:
+                self._desk.later.room.give_back(tasks)

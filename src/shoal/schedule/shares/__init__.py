@@ -10,6 +10,7 @@ numpy alone, time is passed in.
 - `fair`: the fair share of each queue now, its own first; `tasks`: the same for jobs of whole tasks
 - `ledger`: what is in use, and may a queue have so much more
 - `standing`: who is ahead of its own, and the potential by which exchanges come to an end
-- `laws`: may this holding be taken for that claim; `victims`: which ones to take
+- `laws`: may this holding be taken for that claim; `offers`: in which order each queue gives up what it
+  holds; `victims`: which ones to take
 - `decay`: use that is forgotten by halves leans on weights; `budgets`: hours; `users`: caps per user
 """

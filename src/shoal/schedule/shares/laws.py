@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from shoal.schedule.shares.ledger import Ledger, Refusal
 from shoal.schedule.shares.standing import excess, standing
 
-__all__ = ["Claim", "Holding", "Laws", "reclaim_refusal"]
+__all__ = ["Claim", "Holding", "Laws", "may_give", "reclaim_refusal"]
 
 _SLACK = 1e-9
 _BEHIND = 1e-8
@@ -94,6 +94,29 @@ def reclaim_refusal(
     return _protected(ledger, theirs, holding, contested) or _unfair(
         ledger, mine, theirs[-1], claim, holding, laws, unequal
     )
+
+
+def may_give(ledger: Ledger, claim: Claim, queue: int, laws: Laws) -> bool:
+    """Whether anything that the queue might hold could be taken: what no holding of it would be let go
+    for is known without looking at any. Less is left to take as things are taken."""
+    mine, theirs = ledger.rules.tree.fork(claim.queue, queue)
+    if not mine or not theirs:
+        return True
+    if any(ledger.rules.fenced[node] for node in mine):
+        return False
+    contested = [k for k, amount in enumerate(claim.ask) if amount > 0]
+    for node in theirs:
+        use, nominal = ledger.use[node], ledger.nominal[node]
+        if not any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested):
+            return False
+    me = mine[-1]
+    if any(ledger.rules.weight[node] == 0 and _beyond(ledger, node, claim.ask) >= 0 for node in mine):
+        return False
+    if _beyond(ledger, me, claim.ask) < 0:
+        return True
+    if not laws.beyond_nominal:
+        return False
+    return standing(ledger, me, claim.ask) <= standing(ledger, theirs[-1]) + _SLACK
 
 
 def _inside(claim: Claim, holding: Holding) -> Refusal | None:

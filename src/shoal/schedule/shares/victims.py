@@ -13,38 +13,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
-from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
+from shoal.schedule.shares.laws import Claim, Laws, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.offers import Kind, Offers
 from shoal.schedule.shares.standing import settles, standing
 
 __all__ = ["Enough", "Refill", "choose"]
 
 Enough = Callable[[Sequence[int]], bool]
-"""Told the indices of what would be gone, says whether the claim can be placed."""
+"""Told the numbers of what would be gone, says whether the claim can be placed."""
 
 Refill = Callable[[Ledger, Sequence[int]], None]
-"""Given the ledger as it would be, with the claim in it, and the indices of what would be gone: charges
+"""Given the ledger as it would be, with the claim in it, and the numbers of what would be gone: charges
 whoever else will start in what is left, the evicted included."""
 
 
 def choose(
     ledger: Ledger,
     claim: Claim,
-    holdings: Sequence[Holding],
+    offers: Offers,
     laws: Laws,
     enough: Enough | None = None,
     refill: Refill | None = None,
+    *,
+    spared: Container[int] = (),
+    only: Callable[[Kind], bool] | None = None,
 ) -> tuple[int, ...] | None:
-    """Indices of `holdings` in ascending order; None if the claim cannot be satisfied by the laws.
+    """Numbers of `offers` in ascending order; None if the claim cannot be satisfied by the laws.
 
     Quotas and capacity must allow the claim once they are gone, and so must `enough`, where placement
     has a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits
-    anyway. Without `refill` the plan's end has to be judged by the caller (`standing.settles`).
+    anyway. Without `refill` the plan's end has to be judged by the caller (`standing.settles`). What is
+    `spared` is not taken, nor what is of other kinds than `only`.
     """
     trial = ledger.copy()
-    search = _Search(trial, claim, holdings, laws, enough)
+    search = _Search(trial, claim, offers, laws, enough, spared, only)
     for unequal in (False, True):
         search.widen(unequal)
     if not search.fits():
@@ -53,7 +58,8 @@ def choose(
     if gone and refill is not None:
         trial.charge(claim.queue, claim.ask)
         refill(trial, gone)
-        if not settles(ledger, trial, own=all(holdings[at].queue == claim.queue for at in gone)):
+        own = all(offers.holdings[at].queue == claim.queue for at in gone)
+        if not settles(ledger, trial, own=own):
             return None
     return gone
 
@@ -65,20 +71,23 @@ class _Search:
         self,
         trial: Ledger,
         claim: Claim,
-        holdings: Sequence[Holding],
+        offers: Offers,
         laws: Laws,
         enough: Enough | None,
+        spared: Container[int],
+        only: Callable[[Kind], bool] | None,
     ) -> None:
         self._trial = trial
         self._claim = claim
-        self._holdings = holdings
+        self._offers = offers
+        self._holdings = offers.holdings
         self._laws = laws
         self._enough = enough
+        self._spared = spared
+        self._only = only
         self._gone: list[int] = []
         self._taken: set[int] = set()
-        self._lines = _lines(holdings)
-        paths = [trial.rules.tree.paths[queue] for queue in self._lines]
-        self._standing = {node: standing(trial, node) for path in paths for node in path}
+        self._standing: dict[int, float] = {}
 
     def fits(self) -> bool:
         """With what is gone by now."""
@@ -88,7 +97,7 @@ class _Search:
 
     def widen(self, unequal: bool) -> None:
         """Take, from who is furthest ahead, until it fits or nobody may give any more."""
-        going = sorted(self._lines)
+        going = [queue for queue in self._offers.queues() if self._may(queue)]
         while going and not self.fits():
             queue = max(going, key=lambda q: (self._ahead(q), -q))
             # the others stay where they are, or fall with it: it goes on giving while it is ahead
@@ -114,35 +123,44 @@ class _Search:
             self._trial.charge(holding.queue, holding.amounts, -1)
         return self._gone
 
+    def _may(self, queue: int) -> bool:
+        return may_give(self._trial, self._claim, queue, self._laws)
+
     def _ahead(self, queue: int) -> tuple[float, ...]:
         """From the top downwards."""
-        return tuple(self._standing[node] for node in reversed(self._trial.rules.tree.paths[queue]))
+        found: list[float] = []
+        for node in reversed(self._trial.rules.tree.paths[queue]):
+            known = self._standing.get(node)
+            if known is None:
+                known = self._standing[node] = standing(self._trial, node)
+            found.append(known)
+        return tuple(found)
 
     def _first(self, queue: int, unequal: bool) -> int | None:
         """The first in line that the laws let go."""
-        refused: set[tuple[object, ...]] = set()
-        for at in reversed(self._lines[queue]):
-            if at in self._taken:
+        heads: list[tuple[int, float, int]] = []
+        for kind, numbers in self._offers.kinds(queue):
+            if self._only is not None and not self._only(kind):
                 continue
+            for at in numbers:
+                holding = self._holdings[at]
+                if at in self._taken or at in self._spared or holding.job == self._claim.job:
+                    continue
+                heads.append((holding.priority, -holding.started, at))
+                break
+        for _, _, at in sorted(heads):
             holding = self._holdings[at]
-            alike = (holding.amounts, holding.priority, holding.job == self._claim.job)
-            if alike in refused:
-                continue
             if reclaim_refusal(self._trial, self._claim, holding, self._laws, unequal=unequal) is None:
                 return at
-            refused.add(alike)
         return None
 
     def _take(self, at: int) -> None:
         holding = self._holdings[at]
         self._gone.append(at)
         self._taken.add(at)
-        line = self._lines[holding.queue]
-        if line[-1] == at:  # mostly; who is further back stays and is passed over
-            line.pop()
         self._trial.charge(holding.queue, holding.amounts, -1)
         for node in self._trial.rules.tree.paths[holding.queue]:
-            self._standing[node] = standing(self._trial, node)
+            self._standing.pop(node, None)
 
     def _lawful(self, ledger: Ledger) -> bool:
         """May what is gone be taken one after the other."""
@@ -152,14 +170,3 @@ class _Search:
                 return False
             ledger.charge(holding.queue, holding.amounts, -1)
         return True
-
-
-def _lines(holdings: Sequence[Holding]) -> dict[int, list[int]]:
-    """Per queue; who goes first is last."""
-    lines: dict[int, list[int]] = {}
-    order = sorted(
-        range(len(holdings)), key=lambda at: (holdings[at].priority, -holdings[at].started, at)
-    )
-    for at in reversed(order):
-        lines.setdefault(holdings[at].queue, []).append(at)
-    return lines

@@ -1,0 +1,67 @@
+"""Holdings in the order in which each queue gives them up: the lowest priority first, then the newest.
+
+Kept up while a decision is made, so that a claim costs no sorting. Equal holdings are of one *kind*: the
+laws say the same of all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+
+from shoal.schedule.shares.laws import Holding
+
+__all__ = ["Kind", "Offers"]
+
+Kind = tuple[int, tuple[float, ...]]
+"""Priority and amounts."""
+
+_Key = tuple[int, float, int]
+
+
+class Offers:
+    """Mutable. What is offered has a number that is never given again; of equals the first goes."""
+
+    def __init__(self, holdings: Iterable[Holding] = ()) -> None:
+        self.holdings: list[Holding] = []
+        """By number, those that were taken back included."""
+        self._lines: dict[int, list[_Key]] = {}
+        self._kinds: dict[int, dict[Kind, list[_Key]]] = {}
+        for holding in holdings:
+            self.add(holding)
+
+    def add(self, holding: Holding) -> int:
+        """Its number."""
+        number = len(self.holdings)
+        self.holdings.append(holding)
+        key = (holding.priority, -holding.started, number)
+        insort(self._lines.setdefault(holding.queue, []), key)
+        kinds = self._kinds.setdefault(holding.queue, {})
+        insort(kinds.setdefault((holding.priority, holding.amounts), []), key)
+        return number
+
+    def remove(self, number: int) -> None:
+        """It is offered no more."""
+        holding = self.holdings[number]
+        key = (holding.priority, -holding.started, number)
+        _take(self._lines[holding.queue], key)
+        kinds, kind = self._kinds[holding.queue], (holding.priority, holding.amounts)
+        _take(kinds[kind], key)
+        if not kinds[kind]:
+            del kinds[kind]
+        if not self._lines[holding.queue]:
+            del self._lines[holding.queue], self._kinds[holding.queue]
+
+    def queues(self) -> list[int]:
+        """Those that offer something, ascending."""
+        return sorted(self._lines)
+
+    def kinds(self, queue: int) -> Iterator[tuple[Kind, Iterator[int]]]:
+        """Each kind that the queue offers, whoever would go first coming first, with its numbers."""
+        of = self._kinds[queue]
+        for kind in sorted(of, key=lambda each: of[each][0]):
+            yield kind, (key[2] for key in of[kind])
+
+
+def _take(line: list[_Key], key: _Key) -> None:
+    del line[bisect_left(line, key)]
