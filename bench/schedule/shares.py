@@ -16,11 +16,11 @@ from shoal.schedule.shares.fair import fair_shares
 from shoal.schedule.shares.filling import fill
 from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.quotas import Quotas, quotas
 from shoal.schedule.shares.standing import potential
 from shoal.schedule.shares.tasks import divisible, whole
 from shoal.schedule.shares.tree import Tree, tree
-from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import choose
 
 __all__ = ["rows"]
