@@ -8,5 +8,6 @@ by books kept apart from its own, and one that breaks a rule is refused with a s
 - `rules`: what a step must not do
 - `engine`: events in their order, a decision after each; `work`: what a job has to do, and how fast;
   `faults`: nodes that are lost; `record`: what came of it
+- `kueue`, `kai`: the loads that those measure themselves with; `full`: a large cluster at work
 - `broken`: how a breach is told
 """
