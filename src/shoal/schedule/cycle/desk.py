@@ -35,6 +35,8 @@ class Desk:
         self.departing = False
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
+        self.settled: set[str] = set()
+        """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
         self._changed: set[str] = set()
         self._told: set[str] = set()
         self._empty = Room(self.columns.nodes)
@@ -50,11 +52,12 @@ class Desk:
         """Its row."""
         return self.columns.queue_at[job.queue]
 
-    def start(self, asked: Asked, placement: Placement, code: str, evidence: dict[str, Any]) -> None:
-        """On capacity that is free now, and taken in `current` already."""
+    def start(self, asked: Asked, placement: Placement, *, kept: bool = False) -> None:
+        """On capacity that is free now, and taken in `current` already; `kept`: what was kept for it."""
         job = asked.job
-        tasks = asked.tasks(placement, self.names)
+        tasks = job.reserved if kept else asked.tasks(placement, self.names, job.tasks)
         before = self.present.get(job.name, ())
+        self.settled.add(job.name)
         amounts = asked.ask(asked.counts(tasks), new=not before)
         self.later.occupy(placement)
         for books in (self.current, self.later):
@@ -62,11 +65,15 @@ class Desk:
         self.present[job.name] = (*before, *tasks)
         self._changed.add(job.name)
         kind = Grow if before else Start
-        self._starting.append(kind(job=job.name, tasks=tasks, code=code, evidence=evidence))
+        self._starting.append(kind(job=job.name, tasks=tasks, code="Started"))
 
     def reserve(self, asked: Asked, placement: Placement, code: str, evidence: dict[str, Any]) -> None:
         """Among what comes free, and taken in `later` already."""
-        tasks = asked.tasks(placement, self.names)
+        self.keep(asked, asked.tasks(placement, self.names, asked.job.tasks), code, evidence)
+
+    def keep(self, asked: Asked, tasks: tuple[Task, ...], code: str, evidence: dict[str, Any]) -> None:
+        """As `reserve`, with these very tasks."""
+        self.settled.add(asked.job.name)
         self._keep(asked, tasks, later=False)
         self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
 
@@ -98,7 +105,8 @@ class Desk:
         job = asked.job
         tasks = self.present.pop(job.name)
         self._changed.add(job.name)
-        new = asked.tasks(to, self.names)
+        new = asked.tasks(to, self.names, ())
+        self.settled.add(job.name)
         self.current.occupy(to)
         self.departing = True
         step = Move(job=job.name, tasks=tasks, to=new, beneficiary=beneficiary, code="Consolidated")
@@ -116,7 +124,7 @@ class Desk:
     def grown(self, asked: Asked, placement: Placement) -> None:
         """More tasks, which are taken and charged already."""
         job = asked.job
-        tasks = asked.tasks(placement, self.names, self.present[job.name])
+        tasks = asked.tasks(placement, self.names, (*job.tasks, *self.present[job.name]))
         self.present[job.name] = (*self.present[job.name], *tasks)
         self._starting.append(Grow(job=job.name, tasks=tasks, code="Grown"))
 

@@ -24,6 +24,9 @@ class Asked:
         """Of one task of each role, by column of queues."""
         self.minimum = _least(job)
         self.maximum = tuple(role.maximum for role in job.roles)
+        going = self.counts(task for task in job.tasks if task.stopping)
+        self.room = tuple(most - count for most, count in zip(self.maximum, going, strict=True))
+        """How many of each role there may be until those that were told to go are gone."""
         self.reach = Reach(columns.level(job.required), columns.level(job.preferred))
 
     def gang(self, least: Sequence[int], most: Sequence[int]) -> Gang:
@@ -66,14 +69,12 @@ class Asked:
             for shape, mine in zip(self.shapes, rows.values(), strict=True)
         )
 
-    def tasks(
-        self, placement: Placement, names: list[str], more: Sequence[Task] = ()
-    ) -> tuple[Task, ...]:
-        """As rows with the lowest indices that neither the job uses nor `more`; `names` of nodes."""
+    def tasks(self, placement: Placement, names: list[str], taken: Sequence[Task]) -> tuple[Task, ...]:
+        """As rows with the lowest indices that `taken` leaves; `names` of nodes."""
         found: list[Task] = []
         for role, placed in zip(self.job.roles, placement, strict=True):
-            taken = {task.index for task in (*self.job.tasks, *more) if task.role == role.name}
-            free = (index for index in range(len(taken) + len(placed)) if index not in taken)
+            used = {task.index for task in taken if task.role == role.name}
+            free = (index for index in range(len(used) + len(placed)) if index not in used)
             nodes: list[int] = placed.node.tolist()
             slots: list[list[int]] = placed.slots.tolist()
             found += [

@@ -24,7 +24,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
         counts = asked.counts(present)
         if asked.job.suspended or desk.told_to_give(name):
             continue
-        for at, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.maximum, strict=True)):
+        for at, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
             if low <= count < high:
                 heap.append((-asked.job.priority, count - low, rank.get(name, -1), name, at))
     heapq.heapify(heap)
@@ -43,7 +43,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
             continue
         gained.setdefault(name, []).append(placed)
         count = asked.counts(desk.present[name])[role] + sum(len(each[role]) for each in gained[name])
-        if count < asked.maximum[role]:
+        if count < asked.room[role]:
             heapq.heappush(heap, (priority, more + 1, place_in_order, name, role))
     for name, pieces in gained.items():
         asked = desk.asked[name]

@@ -16,6 +16,7 @@ from typing import Any
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
+from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
@@ -81,7 +82,21 @@ class _Cycle:
             self._stale(asked)
         self._turns()
         grow_all(desk, order)
-        return desk.plan(self.dates.again_at if self.dates is not None else None)
+        return desk.plan(self._again_at())
+
+    def _again_at(self) -> Stamp | None:
+        """When the next date, wall time, or patience with a job below its minimum is over."""
+        desk = self.desk
+        moments = [self.dates.again_at] if self.dates is not None else []
+        for name in desk.present:
+            job = desk.asked[name].job
+            began = job.since if job.present else desk.now
+            moments.append(None if job.wall_seconds is None else began + job.wall_seconds)
+            if job.below_since is not None and name not in desk.settled:
+                moments.append(job.below_since + desk.rules.stale_seconds)
+        starving = desk.rules.starving_seconds
+        moments += [desk.asked[name].job.waiting_since + starving for name in desk.denied]
+        return min((each for each in moments if each is not None and each > desk.now), default=None)
 
     def _waits(self, asked: Asked) -> bool:
         job = asked.job
@@ -105,18 +120,17 @@ class _Cycle:
             return False
         desk.release(asked)
         placement = asked.placement(job.reserved)
-        here = sum(map(len, placement)) == len(job.reserved)
+        enough = _reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
+        if not enough or sum(map(len, placement)) < len(job.reserved):
+            return False
         amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
-        if here and _take(desk.current.room, placement) is not None:
-            if desk.current.refusal(asked, amounts) is None and desk.current.lacks(asked) is None:
-                desk.start(asked, placement, "Started", {})
-                return True
-            _give(desk.current.room, placement)
-        if here and desk.departing and _take(desk.later.room, placement) is not None:
-            if desk.later.refusal(asked, amounts) is None and desk.later.lacks(asked) is None:
-                desk.reserve(asked, placement, "Departing", {})
-                return True
-            _give(desk.later.room, placement)
+        gone = not any(task.stopping for task in job.tasks)
+        if gone and _may_take(desk.current, asked, amounts, placement):
+            desk.start(asked, placement, kept=True)
+            return True
+        if desk.departing and _may_take(desk.later, asked, amounts, placement):
+            desk.keep(asked, job.reserved, "Departing", {})
+            return True
         return False
 
     # 2
@@ -124,7 +138,12 @@ class _Cycle:
     def _serve(self, asked: Asked, rest: Sequence[Asked]) -> None:
         desk, job = self.desk, asked.job
         amounts = self._lacks(asked)
-        if any(task.stopping for task in job.tasks) and not job.present:
+        there = asked.counts(job.present)
+        lacking_indices = any(
+            count + missing > room
+            for count, missing, room in zip(there, _missing(asked), asked.room, strict=True)
+        )
+        if lacking_indices or (job.tasks and not job.present):
             desk.deny(Deny(job=job.name, code="Stopping"))
             return
         stopped = reasons.forbidden(desk, asked, amounts)
@@ -139,7 +158,7 @@ class _Cycle:
         free = current.refusal(asked, amounts) is None and current.lacks(asked) is None
         allowed = self.dates is None or self.dates.may_start(asked)
         if free and allowed and (found := self._placed(current.room, asked)) is not None:
-            desk.start(asked, found, "Started", {})
+            desk.start(asked, found)
             return
         quota = later.refusal(asked, amounts)
         lacking = later.lacks(asked)
@@ -150,7 +169,7 @@ class _Cycle:
             if found is not None:
                 desk.reserve(asked, found, "Departing", {})
                 return
-        if lacking is None and self._others_give_way(asked, amounts):
+        if lacking is None and self._others_give_way(asked, amounts, rest):
             return
         if (
             quota is None
@@ -182,7 +201,7 @@ class _Cycle:
         missing = _missing(asked)
         return grow(room, asked.gang(asked.minimum, asked.maximum), there, missing, missing)
 
-    def _others_give_way(self, asked: Asked, amounts: tuple[float, ...]) -> bool:
+    def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> bool:
         desk, job = self.desk, asked.job
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
         if job.present or desk.later.refusal(asked, one) is not None:
@@ -191,7 +210,7 @@ class _Cycle:
         found = None
         if alike not in self._alone:
             self._victims.changed(desk.changed())
-            found = self._victims.give_way(asked, amounts, self._gang(asked))
+            found = self._victims.give_way(asked, amounts, self._gang(asked), rest[1:])
         if found is None:
             self._alone.add(alike)
             return False
@@ -211,7 +230,7 @@ class _Cycle:
             desk.asked[name]
             for name, present in desk.present.items()
             if desk.asked[name].job.preemptible and all(task.preemptible for task in present)
-            and not desk.asked[name].job.reserved and name == desk.asked[name].job.name
+            and not desk.asked[name].job.reserved and name not in desk.settled
             and len(present) == len(desk.asked[name].job.tasks)
         ]  # fmt: skip
         offered = [self._mover(each) for each in movers]
@@ -272,7 +291,9 @@ class _Cycle:
     def _stale(self, asked: Asked) -> None:
         desk, job = self.desk, asked.job
         present = desk.present.get(job.name, ())
-        if job.below_since is None or not present or _reached(asked.counts(present), asked.minimum):
+        if job.name in desk.settled or job.below_since is None or not present:
+            return
+        if _reached(asked.counts(present), asked.minimum):
             return
         if desk.now - job.below_since >= desk.rules.stale_seconds:
             desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))
@@ -288,17 +309,14 @@ def _missing(asked: Asked) -> tuple[int, ...]:
     return tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))
 
 
-def _take(room: Room, placement: Placement) -> Placement | None:
-    """Exactly these places, or nothing."""
-    mark = room.mark()
+def _may_take(books: Books, asked: Asked, amounts: tuple[float, ...], placement: Placement) -> bool:
+    """Take exactly these places, where they are free and the queue allows it."""
+    if books.refusal(asked, amounts) is not None or books.lacks(asked) is not None:
+        return False
+    mark = books.room.mark()
     for tasks in placement:
-        if len(tasks) and not room.holds(tasks):
-            room.rollback(mark)
-            return None
-        room.occupy(tasks)
-    return placement
-
-
-def _give(room: Room, placement: Placement) -> None:
-    for tasks in placement:
-        room.give_back(tasks)
+        if len(tasks) and not books.room.holds(tasks):
+            books.room.rollback(mark)
+            return False
+        books.room.occupy(tasks)
+    return True

@@ -6,6 +6,7 @@ a place among what is then free.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from shoal.schedule.cycle.desk import Desk
@@ -37,12 +38,15 @@ class Victims:
         for name in desk.present:
             self._offer(name)
 
-    def give_way(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
+    def give_way(
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
+    ) -> _Found | None:
         """Which tasks of which jobs go, and where the beneficiary will be. None where nobody can.
+        `rest` are those that wait behind it, in order.
 
         Nothing is changed here."""
         for only in (is_surplus, None):
-            gone = self._chosen(asked, amounts, gang, surplus_only=only is not None)
+            gone = self._chosen(asked, amounts, gang, rest, surplus_only=only is not None)
             if gone:
                 units = [self._units[at] for at in gone]
                 return self._whole(units), self._placed(units, gang)
@@ -65,7 +69,8 @@ class Victims:
         asked, present = desk.asked[name], desk.present[name]
         queue = desk.queue(asked.job)
         numbers: list[int] = []
-        offered = [] if asked.job.reserved else units_of(asked, present, queue, desk.number[name])
+        spared = bool(asked.job.reserved) or name in desk.settled
+        offered = [] if spared else units_of(asked, present, queue, desk.number[name])
         for unit in offered:
             self._units.append(unit)
             numbers.append(self._offers.add(unit.holding))
@@ -74,7 +79,13 @@ class Victims:
         self._of[name] = (present, numbers)
 
     def _chosen(
-        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, *, surplus_only: bool
+        self,
+        asked: Asked,
+        amounts: tuple[float, ...],
+        gang: Gang,
+        rest: Sequence[Asked],
+        *,
+        surplus_only: bool,
     ) -> tuple[int, ...] | None:
         desk = self._desk
         room, queue = desk.later.room, desk.queue(asked.job)
@@ -94,10 +105,16 @@ class Victims:
             return found is not None
 
         def refill(ledger: Ledger, gone: Sequence[int]) -> None:
+            """Who would start, or start again, in what is left."""
+            wishes = [(desk.queue(each.job), each.ask(each.minimum, new=False)) for each in rest]
             for at in sorted(gone, key=lambda each: -self._units[each].holding.priority):
                 holding = self._units[at].holding
-                if ledger.refusal(holding.queue, holding.amounts) is None:
-                    ledger.charge(holding.queue, holding.amounts)
+                wishes.append((holding.queue, holding.amounts))
+            for wish, times in Counter(wishes).items():
+                for _ in range(times):
+                    if ledger.refusal(*wish) is not None:
+                        break
+                    ledger.charge(*wish)
 
         spared = {at for other, young in self._young.items() if other != queue for at in young}
         claim = claim_of(asked, queue, amounts, desk.number[asked.job.name])
