@@ -48,6 +48,7 @@ def test_what_is_given_back_and_by_whom():
     assert ledger.refusal(PRODUCTION, (16.0,)) == Refusal("Capacity", CLUSTER, 0, 100.0, 94.0, 16.0)
 
     assert cluster.victims("a", 16) == ["c1", "c2", "d1"]
+    assert len(cluster.victims("a", 36) or ()) == 9
     assert cluster.victims("a", 37) is None
     assert cluster.victims("d", 3) is None
     held = Holding(VISION, (4.0,), job=1)
