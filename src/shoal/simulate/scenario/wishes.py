@@ -86,6 +86,8 @@ def read_expectation(spot: Spot) -> Expectation:
         if what in fields:
             part = fields.parts[what]
             wishes.append(Wish(what, _named(part), part))
+    if not fields.parts:
+        raise spot.wrong("nothing is expected")
     one_of = fields.get("oneOf")
     return Expectation(
         wishes=tuple(wishes),
