@@ -4,8 +4,6 @@
 | --- | --- |
 | Dated | it starts at the date, when those who run have had their wall time |
 | Aside | it has starved, and what it asks for is kept as it comes free |
-| Behind | there is room now, and it is somebody's before it |
-| NoRoom | it waits for work whose end nobody knows |
 | BeyondDepth | so many wait before it that it was not looked at |
 """
 
@@ -22,7 +20,7 @@ from shoal.objects.meta import Stamp
 from shoal.schedule.backfill.asks import Capacity, Settings, Waiting, Work
 from shoal.schedule.backfill.plan import Plan as Planned
 from shoal.schedule.backfill.plan import Verdict, plan
-from shoal.schedule.backfill.turns import give_way, planned_seconds, turn_ends
+from shoal.schedule.backfill.turns import planned_seconds, turn_ends
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Job
@@ -34,12 +32,9 @@ Floats = NDArray[np.float64]
 
 _THOUSANDTHS = 1000
 _CODES = {
-    Verdict.START: "NoRoom",
     Verdict.RESERVED: "Dated",
     Verdict.BEYOND_HORIZON: "Dated",
     Verdict.ASIDE: "Aside",
-    Verdict.UNDATED: "NoRoom",
-    Verdict.TOO_LARGE: "NoRoom",
     Verdict.BEYOND_DEPTH: "BeyondDepth",
 }
 
@@ -55,8 +50,6 @@ class Dates:
         waiting = [each for each in order if not each.job.present and self._allowed(each)]
         for at, asked in enumerate(waiting):
             self._rows[asked.job.name] = at
-        self._runs: list[Asked] = []
-        self._over = np.zeros(0, dtype=np.bool_)
         self._plan: Planned | None = None
         self.again_at: Stamp | None = None
         if waiting:
@@ -89,20 +82,23 @@ class Dates:
             Verdict.BEYOND_DEPTH,
         )
 
-    def answer(self, asked: Asked) -> Deny:
-        """Why it waits, and until when. A date is promised by a step of its own."""
+    def answer(self, asked: Asked) -> Deny | None:
+        """Why it waits, and until when; None: what there is has to say it. A date is promised by a step
+        of its own."""
         job = asked.job
         at = self._rows.get(job.name)
         if at is None or self._plan is None:
-            return Deny(job=job.name, code="NoRoom")
+            return None
         verdict = Verdict(int(self._plan.verdict[at]))
+        code = _CODES.get(verdict)
+        if code is None:
+            return None
         evidence: dict[str, Any] = {}
         start = float(self._plan.start[at])
-        code = _CODES[verdict]
-        if verdict in (Verdict.RESERVED, Verdict.BEYOND_HORIZON):
+        if code == "Dated":
             evidence["at"] = start
-            if verdict == Verdict.RESERVED:
-                self._desk.date(asked, Reserve(job=job.name, code="Dated", at=start))
+        if verdict == Verdict.RESERVED:
+            self._desk.date(asked, Reserve(job=job.name, code="Dated", at=start))
         return Deny(job=job.name, code=code, evidence=evidence)
 
     def _allowed(self, asked: Asked) -> bool:
@@ -116,21 +112,15 @@ class Dates:
         total[-1] *= _THOUSANDTHS
         pools = total.astype(np.int64)[None, :]
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
-        return Capacity(pools, licences, np.zeros_like(pools))
+        surplus = np.zeros_like(pools)
+        for name, there in self._desk.present.items():
+            asked = self._desk.asked[name]
+            surplus[0] += self._amounts(asked, asked.surplus(there))
+        return Capacity(pools, licences, surplus)
 
     def _turn(self, seconds: Floats) -> Floats:
         turn = self._desk.rules.minimum_run_seconds
         return planned_seconds(seconds, turn) if turn else seconds
-
-    def give_way(self) -> list[tuple[Asked, str]]:
-        """Who of those whose turn is over goes, for those who are due, of whom one is named."""
-        if self._plan is None or not self._desk.rules.minimum_run_seconds:
-            return []
-        told = give_way(self._plan, self._whole, self._running, self._asking, self._over, self._settings)
-        first = next(
-            (name for name, at in self._rows.items() if at == int(self._plan.start.argmin())), ""
-        )
-        return [(self._runs[row], first) for row in told.tolist()]
 
     def _work(self) -> Work:
         """Who holds something, who was kept a place, and who goes."""
@@ -141,21 +131,20 @@ class Dates:
             asked = desk.asked[name]
             job = asked.job
             began = job.since if job.present else desk.now
-            amounts = self._amounts(asked, asked.counts(there))
+            counts = zip(asked.counts(there), asked.surplus(there), strict=True)
+            amounts = self._amounts(asked, [count - more for count, more in counts])
             rows.append((amounts, self._shared(job), began + _length(job)))
             started.append(began if job.preemptible else math.inf)
-            self._runs.append(asked)
         for asked, counts in desk.kept_for():
             amounts = self._amounts(asked, counts)
             rows.append((amounts, self._shared(asked.job), desk.now + _length(asked.job)))
             started.append(desk.now)
-            self._runs.append(asked)
         n = len(rows)
         end = np.array([row[2] for row in rows], dtype=np.float64)
         if desk.rules.minimum_run_seconds:
             since = np.array(started, dtype=np.float64)
             turns = turn_ends(since, end, desk.rules.minimum_run_seconds, self._settings, desk.now)
-            end, self._over = turns.end, turns.over
+            end = turns.end
         return Work(
             pool=np.zeros(n, dtype=np.int64),
             amounts=np.array([row[0] for row in rows], dtype=np.int64).reshape(n, self._resources),

@@ -14,6 +14,7 @@ from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve,
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
+from shoal.schedule.placing.shortfall import shortfall
 from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Desk"]
@@ -41,6 +42,7 @@ class Desk:
         self._told: set[str] = set()
         self._empty = Room(self.columns.nodes)
         self._unused = Books(cluster, self.columns)
+        self._short: dict[tuple[object, ...], tuple[str, dict[str, Any]]] = {}
         self._fitting: dict[tuple[object, ...], bool] = {}
         self._reserved: list[Reserve] = []
         self._giving: list[Shrink | Preempt | Move] = []
@@ -133,6 +135,11 @@ class Desk:
         found, self._changed = self._changed, set()
         return found
 
+    def turn_over(self, job: Job) -> bool:
+        """Whether it has held something for a turn, and nobody knows for how long it will."""
+        turn = self.rules.minimum_run_seconds
+        return bool(turn) and job.wall_seconds is None and self.now >= job.since + turn
+
     def told_to_give(self, job: str) -> bool:
         """In this plan."""
         return job in self._told
@@ -145,6 +152,36 @@ class Desk:
     def empty_room(self) -> Room:
         """As if nothing ran."""
         return self._empty
+
+    def shortage(self, asked: Asked) -> tuple[str, dict[str, Any]]:
+        """What kind of room there is not, once those who go are gone."""
+        job = asked.job
+        key = (
+            asked.shapes,
+            asked.minimum,
+            asked.reach,
+            job.spread,
+            tuple(r.required for r in job.roles),
+        )
+        known = self._short.get(key)
+        if known is None:
+            known = self._short[key] = self._shortage(asked)
+        return known
+
+    def _shortage(self, asked: Asked) -> tuple[str, dict[str, Any]]:
+        gang = asked.gang(asked.minimum, asked.minimum)
+        short = shortfall(self.later.room, gang)
+        rows = list(zip(asked.job.roles, short, strict=True))
+        evidence: dict[str, Any] = {
+            "wanted": {role.name: each.wanted for role, each in rows},
+            "fitting": {role.name: each.reachable for role, each in rows},
+        }
+        levels = {asked.job.required, *(role.required for role, _ in rows)} - {""}
+        if all(each.anywhere >= each.wanted for each in short) and levels:
+            return "TopologyBusy", {**evidence, "levels": sorted(levels)}
+        if all(min(each.alone) >= each.wanted for each in short):
+            return "Fragmented", evidence
+        return "NoRoom", evidence
 
     def refused_empty(self, asked: Asked) -> Refusal | None:
         """What its queue would say if nothing ran."""

@@ -54,6 +54,13 @@ class Asked:
             found[task.role] += 1
         return tuple(found.values())
 
+    def surplus(self, tasks: Iterable[Task]) -> tuple[int, ...]:
+        """Of these tasks of each role, how many are beyond the minimum and may be taken back."""
+        if not self.job.preemptible:
+            return (0,) * len(self.minimum)
+        rows = zip(self.counts(tasks), self.minimum, strict=True)
+        return tuple(max(0, count - low) for count, low in rows)
+
     def placement(self, tasks: Iterable[Task]) -> Placement:
         """As arrays; tasks on nodes that are not known any more are left out."""
         rows: dict[str, list[Task]] = {role.name: [] for role in self.job.roles}

@@ -1,9 +1,10 @@
 """Who is served next.
 
 Of each queue: the higher priority, then who holds something and has lost its minimum, then who came
-first. Of the queues: first who asks for no more than its queue's own, then the higher priority, then the
-queue that is least ahead of its own (dominant share beyond nominal over weight, from the top of the tree
-downwards), then who came first. What is served counts for those after it.
+first. Of the queues: first who asks for no more than its queue's own; of what is borrowed the queue of
+higher priority; then the job of higher priority; then the queue that is least ahead of its own (dominant
+share beyond nominal over weight, from the top of the tree downwards); then who came first. What is
+served counts for those after it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shoal.schedule.shares.standing import standing
 __all__ = ["in_order"]
 
 _SLACK = 1e-9
-_Key = tuple[bool, int, tuple[float, ...], bool, float, str]
+_Key = tuple[bool, tuple[int, ...], int, tuple[float, ...], bool, float, str]
 
 
 def in_order(
@@ -64,5 +65,7 @@ def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> 
         amount > 0 and used + amount > nominal + _SLACK
         for amount, used, nominal in zip(amounts[:-1], use, own, strict=False)
     )
-    ahead = tuple(standing(ledger, node) for node in reversed(ledger.rules.tree.paths[queue]))
-    return (beyond, -job.priority, ahead, not job.present, job.waiting_since, job.name)
+    path = list(reversed(ledger.rules.tree.paths[queue]))
+    first = tuple(-int(ledger.rules.priority[node]) for node in path) if beyond else ()
+    ahead = tuple(standing(ledger, node) for node in path)
+    return (beyond, first, -job.priority, ahead, not job.present, job.waiting_since, job.name)

@@ -80,7 +80,6 @@ class _Cycle:
             self._serve(asked, order[at:])
         for asked in desk.asked.values():
             self._stale(asked)
-        self._turns()
         grow_all(desk, order)
         return desk.plan(self._again_at())
 
@@ -91,7 +90,9 @@ class _Cycle:
         for name in desk.present:
             job = desk.asked[name].job
             began = job.since if job.present else desk.now
-            moments.append(None if job.wall_seconds is None else began + job.wall_seconds)
+            turn = desk.rules.minimum_run_seconds or None
+            length = turn if job.wall_seconds is None else job.wall_seconds
+            moments.append(None if length is None else began + length)
             if job.below_since is not None and name not in desk.settled:
                 moments.append(job.below_since + desk.rules.stale_seconds)
         starving = desk.rules.starving_seconds
@@ -152,7 +153,7 @@ class _Cycle:
             return
         alike = self._alike(asked, amounts)
         if alike in self._hopeless:
-            desk.deny(self._without_capacity(asked, rest))
+            desk.deny(self._refused(asked, amounts, rest))
             return
         current, later = desk.current, desk.later
         free = current.refusal(asked, amounts) is None and current.lacks(asked) is None
@@ -162,8 +163,6 @@ class _Cycle:
             return
         quota = later.refusal(asked, amounts)
         lacking = later.lacks(asked)
-        full = quota is None or quota.rule == "Capacity"
-        coming = full and lacking is None
         if quota is None and lacking is None and allowed and desk.departing:
             found = self._placed(later.room, asked)
             if found is not None:
@@ -179,13 +178,16 @@ class _Cycle:
             and self._moved_together(asked)
         ):
             return
-        if not coming:
-            self._hopeless.add(alike)
-            desk.deny(reasons.quota(desk, asked, amounts, quota, lacking))
-            self._set_aside(asked, amounts)
-            return
         self._hopeless.add(alike)
-        desk.deny(self._without_capacity(asked, rest))
+        desk.deny(self._refused(asked, amounts, rest))
+
+    def _refused(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> Deny:
+        """Its queue has no more for it; or it would be allowed to, and there is no room."""
+        refused = self.desk.later.refusal(asked, amounts)
+        if refused is None or refused.rule == "Capacity":
+            return self._without_capacity(asked, rest)
+        self._set_aside(asked, amounts)
+        return reasons.quota(self.desk, asked, refused)
 
     def _alike(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
         job = asked.job
@@ -204,7 +206,8 @@ class _Cycle:
     def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> bool:
         desk, job = self.desk, asked.job
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
-        if job.present or desk.later.refusal(asked, one) is not None:
+        capped = desk.later.users.refusal(desk.queue(job), job.user, amounts) is not None
+        if job.present or capped or desk.later.refusal(asked, one) is not None:
             return False
         alike = (job.queue, job.priority, asked.shapes, asked.minimum, asked.reach, job.spread)
         found = None
@@ -216,7 +219,11 @@ class _Cycle:
             return False
         leaving, placement = found
         for name, tasks in leaving.items():
-            desk.depart(desk.asked[name], tasks, job.name, "Preempted", priority=job.priority)
+            other = desk.asked[name].job
+            equal = other.priority >= job.priority and other.queue == job.queue
+            over = equal and len(tasks) == len(desk.present[name]) and desk.turn_over(other)
+            code = "TurnOver" if over else "Preempted"
+            desk.depart(desk.asked[name], tasks, job.name, code, priority=job.priority)
         desk.later.occupy(placement)
         evidence: dict[str, Any] = {"waitsFor": sorted(leaving)}
         desk.reserve(asked, placement, "Preempting", evidence)
@@ -263,7 +270,7 @@ class _Cycle:
         """It would be allowed to, and there is no room: from here on dates decide."""
         if self.dates is None:
             self.dates = Dates(self.desk, rest)
-        return self.dates.answer(asked)
+        return self.dates.answer(asked) or reasons.capacity(self.desk, asked)
 
     # 4
 
@@ -275,18 +282,6 @@ class _Cycle:
             present = desk.present.get(job.name, ())
             if job.wall_seconds is not None and present and desk.now >= job.since + job.wall_seconds:
                 desk.depart(asked, present, "", "WallTime", wallSeconds=job.wall_seconds)
-
-    def _turns(self) -> None:
-        """Of those whose length nobody knows, who has had its turn gives way to who waits."""
-        desk = self.desk
-        if self.dates is None:
-            return
-        for asked, beneficiary in self.dates.give_way():
-            present = desk.present.get(asked.job.name, ())
-            if present:
-                desk.depart(
-                    asked, present, beneficiary, "TurnOver", seconds=desk.rules.minimum_run_seconds
-                )
 
     def _stale(self, asked: Asked) -> None:
         desk, job = self.desk, asked.job

@@ -12,7 +12,10 @@
 | UserCap, Limit, Borrowing, Kept, Capacity | a queue on its path, or the cluster, has no more for it |
 | SharedLacking | licences are in use |
 | Stopping | its former tasks are not gone |
-| Dated, Aside, Behind, BeyondDepth, NoRoom | see `dates` |
+| Dated, Aside, Behind, BeyondDepth | see `dates` |
+| TopologyBusy | there is room, but not as close together as it requires |
+| Fragmented | there is as much of everything as it asks for, and not on the same nodes |
+| NoRoom | what it asks for is in use |
 """
 
 from __future__ import annotations
@@ -74,19 +77,24 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> Deny | No
     return None
 
 
-def quota(
-    desk: Desk, asked: Asked, amounts: tuple[float, ...], refused: Refusal | None, lacking: str | None
-) -> Deny:
-    """Which rule of which queue, or which shared amount."""
+def quota(desk: Desk, asked: Asked, refused: Refusal) -> Deny:
+    """Which rule of which queue."""
+    return Deny(job=asked.job.name, code=refused.rule, evidence=_numbers(desk, refused))
+
+
+def capacity(desk: Desk, asked: Asked) -> Deny:
+    """What of the nodes, or of what the cluster shares out, is in use."""
     job = asked.job
-    if refused is None:
+    lacking = desk.later.lacks(asked)
+    if lacking is not None:
         evidence: dict[str, Any] = {
             "shared": lacking,
-            "asked": job.shared.get(lacking or "", 0),
-            "left": desk.later.shared.get(lacking or "", 0),
+            "asked": job.shared[lacking],
+            "left": desk.later.shared.get(lacking, 0),
         }
         return Deny(job=job.name, code="SharedLacking", evidence=evidence)
-    return Deny(job=job.name, code=refused.rule, evidence=_numbers(desk, refused))
+    code, evidence = desk.shortage(asked)
+    return Deny(job=job.name, code=code, evidence=evidence)
 
 
 def _numbers(desk: Desk, refused: Refusal) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What a running job may give up at once: each surplus task by itself, and then all that it needs.
 
 Surplus of a job gives way to a job of the same priority in its own queue, which has nothing yet; what a
-job needs gives way to higher priorities alone. So in the laws of `shares` priorities count twice, and
-surplus stands one below. Numbers of jobs are left out: nobody's job goes so that another may be counted.
+job needs gives way to higher priorities, and to equals once its turn is over. So in the laws of `shares`
+priorities count fourfold: surplus stands one below, a job whose turn is over two. Numbers of jobs are
+left out: nobody's job goes so that another may be counted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Unit:
 
 def claim_of(asked: Asked, queue: int, amounts: tuple[float, ...], number: int) -> Claim:
     """What a job asks for."""
-    return Claim(queue, (*amounts[:-1], 0.0), priority=2 * asked.job.priority, job=number)
+    return Claim(queue, (*amounts[:-1], 0.0), priority=4 * asked.job.priority, job=number)
 
 
 def is_surplus(kind: Kind) -> bool:
@@ -46,9 +47,12 @@ def is_surplus(kind: Kind) -> bool:
     return bool(kind[0] % 2)
 
 
-def units_of(asked: Asked, present: Sequence[Task], queue: int, number: int) -> list[Unit]:
+def units_of(
+    asked: Asked, present: Sequence[Task], queue: int, number: int, *, turn_over: bool = False
+) -> list[Unit]:
     """Of a job with these tasks, in the order in which it gives them up: of the role listed last the
-    highest index first. A task that may not be taken keeps its job's minimum from being taken too."""
+    highest index first. A task that may not be taken keeps its job's minimum from being taken too.
+    Once its turn is over, all of the job gives way to equals."""
     job = asked.job
     if not job.preemptible:
         return []
@@ -65,12 +69,20 @@ def units_of(asked: Asked, present: Sequence[Task], queue: int, number: int) -> 
         else:
             staying.append(task)
     if staying and all(task.preemptible for task in staying):
-        units.append(_unit(asked, tuple(staying), queue, number, core=True))
+        units.append(_unit(asked, tuple(staying), queue, number, core=True, turn_over=turn_over))
     return units
 
 
-def _unit(asked: Asked, tasks: tuple[Task, ...], queue: int, number: int, *, core: bool) -> Unit:
+def _unit(
+    asked: Asked,
+    tasks: tuple[Task, ...],
+    queue: int,
+    number: int,
+    *,
+    core: bool,
+    turn_over: bool = False,
+) -> Unit:
     job = asked.job
     amounts = asked.ask(asked.counts(tasks), new=False)
-    priority = 2 * job.priority - (not core)
+    priority = 4 * job.priority - (0 if core else 1) - (2 if turn_over else 0)
     return Unit(asked, tasks, Holding(queue, amounts, priority, job.since, number), core)

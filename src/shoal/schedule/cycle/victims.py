@@ -70,7 +70,11 @@ class Victims:
         queue = desk.queue(asked.job)
         numbers: list[int] = []
         spared = bool(asked.job.reserved) or name in desk.settled
-        offered = [] if spared else units_of(asked, present, queue, desk.number[name])
+        offered = (
+            []
+            if spared
+            else units_of(asked, present, queue, desk.number[name], turn_over=desk.turn_over(asked.job))
+        )
         for unit in offered:
             self._units.append(unit)
             numbers.append(self._offers.add(unit.holding))

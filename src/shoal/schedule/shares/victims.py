@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Sequence
 from shoal.schedule.shares.laws import Claim, Laws, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Kind, Offers
-from shoal.schedule.shares.standing import settles, standing
+from shoal.schedule.shares.standing import idle_part, settles, standing
 
 __all__ = ["Enough", "Refill", "choose"]
 
@@ -59,7 +59,11 @@ def choose(
         trial.charge(claim.queue, claim.ask)
         refill(trial, gone)
         own = all(offers.holdings[at].queue == claim.queue for at in gone)
-        if not settles(ledger, trial, own=own):
+        before = ledger
+        if own:  # a higher priority in the queue may use what is idle besides
+            before = ledger.copy()
+            before.charge(claim.queue, idle_part(ledger, claim.ask))
+        if not settles(before, trial, own=own):
             return None
     return gone
 
