@@ -154,7 +154,7 @@ def test_fractions_share_a_gpu_up_to_a_whole() -> None:
         (Job(name="j", roles=(Role(selector={"rack": "r2"}),)), (Task(node="a"),), "rack is not r2"),
         (pair(required="rack"), (task(0), task(1, "b")), "one rack"),
         (pair(required="node"), (task(0), task(1, "b")), "one node"),
-        (pair(queue="q"), (task(0), task(1, gpu=1)), "limit 1"),
+        (pair(queue="q"), (task(0), task(1, gpu=1)), "top has 2 gpu, and may have 1"),
     ],
 )
 def test_a_start_that_breaks_a_rule_is_refused(job: Job, tasks: tuple[Task, ...], sentence: str) -> None:

@@ -4,7 +4,7 @@ What the planner says is not taken on trust: each step is done to rows of the sa
 by books kept apart from its own, and one that breaks a rule is refused with a sentence.
 
 - `world`: the rows, what happens to them, and the plan applied to them
-- `held`: what is in use: amounts, thousandths of GPUs, shared amounts, queues
+- `held`: what is in use: amounts, thousandths of GPUs, shared amounts; `queues`: and by whom
 - `rules`: what a step must not do
 - `engine`: events in their order, a decision after each; `work`: what a job has to do, and how fast;
   `faults`: nodes that are lost; `record`: what came of it

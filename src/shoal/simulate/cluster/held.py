@@ -1,14 +1,15 @@
-"""What is in use: amounts and thousandths of GPUs by node, shared amounts, and what queues hold.
+"""What is in use: amounts and thousandths of GPUs by node, shared amounts, what queues hold (`queues`).
 
 A task holds what its role asks for from the moment it is there until it is gone, stopping or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Task
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Task
 from shoal.simulate.cluster.broken import Broken
+from shoal.simulate.cluster.queues import JOBS, Queues
 
 __all__ = ["Held", "role_of", "size_of"]
 
@@ -29,9 +30,7 @@ class Held:
                 self._all[name] = self._all.get(name, 0) + amount * _WHOLE
         self._shared: dict[str, int] = {}
         self._shared_total = cluster.shared
-        self._queues: dict[str, Queue] = {queue.name: queue for queue in cluster.queues}
-        self.by_queue: dict[str, dict[str, int]] = {queue.name: {} for queue in cluster.queues}
-        """What each queue and those under it hold, GPUs as `gpu`, in thousandths."""
+        self.queues = Queues(cluster.queues)
 
     def take(self, job: Job, task: Task) -> None:
         """The task is there from now on. Raises `Broken` where there is no room for it."""
@@ -56,38 +55,38 @@ class Held:
             if slots[gpu] + part > _WHOLE:
                 raise Broken(f"{where} needs {part}/1000 of GPU {gpu}, and {slots[gpu]} are in use")
         self._change(job, role, task, +1)
+        if not task.stopping:
+            self.queues.stay(job, size_of(role), +1)
+
+    def keep(self, job: Job, tasks: Iterable[Task], sign: int) -> None:
+        """Slots are kept for the job, or not any more: its queue counts them as there to stay."""
+        for task in tasks:
+            self.queues.stay(job, size_of(role_of(job, task)), sign)
+
+    def told_to_go(self, job: Job, task: Task) -> None:
+        """The task is there still, and will not be."""
+        self.queues.stay(job, size_of(role_of(job, task)), -1)
 
     def release(self, job: Job, task: Task) -> None:
         """The task is gone."""
+        if not task.stopping:
+            self.told_to_go(job, task)
         self._change(job, role_of(job, task), task, -1)
 
-    def take_shared(self, job: Job) -> None:
-        """The job begins to hold its licences. Raises `Broken` where there are too few."""
+    def begin(self, job: Job) -> None:
+        """The job begins to hold something, and all its licences. Raises `Broken` where they lack."""
         for name, amount in job.shared.items():
             used, total = self._shared.get(name, 0), self._shared_total.get(name, 0)
             if used + amount > total:
                 raise Broken(f"{job.name} needs {amount} of {name}, and {total - used} is free")
             self._shared[name] = used + amount
+        self.queues.hold(job, {JOBS: _WHOLE}, +1)
 
-    def release_shared(self, job: Job) -> None:
+    def end(self, job: Job) -> None:
         """The job holds nothing any more."""
         for name, amount in job.shared.items():
             self._shared[name] -= amount
-
-    def chain(self, queue: str) -> Iterator[Queue]:
-        """The queue and those above it; nothing where it is not known."""
-        at = self._queues.get(queue)
-        while at is not None:
-            yield at
-            at = self._queues.get(at.parent)
-
-    def check_limits(self, job: Job) -> None:
-        """Raises `Broken` where the job's queue, or one above it, holds more than its limit."""
-        for queue in self.chain(job.queue):
-            for name, limit in queue.limit.items():
-                used = self.by_queue[queue.name].get(name, 0) / _WHOLE
-                if used > limit + 1e-9:
-                    raise Broken(f"{job.name}: queue {queue.name} has {used:g} {name}, limit {limit:g}")
+        self.queues.hold(job, {JOBS: _WHOLE}, -1)
 
     def used(self, name: str) -> int:
         """Thousandths of an amount, or of GPUs (`gpu`), on all nodes."""
@@ -113,10 +112,7 @@ class Held:
         size = size_of(role)
         for name, amount in size.items():
             self._used[name] = self._used.get(name, 0) + sign * amount
-        for queue in self.chain(job.queue):
-            have = self.by_queue[queue.name]
-            for name, amount in size.items():
-                have[name] = have.get(name, 0) + sign * amount
+        self.queues.hold(job, size, sign)
 
 
 def size_of(role: Role) -> Mapping[str, int]:

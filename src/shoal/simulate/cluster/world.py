@@ -12,7 +12,7 @@ from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start, Step
 from shoal.simulate.cluster import rules as law
 from shoal.simulate.cluster.broken import Broken
-from shoal.simulate.cluster.held import Held
+from shoal.simulate.cluster.held import Held, role_of, size_of
 
 __all__ = ["TURN_OVER", "WALL_TIME", "World"]
 
@@ -38,8 +38,9 @@ class World:
         self._planner = planner
         self._ending: set[str] = set()
         for job in cluster.jobs:
+            self.held.keep(job, job.reserved, +1)
             if job.tasks:
-                self.held.take_shared(job)
+                self.held.begin(job)
             for task in job.tasks:
                 self.held.take(job, task)
             self.jobs[job.name] = job
@@ -81,13 +82,14 @@ class World:
         """A job comes."""
         if job.name in self.jobs:
             raise KeyError(f"there is a job {job.name}")
-        if job.tasks:
+        if job.tasks or job.reserved:
             raise ValueError(f"{job.name} has tasks before it was submitted")
         self.jobs[job.name] = job
 
     def finish(self, name: str, now: Stamp) -> None:
         """The job has ended, with all its tasks, those that were stopping too."""
         self._gone(self.jobs[name], self.jobs[name].tasks, now)
+        self._change(name, reserved=())
         del self.jobs[name]
         self._ending.discard(name)
 
@@ -134,6 +136,7 @@ class World:
         """The job is told to end: it is gone at once if it holds nothing, else with its last task."""
         job = self.jobs[name]
         if not job.tasks:
+            self._change(name, reserved=())
             del self.jobs[name]
             return
         self._told_to_go(job, job.present)
@@ -150,15 +153,11 @@ class World:
                 if step.at is not None:
                     self._change(job.name, promised=step.at, promised_pool=step.pool)
             case Shrink():
-                self._check_beneficiary(step.job, step.beneficiary)
-                law.check_taken(job, step.tasks)
-                left = self._told_to_go(job, step.tasks)
+                left = self._give(job, step)
                 if lacks := law.below(left):
                     raise Broken(f"{job.name} shrinks to {lacks}: that is less than its minimum")
             case Preempt():
-                self._check_beneficiary(step.job, step.beneficiary)
-                law.check_taken(job, step.tasks)
-                if self._told_to_go(job, step.tasks).present:
+                if self._give(job, step).present:
                     raise Broken(f"{job.name} is preempted, and some of its tasks stay")
                 if step.code == TURN_OVER:
                     self._change(job.name, waits_since=now)
@@ -172,7 +171,7 @@ class World:
             case Start():
                 if job.tasks:
                     raise Broken(f"{job.name} starts, and holds {len(job.tasks)} tasks already")
-                self.held.take_shared(job)
+                self.held.begin(job)
                 self._there(job, step.tasks, now)
             case Grow():
                 if not job.present:
@@ -187,6 +186,15 @@ class World:
     def _answers(self, name: str, ready: bool) -> None:
         self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=ready)
         self._rows = tuple(self.nodes.values())
+
+    def _give(self, job: Job, step: Shrink | Preempt) -> Job:
+        self._check_beneficiary(step.job, step.beneficiary)
+        law.check_taken(job, step.tasks)
+        left = self._told_to_go(job, step.tasks)
+        if step.beneficiary:
+            given = {name for task in step.tasks for name in size_of(role_of(job, task))}
+            self.held.queues.check_guaranteed(job, sorted(given), self.jobs[step.beneficiary])
+        return left
 
     def _check_beneficiary(self, victim: str, name: str) -> None:
         """Who takes must have been given the slots before: else a stop here would kill for nobody."""
@@ -222,10 +230,13 @@ class World:
         )
         law.check_counts(after)
         law.check_domains(after, self.nodes, self._cluster.levels)
-        self.held.check_limits(after)
+        self.held.queues.check_limits(after)
 
     def _told_to_go(self, job: Job, tasks: tuple[Task, ...]) -> Job:
         names = {(task.role, task.index) for task in tasks}
+        for task in job.present:
+            if (task.role, task.index) in names:
+                self.held.told_to_go(job, task)
         after = tuple(
             msgspec.structs.replace(task, stopping=True) if (task.role, task.index) in names else task
             for task in job.tasks
@@ -242,9 +253,10 @@ class World:
                 self.held.release(job, task)
         left = tuple(task for task in job.tasks if (task.role, task.index) not in names)
         if not left:
-            self.held.release_shared(job)
+            self.held.end(job)
         after = self._put(job, tasks=left)
         if not left and job.name in self._ending:
+            self._change(job.name, reserved=())
             del self.jobs[job.name]
             self._ending.discard(job.name)
         elif not after.present:
@@ -258,5 +270,8 @@ class World:
 
     def _put(self, job: Job, **changes: object) -> Job:
         after = msgspec.structs.replace(job, **changes)
+        if "reserved" in changes:
+            self.held.keep(job, job.reserved, -1)
+            self.held.keep(after, after.reserved, +1)
         self.jobs[job.name] = after
         return after
