@@ -57,17 +57,24 @@ class Dates:
                 depth=desk.rules.depth,
                 resolution_seconds=desk.rules.resolution_seconds,
                 slack_seconds=0.0,
+                notice_seconds=desk.rules.notice_seconds,
             )
             self._whole, self._asking = self._capacity(), self._waiting(waiting)
             self._running = self._work()
             self._plan = plan(self._whole, self._running, self._asking, self._settings, desk.now)
             dated = self._plan.start[self._plan.start > desk.now]
             if len(dated) and math.isfinite(float(dated.min())):
-                # whose turn will be over then has to be told before
-                notice = self._settings.notice_seconds if desk.rules.minimum_run_seconds else 0.0
-                self.again_at = max(float(dated.min()) - notice, desk.now)
-                if self.again_at == desk.now:
-                    self.again_at = float(dated.min())
+                # what is lent, and whose turn is over then, is told before
+                first = float(dated.min())
+                early = first - self._settings.notice_seconds
+                self.again_at = early if early > desk.now else first
+
+    def soon(self, asked: Asked) -> bool:
+        """Whether its date is no farther off than the notice."""
+        at = self._rows.get(asked.job.name)
+        if at is None or self._plan is None:
+            return True
+        return bool(self._plan.start[at] <= self._desk.now + self._settings.notice_seconds)
 
     def may_start(self, asked: Asked) -> bool:
         """Whether nobody before it starts later for it."""
@@ -75,12 +82,7 @@ class Dates:
         if at is None or self._plan is None:
             return True
         verdict = Verdict(int(self._plan.verdict[at]))
-        return verdict not in (
-            Verdict.RESERVED,
-            Verdict.BEYOND_HORIZON,
-            Verdict.ASIDE,
-            Verdict.BEYOND_DEPTH,
-        )
+        return verdict in (Verdict.START, Verdict.TOO_LARGE)
 
     def answer(self, asked: Asked) -> Deny | None:
         """Why it waits, and until when; None: what there is has to say it. A date is promised by a step

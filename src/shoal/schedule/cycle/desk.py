@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,6 +37,8 @@ class Desk:
         self.departing = False
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
+        self.ending: set[str] = set()
+        """Whose wall time is over so soon that `later` is without them."""
         self.settled: set[str] = set()
         """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
         self._changed: set[str] = set()
@@ -135,6 +138,10 @@ class Desk:
         found, self._changed = self._changed, set()
         return found
 
+    def ends(self, job: Job) -> Stamp:
+        """When its capacity is back at the latest."""
+        return math.inf if job.wall_seconds is None else job.since + job.wall_seconds + job.grace_seconds
+
     def turn_over(self, job: Job) -> bool:
         """Whether it has held something for a turn, and nobody knows for how long it will."""
         turn = self.rules.minimum_run_seconds
@@ -211,13 +218,16 @@ class Desk:
         job = asked.job
         present = job.present
         stopping = [task for task in job.tasks if task.stopping]
-        for books, tasks in ((self.current, job.tasks), (self.later, present)):
+        if present and self.ends(job) <= self.now + self.rules.notice_seconds:
+            self.ending.add(job.name)
+        staying = () if job.name in self.ending else present
+        for books, tasks in ((self.current, job.tasks), (self.later, staying)):
             if tasks:
                 books.occupy(asked.placement(tasks))
                 books.charge(asked, asked.ask(asked.counts(tasks), new=True))
         if present:
             self.present[job.name] = present
-        self.departing |= bool(stopping)
+        self.departing |= bool(stopping) or job.name in self.ending
         if job.reserved:
             self._keep(asked, job.reserved, later=True)
 
@@ -242,6 +252,8 @@ class Desk:
             books.charge(asked, amounts, -1)
 
     def _leave(self, asked: Asked, tasks: Sequence[Task], *, last: bool) -> None:
+        if asked.job.name in self.ending:
+            return
         for each in asked.placement(tasks):
             self.later.room.give_back(each)
         self.later.charge(asked, asked.ask(asked.counts(tasks), new=last), -1)

@@ -22,7 +22,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     for name, present in desk.present.items():
         asked = desk.asked[name]
         counts = asked.counts(present)
-        if asked.job.suspended or desk.told_to_give(name):
+        if asked.job.suspended or desk.told_to_give(name) or name in desk.ending:
             continue
         for at, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
             if low <= count < high:

@@ -163,7 +163,8 @@ class _Cycle:
             return
         quota = later.refusal(asked, amounts)
         lacking = later.lacks(asked)
-        if quota is None and lacking is None and allowed and desk.departing:
+        soon = allowed or (self.dates is not None and self.dates.soon(asked))
+        if quota is None and lacking is None and soon and desk.departing:
             found = self._placed(later.room, asked)
             if found is not None:
                 desk.reserve(asked, found, "Departing", {})
@@ -238,6 +239,7 @@ class _Cycle:
             for name, present in desk.present.items()
             if desk.asked[name].job.preemptible and all(task.preemptible for task in present)
             and not desk.asked[name].job.reserved and name not in desk.settled
+            and name not in desk.ending
             and len(present) == len(desk.asked[name].job.tasks)
         ]  # fmt: skip
         offered = [self._mover(each) for each in movers]

@@ -180,6 +180,9 @@ class Rules(Part, frozen=True, kw_only=True):
     """A job below its minimum for so long, with no way back to it, gives back what it holds."""
     minimum_run_seconds: float = 0.0
     """Jobs of unknown length take turns of so long, where others starve; 0: they do not."""
+    notice_seconds: float = 30.0
+    """Who is to have a place by then is looked after now: those whose wall time ends until then count as
+    leaving, and surplus is asked back."""
     consolidate: bool = True
     depth: int = 5000
     """So many waiting jobs get a place in the plan of dates."""

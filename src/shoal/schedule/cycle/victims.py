@@ -69,7 +69,7 @@ class Victims:
         asked, present = desk.asked[name], desk.present[name]
         queue = desk.queue(asked.job)
         numbers: list[int] = []
-        spared = bool(asked.job.reserved) or name in desk.settled
+        spared = bool(asked.job.reserved) or name in desk.settled or name in desk.ending
         offered = (
             []
             if spared
