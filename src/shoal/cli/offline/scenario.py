@@ -10,6 +10,7 @@ import click
 from shoal.cli.options import common, reports
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
+from shoal.objects.quantities import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +33,8 @@ def command(settings: Settings, files: tuple[Path, ...], **_: Any) -> int:
     Exit code 1 when a decision is not what its file expects.
     """
     records = _play(files)
-    emit(settings, records, _TITLES, [row for record in records for row in _rows(record)])
+    wide = settings.output == "wide"
+    emit(settings, records, _TITLES, [row for each in records for row in _rows(each, wide=wide)])
     unmet = [sentence for record in records for sentence in record.unmet]
     for sentence in unmet:
         say(sentence)
@@ -49,32 +51,37 @@ def _play(files: Sequence[Path]) -> list[Record]:
 
 
 _TITLES = ("SCENARIO", "AT", "STEP", "JOB", "TASKS", "WHY")
+_MOST_NODES = 3
+"""Named in a narrow table."""
 
 
-def _rows(record: Record) -> Iterable[list[str]]:
-    from shoal.cli.text import duration
-
-    at = duration(record.at)
+def _rows(record: Record, *, wide: bool) -> Iterable[list[str]]:
+    at = _time(record.at)
     if not record.steps:
         yield [record.scenario, at, "-", "-", "-", "there is nothing to do"]
     for step in record.steps:
         why = step.reason if not step.beneficiary else f"{step.reason} (for {step.beneficiary})"
-        yield [record.scenario, at, step.step, step.job, _where(step), why]
+        yield [record.scenario, at, step.step, step.job, _where(step, wide=wide), why]
 
 
-def _where(step: StepRecord) -> str:
-    from shoal.cli.text import duration
-
-    said = _places(step.tasks)
+def _where(step: StepRecord, *, wide: bool) -> str:
+    said = [_places(step.tasks, wide=wide)]
     if step.to:
-        said += f" to {_places(step.to)}"
+        said.append(f"to {_places(step.to, wide=wide)}")
     if step.at is not None:
-        said = f"{said} at {duration(step.at)}".strip()
-    return said or "-"
+        said.append(f"at {_time(step.at)}")
+    return " ".join(filter(None, said)) or "-"
 
 
-def _places(tasks: Sequence[Slot]) -> str:
+def _places(tasks: Sequence[Slot], *, wide: bool) -> str:
     counts: dict[str, int] = {}
     for task in tasks:
         counts[task.node] = counts.get(task.node, 0) + 1
-    return ",".join(f"{count}@{node}" for node, count in counts.items())
+    places = [f"{count}@{node}" for node, count in counts.items()]
+    if wide or len(places) <= _MOST_NODES:
+        return ",".join(places)
+    return ",".join(places[:_MOST_NODES]) + f" and {len(places) - _MOST_NODES} nodes more"
+
+
+def _time(at: float) -> str:
+    return Seconds(round(at, 3)).text()

@@ -68,18 +68,12 @@ class _Stage:
     def __init__(self, scenario: Scenario) -> None:
         self._file = scenario
         self._events = list(scenario.events)
-        submitted = {id(entry): event.at for event in scenario.events for entry in event.submit}
-        times = [(max(e.job.created, submitted.get(id(e), 0.0)), e.job) for e in scenario.entries]
-        here = [
-            entry.job
-            for entry, (at, _) in zip(scenario.entries, times, strict=True)
-            if id(entry) not in submitted and at <= scenario.now
-        ]
-        names = {job.name for job in here}
-        arrivals = [(at, job) for at, job in times if job.name not in names]
-        self._arrivals = sorted(arrivals, key=lambda each: each[0], reverse=True)
+        submitted = {id(entry) for event in scenario.events for entry in event.submit}
+        first = [entry.job for entry in scenario.entries if id(entry) not in submitted]
+        here = tuple(job for job in first if job.created <= scenario.now)
+        self._arrivals = [job for job in first if job.created > scenario.now]
         self._lasts = {e.job.name: e.lasts for e in scenario.entries if e.lasts is not None}
-        self._world = World(msgspec.structs.replace(scenario.cluster, jobs=tuple(here)), scenario.rules)
+        self._world = World(msgspec.structs.replace(scenario.cluster, jobs=here), scenario.rules)
         self._leaving: dict[tuple[str, str, int], float] = {}
         for job in here:
             self._told(scenario.now, job.name, (task for task in job.tasks if task.stopping))
@@ -109,8 +103,7 @@ class _Stage:
         moments = [*self._leaving.values(), *(end for _, end in self._endings())]
         if self._events:
             moments.append(self._events[0].at)
-        if self._arrivals:
-            moments.append(self._arrivals[-1][0])
+        moments += [job.created for job in self._arrivals]
         if plan.again_at is not None:
             moments.append(max(plan.again_at, at + _LEAST))
         soonest = min(moments, default=None)
@@ -128,10 +121,11 @@ class _Stage:
                 self._world.finish(name, at)
                 self._forget(name)
                 said.append(f"{name} ends")
-        while self._arrivals and self._arrivals[-1][0] <= at:
-            job = self._arrivals.pop()[1]
-            self._world.submit(job)
-            said.append(f"{job.name} comes")
+        for job in sorted(self._arrivals, key=lambda job: job.created):
+            if job.created <= at:
+                self._arrivals.remove(job)
+                self._world.submit(job)
+                said.append(f"{job.name} comes")
         if not self._events or self._events[0].at > at:
             return tuple(said), None
         event = self._events.pop(0)
@@ -170,6 +164,12 @@ class _Stage:
         for target in event.resize:
             self._resize(target)
             yield f"{target.name} may have {target.maximum} tasks"
+        for entry in event.submit:
+            if entry.job.created > at:
+                self._arrivals.append(entry.job)
+                continue
+            self._world.submit(entry.job)
+            yield f"{entry.job.name} comes"
 
     def _job(self, target: Target) -> Job:
         job = self._world.jobs.get(target.name)

@@ -21,16 +21,20 @@ _WHOLE = 1000
 
 
 class Slots:
-    """Which GPUs of each node are taken, while tasks are read in the order of the file. Mutable."""
+    """What of each node is taken, while tasks are read in the order of the file. Mutable."""
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self.nodes = nodes
-        self._free = {name: [_WHOLE] * node.gpus for name, node in nodes.items()}
+        self._free: dict[str, list[int]] = {}
+        """Thousandths of each GPU, of nodes that somebody is on."""
+        self._used: dict[tuple[str, str], int] = {}
+        """By node and resource."""
 
     def take(self, spot: Spot, node: str, role: Role, said: tuple[int, ...] | None) -> tuple[int, ...]:
         """The GPUs of one task: those `said`, or the first with room. Raises `BadInput` where there is
         no room."""
-        free = self._free[node]
+        self._take_amounts(spot, node, role)
+        free = self._free.setdefault(node, [_WHOLE] * self.nodes[node].gpus)
         needed = role.gpus or int(role.share > 0)
         each = _WHOLE if role.gpus else role.share
         if said is None:
@@ -46,6 +50,13 @@ class Slots:
                 raise spot.wrong(f"GPU {at} of {node} is taken already")
             free[at] -= each
         return said
+
+    def _take_amounts(self, spot: Spot, node: str, role: Role) -> None:
+        for name, amount in role.amounts.items():
+            used = self._used.get((node, name), 0) + amount
+            if used > self.nodes[node].amounts.get(name, 0):
+                raise spot.wrong(f"{node} has less {name} than its tasks hold")
+            self._used[node, name] = used
 
 
 def read_tasks(fields: Spots, roles: tuple[Role, ...], slots: Slots, key: str) -> tuple[Task, ...]:

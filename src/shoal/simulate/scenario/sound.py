@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from shoal.objects.nearest import did_you_mean
 from shoal.schedule.cycle.rows import Cluster, Job, Queue
-from shoal.simulate.cluster.broken import Broken
-from shoal.simulate.cluster.held import Held
 from shoal.simulate.scenario.jobs import Entry
 from shoal.simulate.scenario.spot import Spot
 
@@ -64,11 +62,11 @@ def check_queues(spot: Spot | None, cluster: Cluster) -> None:
 
 def check_jobs(entries: Sequence[Entry], cluster: Cluster) -> None:
     """Raises `BadInput` for a name that two jobs have, a queue, level or licence that there is not, and
-    tasks that do not fit on the nodes that they are said to be on."""
+    licences that more hold than can."""
     queues = {queue.name for queue in cluster.queues}
     levels = (*cluster.levels, NODE)
     names: set[str] = set()
-    held = Held(cluster)
+    left = dict(cluster.shared)
     for entry in entries:
         job, spot = entry.job, entry.spot
         if job.name in names:
@@ -88,13 +86,10 @@ def check_jobs(entries: Sequence[Entry], cluster: Cluster) -> None:
             raise spot.wrong(f"{job.name} has no time: wallTime is more than 0")
         if len({(task.role, task.index) for task in job.tasks}) < len(job.tasks):
             raise spot.wrong(f"two tasks of {job.name} have one index")
-        try:
-            if job.tasks:
-                held.take_shared(job)
-            for task in job.tasks:
-                held.take(job, task)
-        except Broken as error:
-            raise spot.wrong(error.message) from error
+        for name, amount in job.shared.items() if job.tasks else ():
+            left[name] -= amount
+            if left[name] < 0:
+                raise spot.wrong(f"those who run hold more of {name} than there is")
 
 
 def _levels(job: Job) -> list[str]:
