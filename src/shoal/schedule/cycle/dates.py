@@ -4,6 +4,7 @@
 | --- | --- |
 | Dated | it starts at the date, when those who run have had their wall time |
 | Aside | it has starved, and what it asks for is kept as it comes free |
+| Behind | there is room, which those before it will need |
 | BeyondDepth | so many wait before it that it was not looked at |
 """
 
@@ -24,7 +25,7 @@ from shoal.schedule.backfill.turns import planned_seconds, turn_ends
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Job
-from shoal.schedule.cycle.steps import Deny, Reserve
+from shoal.schedule.cycle.steps import Reserve
 
 __all__ = ["Dates"]
 
@@ -84,24 +85,21 @@ class Dates:
         verdict = Verdict(int(self._plan.verdict[at]))
         return verdict in (Verdict.START, Verdict.TOO_LARGE)
 
-    def answer(self, asked: Asked) -> Deny | None:
-        """Why it waits, and until when; None: what there is has to say it. A date is promised by a step
+    def answer(self, asked: Asked) -> list[tuple[str, dict[str, Any]]]:
+        """Why it waits, and until when; empty: what there is has to say it. A date is promised by a step
         of its own."""
         job = asked.job
         at = self._rows.get(job.name)
         if at is None or self._plan is None:
-            return None
+            return []
         verdict = Verdict(int(self._plan.verdict[at]))
         code = _CODES.get(verdict)
         if code is None:
-            return None
-        evidence: dict[str, Any] = {}
+            return []
         start = float(self._plan.start[at])
-        if code == "Dated":
-            evidence["at"] = start
         if verdict == Verdict.RESERVED:
             self._desk.date(asked, Reserve(job=job.name, code="Dated", at=start))
-        return Deny(job=job.name, code=code, evidence=evidence)
+        return [(code, {"at": start} if code == "Dated" else {})]
 
     def _allowed(self, asked: Asked) -> bool:
         """Queues would let it, so that capacity alone is in the way."""

@@ -45,7 +45,7 @@ class Desk:
         self._told: set[str] = set()
         self._empty = Room(self.columns.nodes)
         self._unused = Books(cluster, self.columns)
-        self._short: dict[tuple[object, ...], tuple[str, dict[str, Any]]] = {}
+        self._short: dict[tuple[object, ...], tuple[int, tuple[str, dict[str, Any]] | None]] = {}
         self._fitting: dict[tuple[object, ...], bool] = {}
         self._reserved: list[Reserve] = []
         self._giving: list[Shrink | Preempt | Move] = []
@@ -160,8 +160,8 @@ class Desk:
         """As if nothing ran."""
         return self._empty
 
-    def shortage(self, asked: Asked) -> tuple[str, dict[str, Any]]:
-        """What kind of room there is not, once those who go are gone."""
+    def shortage(self, asked: Asked) -> tuple[str, dict[str, Any]] | None:
+        """What kind of room there is not, once those who go are gone; None: there is room."""
         job = asked.job
         key = (
             asked.shapes,
@@ -170,13 +170,16 @@ class Desk:
             job.spread,
             tuple(r.required for r in job.roles),
         )
-        known = self._short.get(key)
-        if known is None:
-            known = self._short[key] = self._shortage(asked)
-        return known
+        if key not in self._short or self._short[key][0] != self.later.room.mark():
+            self._short[key] = (self.later.room.mark(), self._shortage(asked))
+        return self._short[key][1]
 
-    def _shortage(self, asked: Asked) -> tuple[str, dict[str, Any]]:
+    def _shortage(self, asked: Asked) -> tuple[str, dict[str, Any]] | None:
         gang = asked.gang(asked.minimum, asked.minimum)
+        mark = self.later.room.mark()
+        if place(self.later.room, gang) is not None:
+            self.later.room.rollback(mark)
+            return None
         short = shortfall(self.later.room, gang)
         rows = list(zip(asked.job.roles, short, strict=True))
         evidence: dict[str, Any] = {

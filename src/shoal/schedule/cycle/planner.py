@@ -147,9 +147,8 @@ class _Cycle:
         if lacking_indices or (job.tasks and not job.present):
             desk.deny(Deny(job=job.name, code="Stopping"))
             return
-        stopped = reasons.forbidden(desk, asked, amounts)
-        if stopped is not None:
-            desk.deny(stopped)
+        if reasons.forbidden(desk, asked, amounts):
+            desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
         alike = self._alike(asked, amounts)
         if alike in self._hopeless:
@@ -183,12 +182,17 @@ class _Cycle:
         desk.deny(self._refused(asked, amounts, rest))
 
     def _refused(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> Deny:
-        """Its queue has no more for it; or it would be allowed to, and there is no room."""
+        """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
+        dates decide."""
         refused = self.desk.later.refusal(asked, amounts)
-        if refused is None or refused.rule == "Capacity":
-            return self._without_capacity(asked, rest)
-        self._set_aside(asked, amounts)
-        return reasons.quota(self.desk, asked, refused)
+        found = reasons.holding(self.desk, asked, amounts)
+        if refused is not None and refused.rule != "Capacity":
+            self._set_aside(asked, amounts)
+            return reasons.denied(asked, found)
+        if self.dates is None:
+            self.dates = Dates(self.desk, rest)
+        dated = self.dates.answer(asked)
+        return reasons.denied(asked, [*dated, *found] or [("Behind", {})])
 
     def _alike(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
         job = asked.job
@@ -267,14 +271,6 @@ class _Cycle:
             books.ledger.charge(desk.queue(job), amounts)
 
     # 3
-
-    def _without_capacity(self, asked: Asked, rest: Sequence[Asked]) -> Deny:
-        """It would be allowed to, and there is no room: from here on dates decide."""
-        if self.dates is None:
-            self.dates = Dates(self.desk, rest)
-        return self.dates.answer(asked) or reasons.capacity(self.desk, asked)
-
-    # 4
 
     def _out_of_time(self) -> None:
         """Those that have had their wall time are told; they have their grace."""

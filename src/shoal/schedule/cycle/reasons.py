@@ -20,6 +20,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.schedule.cycle.desk import Desk
@@ -28,7 +29,12 @@ from shoal.schedule.cycle.steps import Deny
 from shoal.schedule.placing.shortfall import shortfall
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 
-__all__ = ["forbidden", "never", "quota"]
+__all__ = ["Reason", "denied", "forbidden", "holding", "never"]
+
+Reason = tuple[str, dict[str, Any]]
+"""A code, and its numbers."""
+
+_SLACK = 1e-9
 
 
 def never(desk: Desk, asked: Asked) -> Deny | None:
@@ -59,42 +65,46 @@ def never(desk: Desk, asked: Asked) -> Deny | None:
     return Deny(job=job.name, code="TooFarApart" if apart else "TooLarge", evidence=evidence)
 
 
-def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> Deny | None:
+def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
     """What others cannot give way for."""
-    job = asked.job
-    for node in desk.columns.tree.paths[desk.queue(job)]:
+    job, queue = asked.job, desk.queue(asked.job)
+    found: list[Reason] = []
+    for node in desk.columns.tree.paths[queue]:
         for budget in desk.cluster.queues[node].budgets:
             if budget.spent >= budget.hours:
                 evidence = {"budget": budget.name, "hours": budget.hours, "spent": budget.spent}
-                return Deny(job=job.name, code="BudgetExhausted", evidence=evidence)
-    if not job.preemptible:
-        queue = desk.queue(job)
-        own, use = desk.later.ledger.nominal[queue], desk.later.ledger.use[queue]
+                found.append(("BudgetExhausted", evidence))
+    own, use = desk.later.ledger.nominal[queue], desk.later.ledger.use[queue]
+    if not job.preemptible and any(own):
         for at, name in enumerate(desk.columns.names[:-1]):
-            if any(own) and amounts[at] > 0 and use[at] + amounts[at] > own[at] + 1e-9:
+            if amounts[at] > 0 and use[at] + amounts[at] > own[at] + _SLACK:
                 evidence = {"resource": name, "nominal": own[at], "used": use[at], "asked": amounts[at]}
-                return Deny(job=job.name, code="NotPreemptible", evidence=evidence)
-    return None
+                found.append(("NotPreemptible", evidence))
+    return found
 
 
-def quota(desk: Desk, asked: Asked, refused: Refusal) -> Deny:
-    """Which rule of which queue."""
-    return Deny(job=asked.job.name, code=refused.rule, evidence=_numbers(desk, refused))
+def holding(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
+    """All that holds it back now, in the order above; dates apart."""
+    queue = desk.queue(asked.job)
+    found = forbidden(desk, asked, amounts)
+    capped = desk.later.users.refusal(queue, asked.job.user, amounts)
+    refused = [capped] if capped is not None else []
+    # that the cluster is full is for the nodes to say, which know where
+    refused += [each for each in desk.later.ledger.refusals(queue, amounts) if each.rule != "Capacity"]
+    found += [(each.rule, _numbers(desk, each)) for each in refused]
+    for name, ask in asked.job.shared.items():
+        left = desk.later.shared.get(name, 0)
+        if ask > left:
+            found.append(("SharedLacking", {"shared": name, "asked": ask, "left": left}))
+    short = desk.shortage(asked)
+    return [*found, short] if short is not None else found
 
 
-def capacity(desk: Desk, asked: Asked) -> Deny:
-    """What of the nodes, or of what the cluster shares out, is in use."""
-    job = asked.job
-    lacking = desk.later.lacks(asked)
-    if lacking is not None:
-        evidence: dict[str, Any] = {
-            "shared": lacking,
-            "asked": job.shared[lacking],
-            "left": desk.later.shared.get(lacking, 0),
-        }
-        return Deny(job=job.name, code="SharedLacking", evidence=evidence)
-    code, evidence = desk.shortage(asked)
-    return Deny(job=job.name, code=code, evidence=evidence)
+def denied(asked: Asked, found: Sequence[Reason]) -> Deny:
+    """The first is the reason; the others hold as well."""
+    code, evidence = found[0]
+    also = [{"code": each, **numbers} for each, numbers in found[1:]]
+    return Deny(job=asked.job.name, code=code, evidence={**evidence, "also": also} if also else evidence)
 
 
 def _numbers(desk: Desk, refused: Refusal) -> dict[str, Any]:

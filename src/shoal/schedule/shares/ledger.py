@@ -105,6 +105,16 @@ class Ledger:
                 break
         return found
 
+    def refusals(self, queue: int, ask: Sequence[float]) -> list[Refusal]:
+        """All rules that stand in the way, the lowest level first; `refusal` is the first of them."""
+        found = [
+            (height, resource, denied)
+            for resource, amount in enumerate(ask)
+            if amount
+            for height, denied in self._denied(queue, resource, amount)
+        ]
+        return [denied for _, _, denied in sorted(found, key=lambda each: each[:2])]
+
     def headroom(self, queue: int) -> list[float]:
         """(r,): how much more the queue may have of each resource; `refusal` agrees."""
         left = [bound - total for bound, total in zip(self.capacity, self._total, strict=True)]
