@@ -193,6 +193,38 @@ def test_steps_that_do_not_fit_the_state_are_refused() -> None:
         ours.carry_out(start("z", task(0)), 1.0)
 
 
+def test_a_queue_keeps_what_is_guaranteed_to_it() -> None:
+    """It is not taken for another queue; inside, what is kept for the other counts as its own."""
+    queues = (Queue(name="q", nominal={"gpu": 2}, guaranteed={"gpu": 2}), Queue(name="r"))
+
+    def taken_for(queue: str) -> int:
+        ours = world(pair("j", queue="q"), pair("k", queue=queue), queues=queues)
+        ours.carry_out(start("j", task(0), task(1, gpu=1)), 1.0)
+        keeps = Reserve(job="k", code="Reclaim", tasks=(task(0), task(1, gpu=1)))
+        gives = Preempt(job="j", code="Reclaim", tasks=ours.jobs["j"].tasks, beneficiary="k")
+        return ours.apply(Plan(steps=(keeps, gives)), 2.0)
+
+    assert taken_for("q") == 2
+    with pytest.raises(Broken, match="leaves queue q 0 gpu of 2"):
+        taken_for("r")
+
+
+@pytest.mark.parametrize(
+    ("queue", "sentence"),
+    [
+        (Queue(name="q", borrowing={"gpu": 1}, nominal={"gpu": 0}), "with what it may borrow has 2"),
+        (Queue(name="q", user_limit={"gpu": 1}), "user ann in q has 2 gpu"),
+        (Queue(name="q", jobs=0), "has 1 jobs"),
+        (Queue(name="q", user_jobs=0), "user ann in q has 1 jobs"),
+    ],
+)
+def test_what_queues_and_users_may_have_is_watched(queue: Queue, sentence: str) -> None:
+    """The queue's own with what it may borrow, a user's part, numbers of jobs."""
+    ours = world(pair("j", queue="q", user="ann"), queues=[queue])
+    with pytest.raises(Broken, match=sentence):
+        ours.carry_out(start("j", task(0), task(1, gpu=1)), 1.0)
+
+
 def test_a_plan_is_of_the_rows_as_they_are() -> None:
     """The planner sees what was submitted, and what it says is done."""
     seen: list[Cluster] = []

@@ -62,7 +62,8 @@ class World:
 
     def apply(self, plan: Plan, now: Stamp) -> int:
         """Step by step, so that what is before a step that is refused is done. How many changed a row:
-        those that repeat what is so already, or only say why somebody waits, do not."""
+        those that repeat what is so already, or only say why somebody waits, do not. What is guaranteed
+        to queues is looked at in the end, when what starts in the plan is there."""
         kept = {step.job for step in plan.steps if isinstance(step, Reserve)}
         changes = 0
         for step in plan.steps:
@@ -70,6 +71,9 @@ class World:
             if isinstance(step, Deny) and step.job not in kept:
                 # it waits, and nobody says that its place is kept
                 changes += self._change(step.job, reserved=())
+        for step in plan.steps:
+            if isinstance(step, Shrink | Preempt) and step.beneficiary:
+                self._check_guaranteed(step)
         return changes
 
     def carry_out(self, step: Step, now: Stamp) -> bool:
@@ -190,11 +194,12 @@ class World:
     def _give(self, job: Job, step: Shrink | Preempt) -> Job:
         self._check_beneficiary(step.job, step.beneficiary)
         law.check_taken(job, step.tasks)
-        left = self._told_to_go(job, step.tasks)
-        if step.beneficiary:
-            given = {name for task in step.tasks for name in size_of(role_of(job, task))}
-            self.held.queues.check_guaranteed(job, sorted(given), self.jobs[step.beneficiary])
-        return left
+        return self._told_to_go(job, step.tasks)
+
+    def _check_guaranteed(self, step: Shrink | Preempt) -> None:
+        job = self.jobs[step.job]
+        given = {name for task in step.tasks for name in size_of(role_of(job, task))}
+        self.held.queues.check_guaranteed(job, sorted(given), self.jobs[step.beneficiary])
 
     def _check_beneficiary(self, victim: str, name: str) -> None:
         """Who takes must have been given the slots before: else a stop here would kill for nobody."""
