@@ -23,9 +23,9 @@ from shoal.simulate.scenario.jobs import Entry, read_jobs
 from shoal.simulate.scenario.spot import Spot
 from shoal.simulate.scenario.wishes import Expectation, read_expectation
 
-__all__ = ["Event", "Target", "read_events"]
+__all__ = ["KEYS", "Event", "Target", "read_events"]
 
-_KEYS = ("at", "gone", "finish", "cancel", "lose", "silent", "back", "resize", "submit", "expect")
+KEYS = ("at", "gone", "finish", "cancel", "lose", "silent", "back", "resize", "submit", "expect")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def read_events(spot: Spot | None, nodes: Mapping[str, Node], now: float) -> tup
 
 
 def _event(spot: Spot, nodes: Mapping[str, Node]) -> Event:
-    fields = spot.fields(_KEYS)
+    fields = spot.fields(KEYS)
     at = fields.need("at").seconds()
     gone, submit, expect = fields.get("gone"), fields.get("submit"), fields.get("expect")
 

@@ -22,7 +22,7 @@ from shoal.simulate.scenario.nodes import MOST_AT_ONCE
 from shoal.simulate.scenario.running import Slots, read_tasks
 from shoal.simulate.scenario.spot import Spot, Spots
 
-__all__ = ["Entry", "read_jobs"]
+__all__ = ["KEYS", "Entry", "read_jobs"]
 
 _WHOLE = 1000
 _SIZE = ("tasks", "maximum", "gpus", "cpu", "memory", "amounts", "nodeSelector", "tolerations")
@@ -42,6 +42,7 @@ _JOB = (
     "stopping",
     "reserved",
     "since",
+    "waitsSince",
     "belowSince",
     "preemptible",
     "wallTime",
@@ -53,6 +54,7 @@ _JOB = (
     "promisedPool",
     "lasts",
 )
+KEYS = (*_JOB, *_SIZE, *_BOTH)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def read_jobs(spot: Spot, nodes: Mapping[str, Node], created: float) -> list[Ent
     slots = Slots(nodes)
     entries: list[Entry] = []
     for part in spot.one_or_more():
-        fields = part.fields((*_JOB, *_SIZE, *_BOTH))
+        fields = part.fields(KEYS)
         count = fields.whole_number("count", least=1, default=1)
         if count > MOST_AT_ONCE:
             raise part.wrong(f"count is at most {MOST_AT_ONCE}")
@@ -113,6 +115,7 @@ def _job(fields: Spots, slots: Slots, created: float) -> Job:
         tasks=read_tasks(fields, roles, slots, "running"),
         reserved=read_tasks(fields, roles, Slots(slots.nodes), "reserved"),
         since=fields.seconds("since", came),
+        waits_since=fields.optional_seconds("waitsSince"),
         below_since=fields.optional_seconds("belowSince"),
         preemptible=fields.flag("preemptible", True),
         wall_seconds=fields.optional_seconds("wallTime"),

@@ -14,12 +14,12 @@ from shoal.objects.node import Taint
 from shoal.schedule.cycle.rows import Node
 from shoal.simulate.scenario.spot import Spot
 
-__all__ = ["MOST_AT_ONCE", "read_nodes"]
+__all__ = ["KEYS", "MOST_AT_ONCE", "read_nodes"]
 
 MOST_AT_ONCE = 100_000
 """Of nodes or jobs that one entry of the file stands for."""
 
-_KEYS = (
+KEYS = (
     "name",
     "count",
     "gpus",
@@ -40,7 +40,7 @@ def read_nodes(spot: Spot) -> tuple[Node, ...]:
     numbered: dict[str, int] = {}
     names: set[str] = set()
     for entry in spot.items():
-        fields = entry.fields(_KEYS)
+        fields = entry.fields(KEYS)
         name, count = fields.get("name"), fields.get("count")
         stem = name.text() if name is not None else "node"
         made = 1 if count is None else count.whole(least=1)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from shoal.schedule.cycle.rows import Budget, Queue
 from shoal.simulate.scenario.spot import Spot
 
-__all__ = ["read_queues"]
+__all__ = ["KEYS", "read_queues"]
 
 _AMOUNTS = ("nominal", "guaranteed", "limit", "borrowing", "lending")
-_KEYS = (
+KEYS = (
     "name",
     "parent",
     *_AMOUNTS,
@@ -48,7 +48,7 @@ def read_queues(spot: Spot | None) -> tuple[Queue, ...]:
 
 
 def _queue(entry: Spot) -> Queue:
-    fields = entry.fields(_KEYS)
+    fields = entry.fields(KEYS)
     budgets = fields.get("budgets")
     weight = fields.get("weight")
     priority = fields.get("priority")

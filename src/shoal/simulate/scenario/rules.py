@@ -13,7 +13,7 @@ import msgspec
 from shoal.schedule.cycle.rows import Rules
 from shoal.simulate.scenario.spot import Spot
 
-__all__ = ["read_rules"]
+__all__ = ["read_rules", "typed"]
 
 _UNIT = "_seconds"
 
@@ -22,7 +22,7 @@ def read_rules(spot: Spot | None) -> Rules:
     """What is not stated is as `Rules` has it. Raises `BadInput`."""
     if spot is None:
         return Rules()
-    known = {_typed(field.name): field for field in msgspec.structs.fields(Rules)}
+    known = {typed(field.name): field for field in msgspec.structs.fields(Rules)}
     said: dict[str, Any] = {}  # Any: of as many types as fields have
     for key, part in spot.fields(known).parts.items():
         field = known[key]
@@ -37,6 +37,7 @@ def read_rules(spot: Spot | None) -> Rules:
     return Rules(**said)
 
 
-def _typed(name: str) -> str:
+def typed(name: str) -> str:
+    """The key of a field of `Rules`."""
     first, *others = name.removesuffix(_UNIT).split("_")
     return first + "".join(word.capitalize() for word in others)

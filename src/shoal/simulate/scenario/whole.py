@@ -19,9 +19,9 @@ from shoal.simulate.scenario.sound import check_jobs, check_queues
 from shoal.simulate.scenario.spot import Spot
 from shoal.simulate.scenario.wishes import Expectation, read_expectation
 
-__all__ = ["Scenario", "read_scenario"]
+__all__ = ["KEYS", "Scenario", "read_scenario"]
 
-_KEYS = (
+KEYS = (
     "description",
     "now",
     "levels",
@@ -62,7 +62,7 @@ class Scenario:
 def read_scenario(path: Path) -> Scenario:
     """Raises `BadInput` with one sentence and the line for whatever cannot be used."""
     spot = _open(path)
-    fields = spot.fields(_KEYS)
+    fields = spot.fields(KEYS)
     now = fields.seconds("now")
     nodes = read_nodes(fields.need("nodes"))
     by_name = {node.name: node for node in nodes}

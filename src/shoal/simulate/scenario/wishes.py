@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 
 from shoal.simulate.scenario.spot import Spot
 
-__all__ = ["STEPS", "STOP", "Details", "Expectation", "Named", "Wish", "read_expectation"]
+__all__ = ["KEYS", "STEPS", "STOP", "Details", "Expectation", "Named", "Wish", "read_expectation"]
 
 STEPS = ("reserve", "shrink", "preempt", "move", "start", "grow", "deny")
 STOP = "stop"
 """Shrinks, is preempted, or moves."""
+KEYS = (*STEPS, STOP, "runs", "waits", "quiet", "oneOf")
 _DETAILS = ("tasks", "indices", "nodes", "to", "within", "at", "atMost", "code", "says", "for")
 
 
@@ -80,7 +81,7 @@ class Expectation:
 
 def read_expectation(spot: Spot) -> Expectation:
     """Raises `BadInput`."""
-    fields = spot.fields((*STEPS, STOP, "runs", "waits", "quiet", "oneOf"))
+    fields = spot.fields(KEYS)
     wishes: list[Wish] = []
     for what in (*STEPS, STOP, "runs", "waits"):
         if what in fields:
