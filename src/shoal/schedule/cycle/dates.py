@@ -137,8 +137,9 @@ class Dates:
             started.append(began if job.preemptible else math.inf)
         for asked, counts in desk.kept_for():
             amounts = self._amounts(asked, counts)
-            rows.append((amounts, self._shared(asked.job), desk.now + _length(asked.job)))
-            started.append(desk.now)
+            begins = desk.free_at(asked)
+            rows.append((amounts, self._shared(asked.job), begins + _length(asked.job)))
+            started.append(begins)
         n = len(rows)
         end = np.array([row[2] for row in rows], dtype=np.float64)
         if desk.rules.minimum_run_seconds:

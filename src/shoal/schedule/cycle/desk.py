@@ -37,6 +37,8 @@ class Desk:
         self.departing = False
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
+        self.waiting: list[Asked] = []
+        """All that are served in this plan, in their order."""
         self.ending: set[str] = set()
         """Whose wall time is over so soon that `later` is without them."""
         self.settled: set[str] = set()
@@ -146,6 +148,18 @@ class Desk:
         """Whether it has held something for a turn, and nobody knows for how long it will."""
         turn = self.rules.minimum_run_seconds
         return bool(turn) and job.wall_seconds is None and self.now >= job.since + turn
+
+    def free_at(self, asked: Asked) -> Stamp:
+        """When the place that is kept for it is free at the latest: when those have ended that are on
+        its nodes, and whose time is over soon."""
+        tasks = next(step.tasks for step in self._reserved if step.job == asked.job.name)
+        nodes = {task.node for task in tasks}
+        ends = [
+            self.ends(self.asked[name].job)
+            for name in self.ending
+            if any(task.node in nodes for task in self.present.get(name, ()))
+        ]
+        return max([self.now, *ends])
 
     def told_to_give(self, job: str) -> bool:
         """In this plan."""

@@ -76,6 +76,7 @@ class _Cycle:
             elif not self._kept(asked):
                 waiting.append((asked, self._lacks(asked)))
         order = in_order(waiting, desk.columns, desk.current.ledger)
+        desk.waiting = order
         for at, asked in enumerate(order):
             self._serve(asked, order[at:])
         for asked in desk.asked.values():

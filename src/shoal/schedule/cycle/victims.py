@@ -7,7 +7,7 @@ a place among what is then free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
@@ -15,7 +15,7 @@ from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
 from shoal.schedule.placing.asks import Gang, Placement
 from shoal.schedule.placing.place import place
-from shoal.schedule.shares.laws import Laws
+from shoal.schedule.shares.laws import Claim, Laws
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import choose
@@ -126,9 +126,33 @@ class Victims:
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
         try:
-            return choose(ledger, claim, self._offers, laws, enough, refill, spared=spared, only=only)
+            return choose(
+                ledger,
+                claim,
+                self._offers,
+                laws,
+                enough,
+                refill,
+                spared=spared,
+                only=only,
+                rivals=self._rivals(queue),
+            )
         finally:
             room.rollback(start)
+
+    def _rivals(self, queue: int) -> Iterator[Claim]:
+        """What others wait for in other queues, each kind once."""
+        desk = self._desk
+        seen: set[tuple[int, int, tuple[float, ...]]] = set()
+        for asked in desk.waiting:
+            theirs = desk.queue(asked.job)
+            if theirs == queue or asked.job.name in desk.settled:
+                continue
+            claim = claim_of(asked, theirs, asked.ask(asked.minimum, new=False), -1)
+            kind = (theirs, claim.priority, claim.ask)
+            if kind not in seen:
+                seen.add(kind)
+                yield claim
 
     def _whole(self, units: Iterable[Unit]) -> dict[str, list[Task]]:
         """By job; who cannot go on gives up everything."""

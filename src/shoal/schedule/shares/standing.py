@@ -17,7 +17,9 @@ job of 3 takes the place of one of 8), others start there, and the next exchange
 random crowds of jobs two in a hundred go round forever, with no arrival in between. So a whole plan
 is judged, from one state in which nothing that waits fits to the next: `settles`. Then the potential
 falls from plan to plan, with finitely many jobs there are finitely many values, and exchanges come to
-an end until a job arrives or ends. Inside one queue only a higher priority takes from a lower.
+an end until a job arrives or ends. Inside one queue only a higher priority takes from a lower; it may
+use what is idle besides, and so raise the potential, where no rival that waits in another queue could
+then take from its queue: with rivals that can, queues take turns for ever (7 of 1,500 random crowds).
 """
 
 from __future__ import annotations

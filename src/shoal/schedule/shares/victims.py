@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from shoal.schedule.shares.laws import Claim, Laws, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
@@ -40,13 +40,15 @@ def choose(
     *,
     spared: Container[int] = (),
     only: Callable[[Kind], bool] | None = None,
+    rivals: Iterable[Claim] = (),
 ) -> tuple[int, ...] | None:
     """Numbers of `offers` in ascending order; None if the claim cannot be satisfied by the laws.
 
     Quotas and capacity must allow the claim once they are gone, and so must `enough`, where placement
     has a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits
     anyway. Without `refill` the plan's end has to be judged by the caller (`standing.settles`). What is
-    `spared` is not taken, nor what is of other kinds than `only`.
+    `spared` is not taken, nor what is of other kinds than `only`. `rivals` wait in other queues; unless
+    one of them may then take from that of the claimant, a higher priority may use what is idle too.
     """
     trial = ledger.copy()
     search = _Search(trial, claim, offers, laws, enough, spared, only)
@@ -60,7 +62,7 @@ def choose(
         refill(trial, gone)
         own = all(offers.holdings[at].queue == claim.queue for at in gone)
         before = ledger
-        if own:  # a higher priority in the queue may use what is idle besides
+        if own and not any(may_give(trial, rival, claim.queue, laws) for rival in rivals):
             before = ledger.copy()
             before.charge(claim.queue, idle_part(ledger, claim.ask))
         if not settles(before, trial, own=own):
