@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from bench.row import Row
@@ -31,10 +33,14 @@ def test_a_module_that_takes_minutes_is_left_out_and_each_of_its_goals_says_so()
     assert all(math.isnan(row.figure) and "left out" in row.why for row in left)
 
 
-def test_without_published_data_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.setattr("bench.schedule.goals.DATA", tmp_path / "nowhere")
-    (row,) = collect([Suite("a module", measured, {"slow": "first"}, published=True)], quick=False)
-    assert "no published data" in row.why and not row.measured
+def test_without_published_data_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    monkeypatch.setattr("bench.schedule.goals.DATA", tmp_path)
+    there = Suite("a module", measured, {"slow": "first"}, "one")
+    (row,) = collect([there], quick=False)
+    assert row.measured
+    (row,) = collect([replace(there, published="other")], quick=False)
+    assert row.why.endswith("other") and not row.measured
 
 
 def test_a_goal_that_its_module_does_not_measure_is_an_error() -> None:
