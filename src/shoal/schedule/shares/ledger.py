@@ -106,14 +106,13 @@ class Ledger:
         return found
 
     def refusals(self, queue: int, ask: Sequence[float]) -> list[Refusal]:
-        """All rules that stand in the way, the lowest level first; `refusal` is the first of them."""
-        found = [
-            (height, resource, denied)
-            for resource, amount in enumerate(ask)
-            if amount
-            for height, denied in self._denied(queue, resource, amount)
-        ]
-        return [denied for _, _, denied in sorted(found, key=lambda each: each[:2])]
+        """All that stands in the way, one rule for each level and resource, the lowest level first;
+        `refusal` is the first of them."""
+        found: dict[tuple[int, int], Refusal] = {}
+        for resource, amount in enumerate(ask):
+            for height, denied in self._denied(queue, resource, amount) if amount else ():
+                found.setdefault((height, resource), denied)
+        return [found[key] for key in sorted(found)]
 
     def headroom(self, queue: int) -> list[float]:
         """(r,): how much more the queue may have of each resource; `refusal` agrees."""
