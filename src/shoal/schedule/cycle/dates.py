@@ -25,7 +25,6 @@ from shoal.schedule.backfill.turns import planned_seconds, turn_ends
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Job
-from shoal.schedule.cycle.steps import Reserve
 
 __all__ = ["Dates"]
 
@@ -86,20 +85,21 @@ class Dates:
         return verdict in (Verdict.START, Verdict.TOO_LARGE)
 
     def answer(self, asked: Asked) -> list[tuple[str, dict[str, Any]]]:
-        """Why it waits, and until when; empty: what there is has to say it. A date is promised by a step
-        of its own."""
-        job = asked.job
-        at = self._rows.get(job.name)
+        """Why it waits, and until when; empty: what there is has to say it."""
+        at = self._rows.get(asked.job.name)
         if at is None or self._plan is None:
             return []
-        verdict = Verdict(int(self._plan.verdict[at]))
-        code = _CODES.get(verdict)
+        code = _CODES.get(Verdict(int(self._plan.verdict[at])))
         if code is None:
             return []
-        start = float(self._plan.start[at])
-        if verdict == Verdict.RESERVED:
-            self._desk.date(asked, Reserve(job=job.name, code="Dated", at=start))
-        return [(code, {"at": start} if code == "Dated" else {})]
+        return [(code, {"at": float(self._plan.start[at])} if code == "Dated" else {})]
+
+    def promised(self, asked: Asked) -> Stamp | None:
+        """The date that it is promised."""
+        at = self._rows.get(asked.job.name)
+        if at is None or self._plan is None or self._plan.verdict[at] != Verdict.RESERVED:
+            return None
+        return float(self._plan.start[at])
 
     def _allowed(self, asked: Asked) -> bool:
         """Queues would let it, so that capacity alone is in the way."""

@@ -84,7 +84,7 @@ class Desk:
         self._keep(asked, tasks, later=False)
         self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
 
-    def date(self, asked: Asked, step: Reserve) -> None:
+    def date(self, step: Reserve) -> None:
         """It is promised a date, and nothing on nodes."""
         self._reserved.append(step)
 

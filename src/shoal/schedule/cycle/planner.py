@@ -23,7 +23,7 @@ from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.growing import grow_all
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.rows import Cluster, Rules
-from shoal.schedule.cycle.steps import Deny, Plan
+from shoal.schedule.cycle.steps import Deny, Plan, Reserve
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Gang, Placement
 from shoal.schedule.placing.consolidate import Mover, consolidate
@@ -153,7 +153,7 @@ class _Cycle:
             return
         alike = self._alike(asked, amounts)
         if alike in self._hopeless:
-            desk.deny(self._refused(asked, amounts, rest))
+            self._refuse(asked, amounts, rest)
             return
         current, later = desk.current, desk.later
         free = current.refusal(asked, amounts) is None and current.lacks(asked) is None
@@ -180,20 +180,26 @@ class _Cycle:
         ):
             return
         self._hopeless.add(alike)
-        desk.deny(self._refused(asked, amounts, rest))
+        self._refuse(asked, amounts, rest)
 
-    def _refused(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> Deny:
+    def _refuse(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> None:
         """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
         dates decide."""
-        refused = self.desk.later.refusal(asked, amounts)
-        found = reasons.holding(self.desk, asked, amounts)
+        desk = self.desk
+        refused = desk.later.refusal(asked, amounts)
+        found = reasons.holding(desk, asked, amounts)
         if refused is not None and refused.rule != "Capacity":
             self._set_aside(asked, amounts)
-            return reasons.denied(asked, found)
+            desk.deny(reasons.denied(asked, found))
+            return
         if self.dates is None:
-            self.dates = Dates(self.desk, rest)
-        dated = self.dates.answer(asked)
-        return reasons.denied(asked, [*dated, *found] or [("Behind", {})])
+            self.dates = Dates(desk, rest)
+        said = self.dates.answer(asked)
+        step = reasons.denied(asked, [*said, *found] or [("Behind", {})])
+        if (at := self.dates.promised(asked)) is not None:
+            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
+        else:
+            desk.deny(step)
 
     def _alike(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
         job = asked.job

@@ -10,7 +10,7 @@ import msgspec
 
 from shoal.schedule.cycle.rows import Cluster, Job, Task
 from shoal.schedule.cycle.steps import Deny, Move, Plan, Reserve, Step
-from shoal.schedule.explain import explain
+from shoal.schedule.cycle.words import say
 from shoal.simulate.scenario.spot import Spot
 from shoal.simulate.scenario.wishes import STOP, Details, Expectation, Named, Wish
 
@@ -167,7 +167,7 @@ def _short(step: Step) -> str:
 
 def _words(step: Step) -> str:
     """The reason, and the evidence as it is."""
-    said = explain(step.code, step.evidence)
+    said = say(step)
     evidence = msgspec.json.encode(step.evidence).decode()
     return f"{said.sentence} ({step.code}, {evidence})"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.steps import Move, Reserve, Step
-from shoal.schedule.explain import explain
+from shoal.schedule.cycle.words import say
 from shoal.simulate.scenario.judge import kind_of, tasks_of
 from shoal.simulate.scenario.play import Decision
 from shoal.simulate.scenario.whole import Scenario
@@ -68,7 +68,7 @@ def record_of(scenario: Scenario, decision: Decision) -> Record:
 
 
 def _step(step: Step) -> StepRecord:
-    said = explain(step.code, step.evidence)
+    said = say(step)
     return StepRecord(
         step=kind_of(step),
         job=step.job,

@@ -1,0 +1,186 @@
+"""A step's code and numbers in words: one sentence, and what would change it.
+
+Reasons to wait stand in the order of `reasons`; what a job is told in its status, on the command line
+and in history comes from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.schedule.cycle.steps import Step
+from shoal.schedule.explain import Explanation
+
+__all__ = ["CODES", "in_words", "say"]
+
+_Evidence = Mapping[str, Any]
+
+
+def say(step: Step) -> Explanation:
+    """Why this step. What holds besides is told in one more clause."""
+    said = in_words(step.code, step.evidence)
+    also: list[_Evidence] = step.evidence.get("also", [])
+    if not also:
+        return said
+    more = "; ".join(dict.fromkeys(in_words(str(each["code"]), each).sentence for each in also))
+    return Explanation(f"{said.sentence} (besides: {more})", said.remedy)
+
+
+def in_words(code: str, evidence: _Evidence) -> Explanation:
+    """Of one code; one that is not known (of a newer version) explains itself by its name."""
+    words = _WORDS.get(code)
+    return words(evidence) if words is not None else Explanation(f"the scheduler says {code}")
+
+
+def _fixed(sentence: str, remedy: str = "") -> Callable[[_Evidence], Explanation]:
+    return lambda evidence: Explanation(sentence.format(**evidence), remedy)
+
+
+def _namespace(e: _Evidence) -> Explanation:
+    names = ", ".join(e["allowed"])
+    return Explanation(
+        f"its queue takes jobs of {names} alone", "add its namespace to the queue, or use another queue"
+    )
+
+
+def _tasks(counts: Mapping[str, int]) -> str:
+    return " and ".join(f"{count} x {role}" for role, count in counts.items())
+
+
+def _too_large(e: _Evidence) -> Explanation:
+    return Explanation(
+        f"it needs {_tasks(e['wanted'])} at once, and empty nodes that suit hold {_tasks(e['empty'])}",
+        "add nodes, or ask for less",
+    )
+
+
+def _too_far_apart(e: _Evidence) -> Explanation:
+    return Explanation(
+        f"it needs {_tasks(e['wanted'])} close together, and no place is so large even when empty",
+        "require a wider level of the topology, or only prefer it",
+    )
+
+
+def _rule(sentence: str, remedy: str) -> Callable[[_Evidence], Explanation]:
+    """Of a queue's rule, with the amounts as people write them."""
+
+    def words(e: _Evidence) -> Explanation:
+        amounts = {name: _amount(e["resource"], e[name]) for name in ("bound", "used", "asked")}
+        where = f"queue {e['queue']}" if e["queue"] else "the cluster"
+        return Explanation(sentence.format(where=where, **amounts), remedy.format(where=where))
+
+    return words
+
+
+def _amount(resource: str, amount: float) -> str:
+    if resource == "cpu":
+        return f"{CpuMillis(round(amount))} CPU"
+    if resource == "memory":
+        return f"{Bytes(round(amount))} memory"
+    noun = {"gpu": "GPUs", "jobs": "jobs"}.get(resource, resource)
+    return f"{amount:g} {noun}"
+
+
+def _not_preemptible(e: _Evidence) -> Explanation:
+    amounts = {name: _amount(e["resource"], e[name]) for name in ("nominal", "used", "asked")}
+    return Explanation(
+        "it cannot be preempted, so it may use no more than its queue's own {nominal}: {used} are in "
+        "use and it asks for {asked}".format(**amounts),
+        "let it be preempted, or raise the queue's nominal quota",
+    )
+
+
+def _no_room(e: _Evidence) -> Explanation:
+    return Explanation(
+        f"it needs {_tasks(e['wanted'])} at once, and there is room for {_tasks(e['fitting'])}",
+        "it starts when others end or give way",
+    )
+
+
+def _fragmented(e: _Evidence) -> Explanation:
+    return Explanation(
+        f"there is as much as it asks for, but not on the same nodes: {_tasks(e['fitting'])} of "
+        f"{_tasks(e['wanted'])} fit",
+        "it starts when others end, or ask for smaller tasks",
+    )
+
+
+def _topology(e: _Evidence) -> Explanation:
+    levels = " or ".join(e["levels"])
+    return Explanation(
+        f"it needs {_tasks(e['wanted'])} in one {levels}, and the {levels} with most room has place for "
+        f"{_tasks(e['fitting'])}",
+        f"only prefer the {levels}, or wait for others there to end",
+    )
+
+
+def _waits_for(sentence: str) -> Callable[[_Evidence], Explanation]:
+    def words(e: _Evidence) -> Explanation:
+        names: list[str] = e.get("waitsFor", [])
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return Explanation(sentence.format(names=shown))
+
+    return words
+
+
+_WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
+    "NamespaceNotAllowed": _namespace,
+    "NoNodeSuits": _fixed(
+        "no node lets its role {role} stand there", "check its selector and tolerations, or the nodes"
+    ),
+    "TooLarge": _too_large,
+    "TooFarApart": _too_far_apart,
+    "OverLimit": _rule(
+        "it asks for {asked}, and {where} never has more than {bound} for it",
+        "raise the limit, or ask for less",
+    ),
+    "BudgetExhausted": _fixed(
+        "budget {budget} of its queue is used up: {spent:g} of {hours:g} hours", "raise the budget"
+    ),
+    "NotPreemptible": _not_preemptible,
+    "UserCap": _rule(
+        "its user has {used} of the {bound} that one user may have in {where}, and it asks for {asked}",
+        "it starts when other jobs of the user end",
+    ),
+    "Limit": _rule(
+        "{where} uses {used} of its limit of {bound}, and it asks for {asked}",
+        "it starts when jobs of {where} end, or the limit is raised",
+    ),
+    "Borrowing": _rule(
+        "{where} uses {used}, may borrow up to {bound} in all, and it asks for {asked}",
+        "it starts when jobs of {where} end, or it may borrow more",
+    ),
+    "Kept": _rule(
+        "what is left of {where} is kept for other queues: {used} of {bound} are used or kept, and it "
+        "asks for {asked}",
+        "it starts when jobs end, or less is guaranteed to others",
+    ),
+    "SharedLacking": _fixed(
+        "{left} of {shared} are left, and it asks for {asked}", "it starts when others give them back"
+    ),
+    "Stopping": _fixed("its former tasks are still stopping"),
+    "Dated": _fixed(
+        "others run, or start, before it; it has a date", "a higher priority, or more nodes"
+    ),
+    "Aside": _fixed("it has waited long, and what comes free is kept for it until it is enough"),
+    "Behind": _fixed("there is room, which those before it will need"),
+    "BeyondDepth": _fixed("so many wait before it that it was not looked at"),
+    "TopologyBusy": _topology,
+    "Fragmented": _fragmented,
+    "NoRoom": _no_room,
+    "Started": _fixed("there is room"),
+    "Grown": _fixed("there is room for more of it"),
+    "Departing": _fixed("its place is kept until those who leave are gone"),
+    "Preempting": _waits_for("it gets the place of {names}"),
+    "Consolidating": _waits_for("room is made for it by moving {names}"),
+    "Preempted": _fixed("it gives way"),
+    "TurnOver": _fixed("it has had its turn"),
+    "Consolidated": _fixed("it moves, so that there is room in one piece"),
+    "WallTime": _fixed("its wall time of {wallSeconds:g} s is over"),
+    "BelowMinimum": _fixed("it has had fewer than its {minimum} tasks for too long"),
+}
+
+CODES = tuple(_WORDS)
+"""Every code that a plan may hold; reasons to wait come first."""
