@@ -120,8 +120,10 @@ def test_what_fits_takes_nothing_and_placement_has_a_say():
     ledger = Ledger(rules, column(0, 3), np.array([4.0]))
     before = ledger.use
     assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws()) == ()
-    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: 0 in gone) == (0,)
-    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: False) is None
+    assert choose(
+        ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: gone if 0 in gone else None
+    ) == (0,)
+    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: None) is None
     assert ledger.use == before == [[0.0], [3.0]]
 
 

@@ -36,6 +36,11 @@ class Unit:
         """Of the tasks; roles of which none goes are left out."""
         return tuple(tasks for tasks in self.asked.placement(self.tasks) if len(tasks))
 
+    @cached_property
+    def nodes(self) -> frozenset[int]:
+        """Where they are."""
+        return frozenset(node for tasks in self.placement for node in tasks.node.tolist())
+
 
 def claim_of(asked: Asked, queue: int, amounts: tuple[float, ...], number: int) -> Claim:
     """What a job asks for."""

@@ -96,7 +96,7 @@ class Victims:
         start = room.mark()
         freed: list[int] = []
 
-        def enough(gone: Sequence[int]) -> bool:
+        def enough(gone: Sequence[int]) -> set[int] | None:
             # mostly one more has gone than when it was asked last
             if freed != list(gone[: len(freed)]):
                 room.rollback(start)
@@ -106,7 +106,10 @@ class Victims:
             mark = room.mark()
             found = place(room, gang)
             room.rollback(mark)
-            return found is not None
+            if found is None:
+                return None
+            nodes = {node for tasks in found for node in tasks.node.tolist()}
+            return {at for at in gone if not nodes.isdisjoint(self._units[at].nodes)}
 
         def refill(ledger: Ledger, gone: Sequence[int]) -> None:
             """Who would start, or start again, in what is left."""

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from shoal.schedule.shares.laws import Claim, Laws, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
@@ -22,8 +22,9 @@ from shoal.schedule.shares.standing import idle_part, settles, standing
 
 __all__ = ["Enough", "Refill", "choose"]
 
-Enough = Callable[[Sequence[int]], bool]
-"""Told the numbers of what would be gone, says whether the claim can be placed."""
+Enough = Callable[[Sequence[int]], Collection[int] | None]
+"""Told the numbers of what would be gone: those of them whose place the claim would take; None where it
+cannot be placed."""
 
 Refill = Callable[[Ledger, Sequence[int]], None]
 """Given the ledger as it would be, with the claim in it, and the numbers of what would be gone: charges
@@ -99,7 +100,7 @@ class _Search:
         """With what is gone by now."""
         if self._trial.refusal(self._claim.queue, self._claim.ask) is not None:
             return False
-        return self._enough is None or self._enough(self._gone)
+        return self._enough is None or self._enough(self._gone) is not None
 
     def widen(self, unequal: bool) -> None:
         """Take, from who is furthest ahead, until it fits or nobody may give any more."""
@@ -116,7 +117,9 @@ class _Search:
                 going.remove(queue)
 
     def needed(self, ledger: Ledger) -> list[int]:
-        """Without those that the claim can do without."""
+        """Without those that the claim can do without: at once those whose place it does not take, then
+        one by one."""
+        self._spare_untouched(ledger)
         for at in reversed(self._gone.copy()):
             holding = self._holdings[at]
             self._trial.charge(holding.queue, holding.amounts)
@@ -128,6 +131,19 @@ class _Search:
                 self._gone = before
             self._trial.charge(holding.queue, holding.amounts, -1)
         return self._gone
+
+    def _spare_untouched(self, ledger: Ledger) -> None:
+        taken = self._enough(self._gone) if self._enough is not None else None
+        if taken is None:
+            return
+        before, spared = self._gone, [at for at in self._gone if at not in taken]
+        for at in spared:
+            self._trial.charge(self._holdings[at].queue, self._holdings[at].amounts)
+        self._gone = [at for at in before if at in taken]
+        if spared and not (self.fits() and self._lawful(ledger.copy())):
+            self._gone = before
+            for at in spared:
+                self._trial.charge(self._holdings[at].queue, self._holdings[at].amounts, -1)
 
     def _may(self, queue: int) -> bool:
         return may_give(self._trial, self._claim, queue, self._laws)
