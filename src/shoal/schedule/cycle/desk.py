@@ -207,10 +207,14 @@ class Desk:
             return "Fragmented", evidence
         return "NoRoom", evidence
 
-    def refused_empty(self, asked: Asked) -> Refusal | None:
-        """What its queue would say if nothing ran."""
-        amounts = asked.ask(asked.minimum, new=True)
-        return self._unused.refusal(asked, amounts)
+    def refused_empty(self, asked: Asked) -> list[Refusal]:
+        """What its queue and user may never have, though nothing ran."""
+        amounts, queue = asked.ask(asked.minimum, new=True), self.queue(asked.job)
+        capped = self._unused.users.refusals(queue, asked.job.user, amounts)
+        return [
+            *capped,
+            *(each for each in self._unused.ledger.refusals(queue, amounts) if each.rule != "Capacity"),
+        ]
 
     def fits_empty(self, asked: Asked) -> bool:
         """Whether its minimum would fit if nothing ran."""

@@ -70,9 +70,8 @@ class _Cycle:
         for asked in desk.asked.values():
             if not self._waits(asked):
                 continue
-            refused = reasons.never(desk, asked)
-            if refused is not None:
-                desk.deny(refused)
+            if reasons.never(desk, asked):
+                desk.deny(reasons.denied(asked, reasons.holding(desk, asked, self._lacks(asked))))
             elif not self._kept(asked):
                 waiting.append((asked, self._lacks(asked)))
         order = in_order(waiting, desk.columns, desk.current.ledger)

@@ -6,6 +6,7 @@
 | NoNodeSuits | no node has the labels, or lets it stand there |
 | TooLarge | the nodes that suit would not hold its minimum if nothing ran |
 | TooFarApart | they would, but not as close together as it requires |
+| TooFewShared | the cluster has not so many licences |
 | OverLimit | its minimum is more than its queue, or its user, may ever have |
 | BudgetExhausted | hours of a budget are used up |
 | NotPreemptible | it cannot be preempted, and would be beyond what its queue has of its own |
@@ -35,34 +36,40 @@ Reason = tuple[str, dict[str, Any]]
 """A code, and its numbers."""
 
 _SLACK = 1e-9
+_UNFITTING = {"NoNodeSuits", "TooLarge", "TooFarApart"}
 
 
-def never(desk: Desk, asked: Asked) -> Deny | None:
+def never(desk: Desk, asked: Asked) -> list[Reason]:
     """What no waiting helps against."""
     job = asked.job
+    found: list[Reason] = []
     allowed = desk.cluster.queues[desk.queue(job)].namespaces
     if allowed and job.namespace not in allowed:
-        return Deny(job=job.name, code="NamespaceNotAllowed", evidence={"allowed": sorted(allowed)})
-    if desk.fits_empty(asked):
-        refused = desk.refused_empty(asked)
-        return (
-            None
-            if refused is None
-            else Deny(job=job.name, code="OverLimit", evidence=_numbers(desk, refused))
-        )
-    empty = desk.empty_room()
-    short = shortfall(empty, asked.gang(asked.minimum, asked.minimum))
-    for role, each in zip(job.roles, short, strict=True):
+        found.append(("NamespaceNotAllowed", {"allowed": sorted(allowed)}))
+    if not desk.fits_empty(asked):
+        found.append(_too_large(desk, asked))
+    for name, ask in job.shared.items():
+        total = desk.cluster.shared.get(name, 0)
+        if ask > total:
+            found.append(("TooFewShared", {"shared": name, "asked": ask, "total": total}))
+    over = desk.refused_empty(asked)
+    return [*found, *(("OverLimit", _numbers(desk, each)) for each in over)]
+
+
+def _too_large(desk: Desk, asked: Asked) -> Reason:
+    job = asked.job
+    short = shortfall(desk.empty_room(), asked.gang(asked.minimum, asked.minimum))
+    rows = list(zip(job.roles, short, strict=True))
+    for role, each in rows:
         if each.nodes == 0 and each.wanted:
-            return Deny(job=job.name, code="NoNodeSuits", evidence={"role": role.name})
+            return "NoNodeSuits", {"role": role.name}
+    bound = job.required or any(role.required for role in job.roles)
+    apart = bool(bound) and all(each.empty >= each.wanted for each in short)
     evidence: dict[str, Any] = {
-        "wanted": {role.name: each.wanted for role, each in zip(job.roles, short, strict=True)},
-        "empty": {role.name: each.empty for role, each in zip(job.roles, short, strict=True)},
+        "wanted": {role.name: each.wanted for role, each in rows},
+        "empty": {role.name: each.empty for role, each in rows},
     }
-    apart = all(each.empty >= each.wanted for each in short) and bool(
-        job.required or any(role.required for role in job.roles)
-    )
-    return Deny(job=job.name, code="TooFarApart" if apart else "TooLarge", evidence=evidence)
+    return "TooFarApart" if apart else "TooLarge", evidence
 
 
 def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
@@ -84,19 +91,23 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reas
 
 
 def holding(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
-    """All that holds it back now, in the order above; dates apart."""
+    """All that holds it back now, in the order above; dates apart. What follows from something that no
+    waiting helps against is not named again."""
     queue = desk.queue(asked.job)
-    found = forbidden(desk, asked, amounts)
-    capped = desk.later.users.refusal(queue, asked.job.user, amounts)
-    refused = [capped] if capped is not None else []
+    found = never(desk, asked)
+    codes = {code for code, _ in found}
+    found += forbidden(desk, asked, amounts)
+    over = {(each["queue"], each["resource"]) for code, each in found if code == "OverLimit"}
+    refused = [*desk.later.users.refusals(queue, asked.job.user, amounts)]
     # that the cluster is full is for the nodes to say, which know where
     refused += [each for each in desk.later.ledger.refusals(queue, amounts) if each.rule != "Capacity"]
-    found += [(each.rule, _numbers(desk, each)) for each in refused]
+    rules = [(each.rule, _numbers(desk, each)) for each in refused]
+    found += [each for each in rules if (each[1]["queue"], each[1]["resource"]) not in over]
     for name, ask in asked.job.shared.items():
         left = desk.later.shared.get(name, 0)
-        if ask > left:
+        if left < ask <= desk.cluster.shared.get(name, 0):
             found.append(("SharedLacking", {"shared": name, "asked": ask, "left": left}))
-    short = desk.shortage(asked)
+    short = desk.shortage(asked) if codes.isdisjoint(_UNFITTING) else None
     return [*found, short] if short is not None else found
 
 

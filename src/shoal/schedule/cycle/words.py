@@ -132,6 +132,9 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     ),
     "TooLarge": _too_large,
     "TooFarApart": _too_far_apart,
+    "TooFewShared": _fixed(
+        "it asks for {asked} of {shared}, and the cluster has {total}", "ask for less, or add some"
+    ),
     "OverLimit": _rule(
         "it asks for {asked}, and {where} never has more than {bound} for it",
         "raise the limit, or ask for less",

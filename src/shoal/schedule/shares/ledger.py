@@ -60,6 +60,7 @@ class Ledger:
         self._inside: list[list[float]] = inside.tolist()
         self._claimed: list[list[float]] = claimed.tolist()
         self._total: list[float] = claimed[tree.members[-1]].sum(axis=0).tolist()
+        self._in_use: list[float] = used.sum(axis=0).tolist()
         self.weight = _weights(rules.weight)
         """Per queue, as a part of the largest; what is next to nothing stands for 0."""
         self.kept: list[list[float]] = rules.kept.tolist()
@@ -75,6 +76,7 @@ class Ledger:
         twin._inside = [list(row) for row in self._inside]
         twin._claimed = [list(row) for row in self._claimed]
         twin._total = list(self._total)
+        twin._in_use = list(self._in_use)
         return twin
 
     def charge(self, queue: int, amounts: Sequence[float], sign: int = 1) -> None:
@@ -91,6 +93,7 @@ class Ledger:
                 self._inside[node][resource] = inside
                 self._claimed[node][resource] = claimed
             self._total[resource] += more
+            self._in_use[resource] += sign * amount
 
     def refusal(self, queue: int, ask: Sequence[float]) -> Refusal | None:
         """Why the queue may not have so much more (r,); None if it may."""
@@ -149,14 +152,10 @@ class Ledger:
                 return
         bound, total = self.capacity[resource], self._total[resource]
         if _above(total + more, bound):
-            used = self._in_use(resource)
+            used = self._in_use[resource]
             if _above(used + amount, bound):
                 yield len(path), Refusal("Capacity", CLUSTER, resource, bound, used, amount)
             yield len(path), Refusal("Kept", CLUSTER, resource, bound, total, amount)
-
-    def _in_use(self, resource: int) -> float:
-        tops: list[int] = self.rules.tree.members[-1].tolist()
-        return sum(self.use[node][resource] for node in tops)
 
 
 def _weights(weight: Floats) -> list[float]:

@@ -5,7 +5,7 @@ Caps of the queues themselves are their limits, see `quotas`; a number of jobs i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,10 @@ class UserCaps:
 
     def refusal(self, queue: int, user: str, ask: Sequence[float]) -> Refusal | None:
         """Which cap the user's jobs would exceed with so much more (r,), the lowest level first."""
+        return next(self.refusals(queue, user, ask), None)
+
+    def refusals(self, queue: int, user: str, ask: Sequence[float]) -> Iterator[Refusal]:
+        """All of them."""
         for node in self._tree.paths[queue]:
             if not self._capped[node]:
                 continue
@@ -51,5 +55,4 @@ class UserCaps:
             for resource, amount in enumerate(ask):
                 most = self._most[node][resource]
                 if amount > 0 and used[resource] + amount > most + _SLACK * max(1.0, min(most, 1e18)):
-                    return Refusal("UserCap", node, resource, most, used[resource], amount)
-        return None
+                    yield Refusal("UserCap", node, resource, most, used[resource], amount)
