@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from bench.row import Row
 from bench.schedule.goals import Suite, collect, rows
 
 
-def measured() -> list[Row]:
+def measured(quick: bool) -> list[Row]:
     return [Row("as the module says", 1, 0.5, "s"), Row("no goal", 1, 2, "s"), Row("slow", 1, 2, "s")]
 
 
@@ -41,6 +42,20 @@ def test_without_published_data_that_is_said(monkeypatch: pytest.MonkeyPatch, tm
     assert row.measured
     (row,) = collect([replace(there, published="other")], quick=False)
     assert row.why.endswith("other") and not row.measured
+
+
+def test_a_module_that_does_not_come_to_an_end_costs_its_own_rows() -> None:
+    def endless(quick: bool) -> list[Row]:
+        time.sleep(600)
+        return []
+
+    suites = [
+        Suite("slow", endless, {"a": "first"}, seconds=0.05),
+        Suite("fast", measured, {"slow": "b"}),
+    ]
+    first, second = collect(suites, quick=False)
+    assert first.why == "it was ended after 0.05 s" and not first.measured
+    assert second.figure == 2
 
 
 def test_a_goal_that_its_module_does_not_measure_is_an_error() -> None:
