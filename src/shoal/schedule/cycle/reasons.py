@@ -7,7 +7,8 @@
 | TooLarge | the nodes that suit would not hold its minimum if nothing ran |
 | TooFarApart | they would, but not as close together as it requires |
 | TooFewShared | the cluster has not so many licences |
-| OverLimit | its minimum is more than its queue, or its user, may ever have |
+| OverUserCap | its minimum is more than its user may ever have in the queue |
+| OverLimit | its minimum is more than the queue may ever have |
 | BudgetExhausted | hours of a budget are used up |
 | NotPreemptible | it cannot be preempted, and would be beyond what its queue has of its own |
 | UserCap, Limit, Borrowing, Kept, Capacity | a queue on its path, or the cluster, has no more for it |
@@ -36,6 +37,8 @@ Reason = tuple[str, dict[str, Any]]
 """A code, and its numbers."""
 
 _SLACK = 1e-9
+_EVER = {"UserCap": "OverUserCap", "Limit": "OverLimit", "Borrowing": "OverLimit", "Kept": "OverLimit"}
+"""What a rule means where nothing runs."""
 _UNFITTING = {"NoNodeSuits", "TooLarge", "TooFarApart"}
 
 
@@ -53,7 +56,7 @@ def never(desk: Desk, asked: Asked) -> list[Reason]:
         if ask > total:
             found.append(("TooFewShared", {"shared": name, "asked": ask, "total": total}))
     over = desk.refused_empty(asked)
-    return [*found, *(("OverLimit", _numbers(desk, each)) for each in over)]
+    return [*found, *((_EVER[each.rule], _numbers(desk, each)) for each in over)]
 
 
 def _too_large(desk: Desk, asked: Asked) -> Reason:
@@ -97,12 +100,16 @@ def holding(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason
     found = never(desk, asked)
     codes = {code for code, _ in found}
     found += forbidden(desk, asked, amounts)
-    over = {(each["queue"], each["resource"]) for code, each in found if code == "OverLimit"}
+    over = {(code, each["queue"], each["resource"]) for code, each in found if code in _EVER.values()}
     refused = [*desk.later.users.refusals(queue, asked.job.user, amounts)]
     # that the cluster is full is for the nodes to say, which know where
     refused += [each for each in desk.later.ledger.refusals(queue, amounts) if each.rule != "Capacity"]
     rules = [(each.rule, _numbers(desk, each)) for each in refused]
-    found += [each for each in rules if (each[1]["queue"], each[1]["resource"]) not in over]
+    found += [
+        (code, each)
+        for code, each in rules
+        if (_EVER[code], each["queue"], each["resource"]) not in over
+    ]
     for name, ask in asked.job.shared.items():
         left = desk.later.shared.get(name, 0)
         if left < ask <= desk.cluster.shared.get(name, 0):

@@ -135,6 +135,10 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "TooFewShared": _fixed(
         "it asks for {asked} of {shared}, and the cluster has {total}", "ask for less, or add some"
     ),
+    "OverUserCap": _rule(
+        "it asks for {asked}, and one user never has more than {bound} in {where}",
+        "raise the queue's limit for users, or ask for less",
+    ),
     "OverLimit": _rule(
         "it asks for {asked}, and {where} never has more than {bound} for it",
         "raise the limit, or ask for less",
