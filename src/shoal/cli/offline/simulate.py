@@ -36,7 +36,9 @@ class _Group(click.Group):
         return super().parse_args(ctx, spread(args, frozenset({"--workload", "--policy"})))
 
 
-@click.group("simulate", cls=_Group, invoke_without_command=True, subcommand_metavar="[packing|scenario ...]")
+@click.group(
+    "simulate", cls=_Group, invoke_without_command=True, subcommand_metavar="[packing|scenario ...]"
+)
 @path_option(
     "--workload",
     "workloads",
