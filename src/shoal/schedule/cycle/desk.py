@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal.objects.meta import Stamp
@@ -84,6 +84,18 @@ class Desk:
         self._keep(asked, tasks, later=False)
         self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
 
+    def take_place(self, asked: Asked, leaving: Mapping[str, Sequence[Task]], to: Placement) -> None:
+        """These tasks of these jobs are told to go, and it is kept their place."""
+        job = asked.job
+        for name, tasks in leaving.items():
+            other = self.asked[name].job
+            equal = other.priority >= job.priority and other.queue == job.queue
+            over = equal and len(tasks) == len(self.present[name]) and self.turn_over(other)
+            code = "TurnOver" if over else "Preempted"
+            self.depart(self.asked[name], tasks, job.name, code, priority=job.priority)
+        self.later.occupy(to)
+        self.reserve(asked, to, "Preempting", {"waitsFor": sorted(leaving)})
+
     def date(self, step: Reserve) -> None:
         """It is promised a date, and nothing on nodes."""
         self._reserved.append(step)
@@ -160,6 +172,10 @@ class Desk:
             if any(task.node in nodes for task in self.present.get(name, ()))
         ]
         return max([self.now, *ends])
+
+    def is_kept_a_place(self, job: str) -> bool:
+        """By this plan."""
+        return any(step.job == job and step.tasks for step in self._reserved)
 
     def told_to_give(self, job: str) -> bool:
         """In this plan."""

@@ -1,5 +1,9 @@
-"""What is left goes to jobs that may have more, class by class, one task at a time to who has least more
-than its minimum. What they get beyond their minimum is the first to be taken back."""
+"""What is left goes to jobs that may have more, one task at a time.
+
+First to the queue that has less than its own, then by the queue's priority, the job's, and how far the
+queue is ahead; of one queue to who has least more than its minimum. What a job gets beyond its minimum
+is the first to be taken back; what is its queue's own is asked back for it from who has more than that.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,22 @@ from collections.abc import Sequence
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Placement, Tasks
 from shoal.schedule.placing.grow import grow
+from shoal.schedule.shares.standing import standing
 
-__all__ = ["grow_all"]
+__all__ = ["grow_all", "take_back_own"]
+
+_SLACK = 1e-9
+_Key = tuple[bool, tuple[int, ...], int, tuple[float, ...], int, int]
 
 
 def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     """Those that hold something, and were not told to give back in this plan; who was served first in
     this plan comes first among equals."""
     rank = {asked.job.name: at for at, asked in enumerate(order)}
-    heap: list[tuple[int, int, int, str, int]] = []
+    heap: list[tuple[_Key, str, int, int]] = []
     for name, present in desk.present.items():
         asked = desk.asked[name]
         counts = asked.counts(present)
@@ -26,31 +35,89 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
             continue
         for at, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
             if low <= count < high:
-                heap.append((-asked.job.priority, count - low, rank.get(name, -1), name, at))
+                key = _key(desk, asked, at, count - low, rank.get(name, -1))
+                heap.append((key, name, at, count))
     heapq.heapify(heap)
     gained: dict[str, list[Placement]] = {}
     hopeless: set[tuple[object, ...]] = set()
     while heap:
-        priority, more, place_in_order, name, role = heapq.heappop(heap)
+        key, name, role, count = heapq.heappop(heap)
         asked = desk.asked[name]
         alike = (asked.job.queue, asked.job.user, asked.shapes[role], asked.reach, asked.job.spread)
-        bound = asked.reach.required is not None
-        if alike in hopeless and not bound:
+        if alike in hopeless and asked.reach.required is None:
+            continue
+        # what was given since can only have put its queue further back
+        current = _key(desk, asked, role, count - asked.minimum[role], rank.get(name, -1))
+        if current > key:
+            heapq.heappush(heap, (current, name, role, count))
             continue
         placed = _one_more(desk, asked, role, gained.get(name, []))
         if placed is None:
             hopeless.add(alike)
             continue
         gained.setdefault(name, []).append(placed)
-        count = asked.counts(desk.present[name])[role] + sum(len(each[role]) for each in gained[name])
-        if count < asked.room[role]:
-            heapq.heappush(heap, (priority, more + 1, place_in_order, name, role))
+        if count + 1 < asked.room[role]:
+            more = count + 1 - asked.minimum[role]
+            again = _key(desk, asked, role, more, rank.get(name, -1))
+            heapq.heappush(heap, (again, name, role, count + 1))
     for name, pieces in gained.items():
         asked = desk.asked[name]
         joined = tuple(
             Tasks.joined(shape, [piece[at] for piece in pieces]) for at, shape in enumerate(asked.shapes)
         )
         desk.grown(asked, joined)
+
+
+def take_back_own(desk: Desk, victims: Victims) -> bool:
+    """Jobs that may have more, in queues that have less than their own, get the surplus of others.
+
+    Whether it has to be looked at again: a plan changes a job once.
+    """
+    later = False
+    for name in sorted(desk.present):
+        asked = desk.asked[name]
+        job = asked.job
+        if name in desk.ending or desk.told_to_give(name) or job.suspended:
+            continue
+        counts = asked.counts(desk.present[name])
+        for role, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
+            more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
+            if more > 0 and name in desk.settled:
+                later = later or not desk.is_kept_a_place(name)
+            elif more > 0 and _asked_back(desk, victims, asked, role, more):
+                break
+    return later
+
+
+def _own_left(desk: Desk, asked: Asked, role: int) -> int:
+    """How many tasks of the role there are in what its queue has left of its own."""
+    queue, ledger = desk.queue(asked.job), desk.later.ledger
+    rows = zip(asked.vectors[role], ledger.use[queue], ledger.nominal[queue], strict=True)
+    return min((int((own - used) / ask + _SLACK) for ask, used, own in rows if ask > 0), default=0)
+
+
+def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int) -> bool:
+    for more in dict.fromkeys((most, 1)):
+        counts = tuple(more * (at == role) for at in range(len(asked.shapes)))
+        amounts = asked.ask(counts, new=False)
+        if desk.later.users.refusal(desk.queue(asked.job), asked.job.user, amounts) is not None:
+            continue
+        victims.changed(desk.changed())
+        found = victims.surplus_for(asked, amounts, asked.gang(counts, counts))
+        if found is not None:
+            desk.take_place(asked, *found)
+            return True
+    return False
+
+
+def _key(desk: Desk, asked: Asked, role: int, more: int, rank: int) -> _Key:
+    ledger, queue = desk.later.ledger, desk.queue(asked.job)
+    path = list(reversed(ledger.rules.tree.paths[queue]))
+    rows = zip(asked.vectors[role], ledger.use[queue], ledger.nominal[queue], strict=True)
+    beyond = any(ask > 0 and used + ask > own + _SLACK for ask, used, own in rows)
+    first = tuple(-int(ledger.rules.priority[node]) for node in path) if beyond else ()
+    ahead = tuple(standing(ledger, node) for node in path)
+    return (beyond, first, -asked.job.priority, ahead, more, rank)
 
 
 def _one_more(desk: Desk, asked: Asked, role: int, gained: Sequence[Placement]) -> Placement | None:

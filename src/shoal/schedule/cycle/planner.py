@@ -1,6 +1,7 @@
 """The stages of a decision, in their order.
 
-1. Who was kept a place starts there if it is free by now, or goes on waiting for it, or loses it.
+1. What jobs give back for no one (`giving`). Who was kept a place starts there if it is free by now, or
+   elsewhere if that is, or goes on waiting for it, or loses it.
 2. All who wait are served in order (`lines`), each with its minimum: it starts on what is free now; or
    is kept a place among what is coming free; or others give way for it; or jobs move together for it.
 3. From the first who finds no capacity on, dates decide (`dates`): nobody starts who would make somebody
@@ -12,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
@@ -20,7 +20,8 @@ from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
-from shoal.schedule.cycle.growing import grow_all
+from shoal.schedule.cycle.giving import give_back
+from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.rows import Cluster, Rules
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
@@ -32,6 +33,8 @@ from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
 
 __all__ = ["plan"]
+
+_SOON_SECONDS = 1.0
 
 
 def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
@@ -65,10 +68,12 @@ class _Cycle:
 
     def run(self) -> Plan:
         desk = self.desk
-        self._out_of_time()
+        give_back(desk)
         waiting: list[tuple[Asked, tuple[float, ...]]] = []
         for asked in desk.asked.values():
             if not self._waits(asked):
+                if asked.job.reserved and not asked.job.suspended:
+                    self._kept(asked)
                 continue
             if reasons.never(desk, asked):
                 desk.deny(reasons.denied(asked, reasons.holding(desk, asked, self._lacks(asked))))
@@ -81,12 +86,13 @@ class _Cycle:
         for asked in desk.asked.values():
             self._stale(asked)
         grow_all(desk, order)
-        return desk.plan(self._again_at())
+        soon = take_back_own(desk, self._victims)
+        return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))
 
-    def _again_at(self) -> Stamp | None:
+    def _again_at(self, soon: Stamp | None) -> Stamp | None:
         """When the next date, wall time, or patience with a job below its minimum is over."""
         desk = self.desk
-        moments = [self.dates.again_at] if self.dates is not None else []
+        moments = [soon, self.dates.again_at if self.dates is not None else None]
         for name in desk.present:
             job = desk.asked[name].job
             began = job.since if job.present else desk.now
@@ -128,6 +134,10 @@ class _Cycle:
         gone = not any(task.stopping for task in job.tasks)
         if gone and _may_take(desk.current, asked, amounts, placement):
             desk.start(asked, placement, kept=True)
+            return True
+        free = desk.current.refusal(asked, amounts) is None and desk.current.lacks(asked) is None
+        if gone and free and (found := self._placed(desk.current.room, asked)) is not None:
+            desk.start(asked, found)  # what came free elsewhere meanwhile does as well
             return True
         if desk.departing and _may_take(desk.later, asked, amounts, placement):
             desk.keep(asked, job.reserved, "Departing", {})
@@ -228,16 +238,7 @@ class _Cycle:
         if found is None:
             self._alone.add(alike)
             return False
-        leaving, placement = found
-        for name, tasks in leaving.items():
-            other = desk.asked[name].job
-            equal = other.priority >= job.priority and other.queue == job.queue
-            over = equal and len(tasks) == len(desk.present[name]) and desk.turn_over(other)
-            code = "TurnOver" if over else "Preempted"
-            desk.depart(desk.asked[name], tasks, job.name, code, priority=job.priority)
-        desk.later.occupy(placement)
-        evidence: dict[str, Any] = {"waitsFor": sorted(leaving)}
-        desk.reserve(asked, placement, "Preempting", evidence)
+        desk.take_place(asked, *found)
         return True
 
     def _moved_together(self, asked: Asked) -> bool:
@@ -277,15 +278,6 @@ class _Cycle:
             books.ledger.charge(desk.queue(job), amounts)
 
     # 3
-
-    def _out_of_time(self) -> None:
-        """Those that have had their wall time are told; they have their grace."""
-        desk = self.desk
-        for asked in desk.asked.values():
-            job = asked.job
-            present = desk.present.get(job.name, ())
-            if job.wall_seconds is not None and present and desk.now >= job.since + job.wall_seconds:
-                desk.depart(asked, present, "", "WallTime", wallSeconds=job.wall_seconds)
 
     def _stale(self, asked: Asked) -> None:
         desk, job = self.desk, asked.job

@@ -33,6 +33,7 @@ class Victims:
         self._offers = Offers()
         self._units: list[Unit] = []
         self._of: dict[str, tuple[tuple[Task, ...], list[int]]] = {}
+        self._in_queue: dict[int, set[int]] = {}
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
         for name in desk.present:
@@ -45,12 +46,20 @@ class Victims:
         `rest` are those that wait behind it, in order.
 
         Nothing is changed here."""
-        for only in (is_surplus, None):
-            gone = self._chosen(asked, amounts, gang, rest, surplus_only=only is not None)
+        for surplus_only in (True, False):
+            gone = self._chosen(asked, amounts, gang, rest, surplus_only=surplus_only)
             if gone:
                 units = [self._units[at] for at in gone]
                 return self._whole(units), self._placed(units, gang)
         return None
+
+    def surplus_for(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
+        """As `give_way`, of surplus of other queues alone, and of what is the queue's own."""
+        gone = self._chosen(asked, amounts, gang, (), surplus_only=True, own_only=True)
+        if not gone:
+            return None
+        units = [self._units[at] for at in gone]
+        return self._whole(units), self._placed(units, gang)
 
     def changed(self, names: Iterable[str]) -> None:
         """These jobs hold more or less than before."""
@@ -78,6 +87,7 @@ class Victims:
         for unit in offered:
             self._units.append(unit)
             numbers.append(self._offers.add(unit.holding))
+        self._in_queue.setdefault(queue, set()).update(numbers)
         if desk.now - asked.job.since < desk.cluster.queues[queue].minimum_seconds:
             self._young.setdefault(queue, set()).update(numbers)
         self._of[name] = (present, numbers)
@@ -90,6 +100,7 @@ class Victims:
         rest: Sequence[Asked],
         *,
         surplus_only: bool,
+        own_only: bool = False,
     ) -> tuple[int, ...] | None:
         desk = self._desk
         room, queue = desk.later.room, desk.queue(asked.job)
@@ -125,7 +136,9 @@ class Victims:
 
         spared = {at for other, young in self._young.items() if other != queue for at in young}
         claim = claim_of(asked, queue, amounts, desk.number[asked.job.name])
-        laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+        if own_only:
+            spared |= self._in_queue.get(queue, set())
+        laws = Laws(beyond_nominal=desk.rules.beyond_nominal and not own_only)
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
         try:
