@@ -26,3 +26,17 @@ def run(seed: int, events: int, kinds: Kinds | None = None) -> None:
 def test_a_random_schedule_comes_to_rest(seed: int) -> None:
     """A hundred events each."""
     run(seed, 100)
+
+
+@pytest.mark.slow
+def test_300_events_on_a_larger_cluster_come_to_rest() -> None:
+    """With more that wait."""
+    run(1001, 300, Kinds(nodes=10, waiting=25))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xfail(reason="whose wall time is up is started again in the same plan", strict=True)
+def test_10000_events_come_to_rest() -> None:
+    """No livelock, and whoever can start does in the end."""
+    run(7, 10_000, Kinds(nodes=8, waiting=10))
