@@ -1,5 +1,8 @@
 """Who gives way so that a waiting job can start: surplus of others if that is enough, else whole jobs.
 
+Where as much surplus as may be taken is not in the right places, other surplus tasks go for those: what
+is left has room for as many, and growth gives it back.
+
 The laws of `shares` say what may be taken, and that nobody gives up anything unless the beneficiary has
 a place among what is then free.
 """
@@ -13,7 +16,7 @@ from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
-from shoal.schedule.placing.asks import Gang, Placement
+from shoal.schedule.placing.asks import Gang, Group, Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Claim, Laws
 from shoal.schedule.shares.ledger import Ledger
@@ -21,6 +24,9 @@ from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import choose
 
 __all__ = ["Victims"]
+
+_SWAPS = 200
+"""So many surplus tasks are looked at, where those that may be taken are in the wrong places."""
 
 _Found = tuple[dict[str, list[Task]], Placement]
 
@@ -46,12 +52,56 @@ class Victims:
         `rest` are those that wait behind it, in order.
 
         Nothing is changed here."""
-        for surplus_only in (True, False):
-            gone = self._chosen(asked, amounts, gang, rest, surplus_only=surplus_only)
+        for attempt in (self._surplus, self._swapped, self._anybody):
+            gone = attempt(asked, amounts, gang, rest)
             if gone:
                 units = [self._units[at] for at in gone]
                 return self._whole(units), self._placed(units, gang)
         return None
+
+    def _surplus(
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
+    ) -> tuple[int, ...] | None:
+        return self._chosen(asked, amounts, gang, rest, surplus_only=True)
+
+    def _anybody(
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
+    ) -> tuple[int, ...] | None:
+        return self._chosen(asked, amounts, gang, rest, surplus_only=False)
+
+    def _swapped(
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
+    ) -> tuple[int, ...] | None:
+        """As much surplus as may be taken, in other places, of jobs that are not of higher priority."""
+        room = self._desk.later.room
+        lawful = self._chosen(asked, amounts, gang, rest, surplus_only=True, anywhere=True)
+        if lawful is None:
+            return None
+        priority = asked.job.priority
+        others = [
+            at
+            for at in self._offers.numbers(is_surplus)
+            if at not in lawful and self._units[at].asked.job.priority <= priority
+        ][:_SWAPS]
+        mark = room.mark()
+        try:
+            self._free(self._units[at] for at in (*lawful, *others))
+            placed = place(room, gang)
+            if placed is None:
+                return None
+            nodes = {node for tasks in placed for node in tasks.node.tolist()}
+            moved = [at for at in others if not nodes.isdisjoint(self._units[at].nodes)]
+            for at in others:
+                if nodes.isdisjoint(self._units[at].nodes):
+                    for tasks in self._units[at].placement:
+                        room.occupy(tasks)
+            again = Counter(tasks.shape for at in moved for tasks in self._units[at].placement)
+            for shape, count in again.items():
+                if place(room, Gang((Group(shape, count, count),))) is None:
+                    return None
+        finally:
+            room.rollback(mark)
+        return tuple(sorted((*lawful, *moved)))
 
     def surplus_for(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
         """As `give_way`, of surplus of other queues alone, and of what is the queue's own."""
@@ -101,6 +151,7 @@ class Victims:
         *,
         surplus_only: bool,
         own_only: bool = False,
+        anywhere: bool = False,
     ) -> tuple[int, ...] | None:
         desk = self._desk
         room, queue = desk.later.room, desk.queue(asked.job)
@@ -147,7 +198,7 @@ class Victims:
                 claim,
                 self._offers,
                 laws,
-                enough,
+                None if anywhere else enough,
                 refill,
                 spared=spared,
                 only=only,

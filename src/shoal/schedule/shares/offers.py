@@ -7,7 +7,7 @@ laws say the same of all of them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from shoal.schedule.shares.laws import Holding
 
@@ -51,6 +51,16 @@ class Offers:
             del kinds[kind]
         if not self._lines[holding.queue]:
             del self._lines[holding.queue], self._kinds[holding.queue]
+
+    def numbers(self, only: Callable[[Kind], bool]) -> list[int]:
+        """All that is offered of these kinds, ascending."""
+        return sorted(
+            key[2]
+            for kinds in self._kinds.values()
+            for kind, line in kinds.items()
+            if only(kind)
+            for key in line
+        )
 
     def queues(self) -> list[int]:
         """Those that offer something, ascending."""
