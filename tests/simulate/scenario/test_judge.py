@@ -15,6 +15,7 @@ def tasks(*nodes, first=0):
     return tuple(Task(index=first + at, node=node) for at, node in enumerate(nodes))
 
 
+LIMIT = {"queue": "spring", "resource": "gpu", "bound": 4.0, "used": 4.0, "asked": 1.0}
 PLAN = Plan(
     steps=(
         Reserve(job="waits", code="Dated", at=60.0),
@@ -24,7 +25,7 @@ PLAN = Plan(
         Move(job="mover", code="Consolidated", tasks=tasks("n0"), to=tasks("n1"), beneficiary="comes"),
         Start(job="gang", code="Started", tasks=tasks("n0", "n1", "n0")),
         Grow(job="grows", code="Grown", tasks=tasks("n1", first=1)),
-        Deny(job="no1", code="Limit", evidence={"queue": "spring"}),
+        Deny(job="no1", code="Limit", evidence=LIMIT),
         Deny(job="no2", code="TooLarge"),
     )
 )
@@ -57,6 +58,7 @@ AFTER = Cluster(
         "reserve: {waits: {atMost: 2m}, comes: 1}",
         "deny: {no1: {says: [spring, Limit]}, no2: {code: TooLarge}}",
         "deny: ['no*']",
+        "deny: {no1: Limit, no2: }",
         "runs: {gang: 3, elastic: [n1, n0]}",
         "waits: [no1]",
         "waits: ['no?']",
@@ -87,6 +89,7 @@ def test_what_holds(wish):
         ("reserve: {waits: {at: 61s}, comes: }", "at 61 s expected, not 60 s"),
         ("reserve: {waits: {atMost: 59s}, comes: }", "at 59 s at the latest expected, not 60 s"),
         ("reserve: {comes: {at: 1s}, waits: }", "at 1 s expected, not no date"),
+        ("deny: {no1: TooLarge, no2: }", "deny of no1: code TooLarge expected, not Limit"),
         ("deny: {no1: {says: autumn}, no2: }", "the reason was to say 'autumn', not:"),
         ("deny: ['no*', 'gang']", "deny of gang expected, but: start 2@n0, 1@n1 (Started)"),
         ("deny: ['other*', 'no*']", "deny of other* expected, but: there is no such job"),

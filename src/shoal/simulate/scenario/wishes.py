@@ -4,7 +4,7 @@
       start: {gang: [node0, node1]}      # exactly these start, and there; in any order
       shrink: {elastic: [1]}             # its task of index 1 is told to go, and nothing else shrinks
       reserve: {large: {at: 10m}}
-      deny: {greedy: {code: TooLarge}, "b*": }   # a pattern stands for all jobs that it matches
+      deny: {greedy: TooLarge, "b*": }   # the code; a pattern stands for all jobs that it matches
       runs: {elastic: 3}                 # so many of its tasks are there afterwards, to stay
       waits: [other]                     # holds nothing
       quiet: true                        # nothing starts, stops or moves
@@ -86,7 +86,7 @@ def read_expectation(spot: Spot) -> Expectation:
     for what in (*STEPS, STOP, "runs", "waits"):
         if what in fields:
             part = fields.parts[what]
-            wishes.append(Wish(what, _named(part), part))
+            wishes.append(Wish(what, _named(part, what), part))
     if not fields.parts:
         raise spot.wrong("nothing is expected")
     one_of = fields.get("oneOf")
@@ -98,12 +98,18 @@ def read_expectation(spot: Spot) -> Expectation:
     )
 
 
-def _named(spot: Spot) -> tuple[Named, ...]:
+def _named(spot: Spot, what: str) -> tuple[Named, ...]:
     if spot.value is None:
         return ()
     if not isinstance(spot.value, dict):
         return tuple(Named(part.text(), Details(), part) for part in spot.one_or_more())
-    return tuple(Named(name, _details(part), part) for name, part in spot.entries().items())
+    read = _denied if what == "deny" else _details
+    return tuple(Named(name, read(part), part) for name, part in spot.entries().items())
+
+
+def _denied(spot: Spot) -> Details:
+    """Who is denied has no tasks, so a word is the code."""
+    return Details(codes=(spot.text(),)) if isinstance(spot.value, str) else _details(spot)
 
 
 def _details(spot: Spot) -> Details:
