@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +50,11 @@ class Columns:
         self.nodes = self._nodes()
         self.tree = self._tree(cluster.queues)
         self.quotas = self._quotas(cluster.queues)
-        self.capacity = self._capacity()
+        self.total = self._total()
+        """Of nodes that answer, by column of queues; of jobs there is no end."""
+        self.capacity = self._measured(cluster.queues)
+        """What shares are measured in: if queues name some resources and not others, those others are as
+        good as endless, and nodes alone bound them."""
         self.user_caps = np.array(
             [
                 self.vector({**queue.user_limit, **_jobs(queue.user_jobs)}, missing=np.inf)
@@ -72,6 +77,11 @@ class Columns:
         """By column of queues."""
         return [float(amounts.get(name, missing)) for name in self.names]
 
+    def _measured(self, queues: Sequence[Queue]) -> Floats:
+        named = {name for queue in queues for each in (queue.nominal, queue.guaranteed) for name in each}
+        unnamed = [bool(named) and name not in named for name in self.names]
+        return np.where(unnamed, np.inf, self.total)
+
     def _nodes(self) -> Nodes:
         most = max((node.gpus for node in self._rows), default=0)
         total = np.zeros((len(self._rows), len(self.resources)), dtype=np.int64)
@@ -82,6 +92,19 @@ class Columns:
         masks = [[_suits(node, key) for node in self._rows] for key in self._suits]
         suits = np.array(masks, dtype=np.bool_).reshape(len(masks), len(self._rows))
         return Nodes(total, slots, Topology(self._domains()), suits)
+
+    def all_nodes(self) -> Nodes:
+        """With those that do not answer, or take nothing, for now."""
+        there = np.array([node.ready and node.schedulable for node in self._rows], dtype=np.bool_)
+        rows = [
+            _suits(msgspec.structs.replace(node, ready=True, schedulable=True), key)
+            for key in self._suits
+            for node in self._rows
+        ]
+        suits = np.array(rows, dtype=np.bool_).reshape(self.nodes.suits.shape)
+        if there.all():
+            return self.nodes
+        return Nodes(self.nodes.total, self.nodes.slots, self.nodes.topology, suits)
 
     def _domains(self) -> NDArray[np.int64]:
         """A domain is told from one of the same name in another domain of the level above."""
@@ -118,8 +141,7 @@ class Columns:
             fenced=[at for at, queue in enumerate(queues) if queue.fenced],
         )
 
-    def _capacity(self) -> Floats:
-        """(columns,): of nodes that answer."""
+    def _total(self) -> Floats:
         there = np.array([node.ready for node in self._rows], dtype=np.bool_)
         total = self.nodes.total[there].sum(axis=0)
         gpus = (self.nodes.slots[there] == WHOLE).sum()

@@ -108,7 +108,7 @@ class Dates:
         return refused is None or refused.rule == "Capacity"
 
     def _capacity(self) -> Capacity:
-        total = self._desk.columns.capacity[:-1].copy()
+        total = self._desk.columns.total[:-1].copy()
         total[-1] *= _THOUSANDTHS
         pools = total.astype(np.int64)[None, :]
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)

@@ -45,7 +45,7 @@ class Desk:
         """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
         self._changed: set[str] = set()
         self._told: set[str] = set()
-        self._empty = Room(self.columns.nodes)
+        self._empty = Room(self.columns.all_nodes())
         self._unused = Books(cluster, self.columns)
         self._short: dict[tuple[object, ...], tuple[int, tuple[str, dict[str, Any]] | None]] = {}
         self._fitting: dict[tuple[object, ...], bool] = {}

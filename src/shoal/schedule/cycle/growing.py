@@ -8,6 +8,7 @@ is the first to be taken back; what is its queue's own is asked back for it from
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 
 from shoal.schedule.cycle.desk import Desk
@@ -15,6 +16,7 @@ from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Placement, Tasks
 from shoal.schedule.placing.grow import grow
+from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.standing import standing
 
 __all__ = ["grow_all", "take_back_own"]
@@ -92,8 +94,15 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
 def _own_left(desk: Desk, asked: Asked, role: int) -> int:
     """How many tasks of the role there are in what its queue has left of its own."""
     queue, ledger = desk.queue(asked.job), desk.later.ledger
-    rows = zip(asked.vectors[role], ledger.use[queue], ledger.nominal[queue], strict=True)
-    return min((int((own - used) / ask + _SLACK) for ask, used, own in rows if ask > 0), default=0)
+    rows = zip(
+        asked.vectors[role], ledger.use[queue], ledger.nominal[queue], ledger.capacity, strict=True
+    )
+    left = [
+        int((own - used) / ask + _SLACK)
+        for ask, used, own, all_there_is in rows
+        if ask > 0 and math.isfinite(all_there_is)
+    ]
+    return min(left, default=0)
 
 
 def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int) -> bool:
@@ -113,8 +122,7 @@ def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int
 def _key(desk: Desk, asked: Asked, role: int, more: int, rank: int) -> _Key:
     ledger, queue = desk.later.ledger, desk.queue(asked.job)
     path = list(reversed(ledger.rules.tree.paths[queue]))
-    rows = zip(asked.vectors[role], ledger.use[queue], ledger.nominal[queue], strict=True)
-    beyond = any(ask > 0 and used + ask > own + _SLACK for ask, used, own in rows)
+    beyond = beyond_own(ledger, queue, asked.vectors[role]) >= 0
     first = tuple(-int(ledger.rules.priority[node]) for node in path) if beyond else ()
     ahead = tuple(standing(ledger, node) for node in path)
     return (beyond, first, -asked.job.priority, ahead, more, rank)

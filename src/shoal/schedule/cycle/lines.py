@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.standing import standing
 
 __all__ = ["in_order"]
 
-_SLACK = 1e-9
 _Key = tuple[bool, tuple[int, ...], int, tuple[float, ...], bool, float, str]
 
 
@@ -60,12 +60,10 @@ def _own_order(asked: Asked) -> tuple[int, bool, float, str]:
 
 def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> _Key:
     job = asked.job
-    own, use = ledger.nominal[queue], ledger.use[queue]
-    beyond = any(
-        amount > 0 and used + amount > nominal + _SLACK
-        for amount, used, nominal in zip(amounts[:-1], use, own, strict=False)
-    )
+    beyond = beyond_own(ledger, queue, amounts) >= 0
     path = list(reversed(ledger.rules.tree.paths[queue]))
     first = tuple(-int(ledger.rules.priority[node]) for node in path) if beyond else ()
-    ahead = tuple(standing(ledger, node) for node in path)
+    # a gang is ahead by all of its ask at once: who would be evicted for it is not started before it
+    more = amounts if beyond else None
+    ahead = tuple(standing(ledger, node, more) for node in path)
     return (beyond, first, -job.priority, ahead, not job.present, job.waiting_since, job.name)

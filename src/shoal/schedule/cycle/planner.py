@@ -76,6 +76,8 @@ class _Cycle:
                     self._kept(asked)
                 continue
             if reasons.never(desk, asked):
+                if asked.job.reserved:
+                    desk.release(asked)
                 desk.deny(reasons.denied(asked, reasons.holding(desk, asked, self._lacks(asked))))
             elif not self._kept(asked):
                 waiting.append((asked, self._lacks(asked)))

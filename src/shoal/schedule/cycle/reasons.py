@@ -29,6 +29,7 @@ from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.steps import Deny
 from shoal.schedule.placing.shortfall import shortfall
+from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 
 __all__ = ["Reason", "denied", "forbidden", "holding", "never"]
@@ -36,7 +37,6 @@ __all__ = ["Reason", "denied", "forbidden", "holding", "never"]
 Reason = tuple[str, dict[str, Any]]
 """A code, and its numbers."""
 
-_SLACK = 1e-9
 _EVER = {"UserCap": "OverUserCap", "Limit": "OverLimit", "Borrowing": "OverLimit", "Kept": "OverLimit"}
 """What a rule means where nothing runs."""
 _UNFITTING = {"NoNodeSuits", "TooLarge", "TooFarApart"}
@@ -84,12 +84,16 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reas
             if budget.spent >= budget.hours:
                 evidence = {"budget": budget.name, "hours": budget.hours, "spent": budget.spent}
                 found.append(("BudgetExhausted", evidence))
-    own, use = desk.later.ledger.nominal[queue], desk.later.ledger.use[queue]
-    if not job.preemptible and any(own):
-        for at, name in enumerate(desk.columns.names[:-1]):
-            if amounts[at] > 0 and use[at] + amounts[at] > own[at] + _SLACK:
-                evidence = {"resource": name, "nominal": own[at], "used": use[at], "asked": amounts[at]}
-                found.append(("NotPreemptible", evidence))
+    ledger = desk.later.ledger
+    at = beyond_own(ledger, queue, amounts)
+    if not job.preemptible and any(ledger.nominal[queue]) and at >= 0:
+        evidence = {
+            "resource": desk.columns.names[at],
+            "nominal": ledger.nominal[queue][at],
+            "used": ledger.use[queue][at],
+            "asked": amounts[at],
+        }
+        found.append(("NotPreemptible", evidence))
     return found
 
 

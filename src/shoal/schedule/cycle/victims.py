@@ -16,7 +16,7 @@ from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
-from shoal.schedule.placing.asks import Gang, Group, Placement
+from shoal.schedule.placing.asks import Gang, Group, Placement, Shape, Tasks
 from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Claim, Laws
 from shoal.schedule.shares.ledger import Ledger
@@ -113,7 +113,7 @@ class Victims:
 
     def changed(self, names: Iterable[str]) -> None:
         """These jobs hold more or less than before."""
-        for name in names:
+        for name in sorted(names):
             present, numbers = self._of.pop(name, ((), []))
             if self._desk.present.get(name) is present:
                 self._of[name] = (present, numbers)
@@ -244,6 +244,9 @@ class Victims:
         return found
 
     def _free(self, units: Iterable[Unit]) -> None:
+        pieces: dict[Shape, list[Tasks]] = {}
         for unit in units:
             for tasks in unit.placement:
-                self._desk.later.room.give_back(tasks)
+                pieces.setdefault(tasks.shape, []).append(tasks)
+        for shape, some in pieces.items():
+            self._desk.later.room.give_back(Tasks.joined(shape, some))

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from shoal.schedule.shares.ledger import Ledger, Refusal
 from shoal.schedule.shares.standing import excess, standing
 
-__all__ = ["Claim", "Holding", "Laws", "may_give", "reclaim_refusal"]
+__all__ = ["Claim", "Holding", "Laws", "beyond_own", "may_give", "reclaim_refusal"]
 
 _SLACK = 1e-9
 _BEHIND = 1e-8
@@ -88,12 +88,23 @@ def reclaim_refusal(
     for node in mine:
         if ledger.rules.fenced[node]:
             return Refusal("Fenced", node)
-    contested = [k for k, (a, v) in enumerate(zip(claim.ask, holding.amounts, strict=True)) if a > 0 < v]
+    contested = [k for k in _bounded(ledger, claim.ask) if holding.amounts[k] > 0]
     if not contested:
         return Refusal("FreesNothing", holding.queue)
     return _protected(ledger, theirs, holding, contested) or _unfair(
         ledger, mine, theirs[-1], claim, holding, laws, unequal
     )
+
+
+def beyond_own(ledger: Ledger, queue: int, ask: Sequence[float]) -> int:
+    """The first resource of the ask that would take the queue beyond its own, -1 if none does. What the
+    cluster has no end of is nobody's own."""
+    for k, amount in enumerate(ask):
+        own = ledger.nominal[queue][k]
+        beyond = ledger.use[queue][k] + amount > own + _SLACK * max(1.0, own)
+        if amount > 0 and beyond and ledger.capacity[k] != float("inf"):
+            return k
+    return -1
 
 
 def may_give(ledger: Ledger, claim: Claim, queue: int, laws: Laws) -> bool:
@@ -104,19 +115,24 @@ def may_give(ledger: Ledger, claim: Claim, queue: int, laws: Laws) -> bool:
         return True
     if any(ledger.rules.fenced[node] for node in mine):
         return False
-    contested = [k for k, amount in enumerate(claim.ask) if amount > 0]
+    contested = _bounded(ledger, claim.ask)
     for node in theirs:
         use, nominal = ledger.use[node], ledger.nominal[node]
         if not any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested):
             return False
     me = mine[-1]
-    if any(ledger.rules.weight[node] == 0 and _beyond(ledger, node, claim.ask) >= 0 for node in mine):
+    if any(ledger.rules.weight[node] == 0 and beyond_own(ledger, node, claim.ask) >= 0 for node in mine):
         return False
-    if _beyond(ledger, me, claim.ask) < 0:
+    if beyond_own(ledger, me, claim.ask) < 0:
         return True
     if not laws.beyond_nominal:
         return False
     return standing(ledger, me, claim.ask) <= standing(ledger, theirs[-1]) + _SLACK
+
+
+def _bounded(ledger: Ledger, ask: Sequence[float]) -> list[int]:
+    """What is asked for that there is an end of."""
+    return [k for k, amount in enumerate(ask) if amount > 0 and ledger.capacity[k] != float("inf")]
 
 
 def _inside(claim: Claim, holding: Holding) -> Refusal | None:
@@ -151,13 +167,13 @@ def _unfair(
 ) -> Refusal | None:
     """What the claim may not do, given who is ahead."""
     for node in mine:
-        k = _beyond(ledger, node, claim.ask)
+        k = beyond_own(ledger, node, claim.ask)
         if k >= 0 and ledger.rules.weight[node] == 0:
             return Refusal(
                 "WeightZero", node, k, ledger.nominal[node][k], ledger.use[node][k], claim.ask[k]
             )
     me = mine[-1]
-    k = _beyond(ledger, me, claim.ask)
+    k = beyond_own(ledger, me, claim.ask)
     if k < 0:
         return None
     if not laws.beyond_nominal:
@@ -171,12 +187,3 @@ def _unfair(
     if fair and risen < given - _BEHIND:
         return None
     return Refusal("Unfair", me, k, there if unequal else left, after, claim.ask[k])
-
-
-def _beyond(ledger: Ledger, queue: int, ask: Sequence[float]) -> int:
-    """The first resource of the ask that would take the queue beyond its own, -1 if none does."""
-    for k, amount in enumerate(ask):
-        own = ledger.nominal[queue][k]
-        if amount > 0 and ledger.use[queue][k] + amount > own + _SLACK * max(1.0, own):
-            return k
-    return -1
