@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from shoal.schedule.cycle.rows import Cluster, Node, Rules, Task
-from shoal.schedule.cycle.steps import Plan, Preempt, Reserve, Start
+from shoal.schedule.cycle.rows import Cluster, Node, Queue, Rules, Task
+from shoal.schedule.cycle.steps import Move, Plan, Preempt, Reserve, Start
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.engine import Options, simulate
 from shoal.simulate.cluster.faults import Faults
@@ -154,6 +154,67 @@ def test_those_told_to_go_are_gone_after_a_while_and_wait_again() -> None:
     ran = record.jobs["a"]
     assert (ran.started, ran.ended, ran.preemptions) == (0, 5 + 7, 1)
     assert record.preemptions == 1
+
+
+def test_another_place_costs_a_restart_though_the_speed_is_the_same() -> None:
+    """Moved at 2, gone at once, on the other node from then: 3 s of restart each time."""
+    nodes = (Node(name="m", gpus=1), Node(name="n", gpus=1))
+
+    def once(cluster: Cluster, rules: Rules, now: float) -> Plan:
+        job = cluster.jobs[0]
+        here, there = Task(node="m", gpus=(0,)), Task(node="n", gpus=(0,))
+        if now == 0:
+            return Plan(steps=(Start(job=job.name, code="Fits", tasks=(here,)),), again_at=5.0)
+        if now == 5 and job.present:
+            keeps = Reserve(job="b", code="Consolidate", tasks=(here,))
+            moves = Move(job="a", code="Consolidate", tasks=(here,), to=(there,), beneficiary="b")
+            return Plan(steps=(keeps, moves))
+        if now == 5:
+            return Plan(steps=(Start(job="a", code="Kept", tasks=(there,)),), again_at=6.0)
+        return Plan()
+
+    world = World(Cluster(nodes=nodes), Rules(), once)
+    record = simulate(
+        world,
+        [arrival("a", 0, 10), arrival("b", 0, 10)],
+        Options(restart_seconds=3, until=100),
+    )
+    # 2 s of work by 5, 8 s more from 8 on
+    assert record.jobs["a"].ended == 16
+    assert record.jobs["a"].preemptions == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_planner_brings_all_to_an_end(seed: int) -> None:
+    """Through lost nodes, work that takes longer than was said, and tasks that take their time to go."""
+    print(f"seed {seed}")
+    nodes = tuple(Node(name=f"n{at}", gpus=4) for at in range(6))
+    jobs = [
+        arrival(
+            f"j{at:02d}",
+            at * 15.0,
+            120.0,
+            gpus=1 + at % 5,
+            most=(1 + at % 5) * (1 + at % 2),
+            exponent=0.7,
+        )
+        for at in range(60)
+    ]
+    options = Options(
+        stop_seconds=7.0,
+        restart_seconds=5.0,
+        noise=0.5,
+        seed=seed,
+        faults=Faults(mean_seconds=2000.0, repair_seconds=200.0, seed=seed),
+    )
+    world = World(Cluster(nodes=nodes, queues=(Queue(name="default"),)), Rules(stale_seconds=30.0))
+    record = simulate(world, jobs, options)
+    assert not record.unfinished
+    assert not world.jobs
+    assert world.held.used("gpu") == 0
+    assert record.utilisation("gpu") > 0.6
+    assert sum(ran.changes for ran in record.jobs.values()) > 10
 
 
 def test_a_time_in_the_past_is_refused() -> None:

@@ -7,7 +7,7 @@ by books kept apart from its own, and one that breaks a rule is refused with a s
 - `held`: what is in use: amounts, thousandths of GPUs, shared amounts; `queues`: and by whom
 - `rules`: what a step must not do
 - `engine`: events in their order, a decision after each; `work`: what a job has to do, and how fast;
-  `faults`: nodes that are lost; `record`: what came of it
+  `progress`: how far it is; `faults`: nodes that are lost; `record`: what came of it
 - `kueue`, `kai`: the loads that those measure themselves with; `full`: a large cluster at work
 - `broken`: how a breach is told
 """

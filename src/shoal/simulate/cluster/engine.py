@@ -20,6 +20,7 @@ from shoal.schedule.cycle.rows import Job
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.faults import Faults
+from shoal.simulate.cluster.progress import Progress
 from shoal.simulate.cluster.record import Ran, Record, Sample
 from shoal.simulate.cluster.work import Arrival
 from shoal.simulate.cluster.world import WALL_TIME, World
@@ -57,30 +58,6 @@ def simulate(world: World, arrivals: Sequence[Arrival], options: Options | None 
     return _Run(world, arrivals, options or Options()).go()
 
 
-class _Working:
-    """A job's work, kept up to date whenever its speed changes."""
-
-    def __init__(self, arrival: Arrival, seconds: float) -> None:
-        self.arrival = arrival
-        self.seconds = seconds
-        self.left = seconds
-        self.speed = 0.0
-        self.at: Stamp = arrival.at
-        """Up to when work is counted; later than now while it restarts."""
-        self.turn = 0
-        """Ends that were foreseen in earlier turns do not come."""
-
-    def count(self, now: Stamp) -> None:
-        """What was done since it was last counted."""
-        if now > self.at:
-            self.left -= (now - self.at) * self.speed
-            self.at = now
-
-    def ends(self, now: Stamp) -> Stamp:
-        """When it is done at this speed."""
-        return max(self.at, now) + max(self.left, 0.0) / self.speed if self.speed else math.inf
-
-
 class _Run:
     def __init__(self, world: World, arrivals: Sequence[Arrival], options: Options) -> None:
         self._world = world
@@ -93,7 +70,7 @@ class _Run:
         self._again = 0
         self._woken: Stamp = -math.inf
         self._idle = 0
-        self._work: dict[str, _Working] = {}
+        self._work: dict[str, Progress] = {}
         self._coming = len(arrivals)
         chance = np.random.default_rng(options.seed)
         factors = np.exp(options.noise * chance.standard_normal(len(arrivals)))
@@ -160,7 +137,7 @@ class _Run:
         name = arrival.job.name
         self._world.submit(arrival.job)
         self._record.jobs[name] = Ran(submitted=arrival.at)
-        self._work[name] = _Working(arrival, arrival.seconds * factor)
+        self._work[name] = Progress(arrival, arrival.seconds * factor)
         self._from_outside()
 
     def _next_loss(self) -> None:
@@ -236,35 +213,28 @@ class _Run:
 
     def _settle(self, name: str) -> None:
         """The job's tasks have changed: its work up to now is counted, and its end foreseen anew."""
-        working = self._work.get(name)
-        if working is None:
+        progress = self._work.get(name)
+        if progress is None:
             return
         ran, job = self._record.jobs[name], self._world.jobs[name]
-        speed = working.arrival.speed(job)
-        working.count(self._now)
-        if speed == working.speed and speed:
+        worked = progress.speed > 0
+        if not progress.turn_to(job, self._now, self._options.restart_seconds):
             return
-        if speed and ran.started is None:
+        ran.lost_seconds = progress.lost
+        if progress.speed and ran.started is None:
             ran.started = self._now
-        elif speed and working.speed:
+        elif progress.speed and worked:
             ran.changes += 1
-        if not job.present and not working.arrival.keeps and working.left < working.seconds:
-            ran.lost_seconds += working.seconds - working.left
-            working.left = working.seconds
-        working.speed = speed
-        if speed:
-            working.at = self._now + self._options.restart_seconds
-        working.turn += 1
-        self._foresee(name, working, job)
+        self._foresee(name, progress, job)
 
-    def _foresee(self, name: str, working: _Working, job: Job) -> None:
-        turn, ends = working.turn, working.ends(self._now)
+    def _foresee(self, name: str, progress: Progress, job: Job) -> None:
+        turn, ends = progress.turn, progress.ends(self._now)
         over = math.inf
         if job.wall_seconds is not None and job.present:
             over = job.since + job.wall_seconds + job.grace_seconds
 
         def end() -> None:
-            if turn != working.turn:
+            if turn != progress.turn:
                 return
             self._world.finish(name, self._now)
             self._ended(name, timed_out=over < ends)
