@@ -36,7 +36,7 @@ SLOW = frozenset({"B9-equal-jobs-that-cannot-start"})
 """Take more than a quarter of a second."""
 
 MISSING: dict[str, str] = {
-    "B1-promises-in-their-order": "what comes free goes to the first in line, not to who was promised it",
+    "B1-promises-in-their-order": "what comes free goes to the first, not to who was promised it",
     "B1-a-decision-that-is-late": "half a second too late, a promise goes behind all others",
     "E7-higher-class-takes-the-kept-place": "what is kept is not asked back for a higher class",
     "G9-lost-task-from-a-lower-job": "who has lost a task takes none from others",
