@@ -39,7 +39,6 @@ MISSING: dict[str, str] = {
     "B1-promises-in-their-order": "what comes free goes to the first, not to who was promised it",
     "B1-a-decision-that-is-late": "half a second too late, a promise goes behind all others",
     "E7-higher-class-takes-the-kept-place": "what is kept is not asked back for a higher class",
-    "G9-lost-task-from-a-lower-job": "who has lost a task takes none from others",
     "G8-any-of-two-roles": "a minimum over roles is taken for one composition",
 }
 """What is not right yet, and what it lacks. A file that holds again must be taken off."""

@@ -230,13 +230,14 @@ class _Cycle:
         desk, job = self.desk, asked.job
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
         capped = desk.later.users.refusal(desk.queue(job), job.user, amounts) is not None
-        if job.present or capped or desk.later.refusal(asked, one) is not None:
+        if capped or desk.later.refusal(asked, one) is not None:
             return False
-        alike = (job.queue, job.priority, asked.shapes, asked.minimum, asked.reach, job.spread)
+        missing = _missing(asked)
+        alike = (job.queue, job.priority, asked.shapes, missing, asked.reach, job.spread)
         found = None
         if alike not in self._alone:
             self._victims.changed(desk.changed())
-            found = self._victims.give_way(asked, amounts, self._gang(asked), rest[1:])
+            found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest[1:])
         if found is None:
             self._alone.add(alike)
             return False
