@@ -7,6 +7,7 @@ time of the planner; in the runs of Kueue's loads that of the simulation around 
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from shoal.schedule.cycle.rows import Cluster, Rules
 from shoal.schedule.cycle.steps import Start
 from shoal.simulate.cluster import kai, kueue
 from shoal.simulate.cluster.engine import Options, simulate
-from shoal.simulate.cluster.full import full
+from shoal.simulate.cluster.full import Sizes, full
 from shoal.simulate.cluster.world import World
 
 __all__ = ["rows"]
@@ -41,21 +42,25 @@ def rows(quick: bool = False) -> list[Row]:
 
 
 def _full() -> Iterator[Row]:
-    cluster = full(now=_NOW)
+    """Many come at once; the same from scratch when all who can have started; and after one has ended."""
+    sizes = Sizes(running=4_500, waiting=3_000, elastic=0.2)
+    world = World(full(sizes, _NOW), Rules())
+    at, first = _settled(world)
+    cluster = world.cluster
     running = sum(bool(job.tasks) for job in cluster.jobs)
     beside = f"{running:,} running, {len(cluster.jobs) - running:,} waiting"
-    took = _times(lambda: planner.plan(cluster, Rules(), _NOW), 20)
+    took = _times(lambda: planner.plan(cluster, Rules(), at), 20)
     spread = f"{len(took)} times"
     yield Row("full decision, p50", 100.0, 1e3 * p50(took), "ms", spread, beside)
     yield Row("full decision, p99", 300.0, 1e3 * _p99(took), "ms", spread)
-    after = _after_events(World(cluster, Rules()))
+    yield Row(f"the same, {sizes.waiting:,} come at once", 1000.0, 1e3 * first, "ms", "once")
+    after = _after_events(world, at)
     spread = f"median {1e3 * p50(after):.3g} ms, {len(after)} times"
     yield Row("decision after one event, p99", 10.0, 1e3 * _p99(after), "ms", spread)
 
 
-def _after_events(world: World) -> list[float]:
+def _after_events(world: World, at: float) -> list[float]:
     """A job ends, the oldest first, and the planner says what that changes."""
-    at = _settled(world)
     names = sorted((job.since, job.name) for job in world.jobs.values() if job.present)
     took: list[float] = []
     for number, (_, name) in enumerate(names):
@@ -72,17 +77,22 @@ def _after_events(world: World) -> list[float]:
     return took
 
 
-def _settled(world: World, most: int = 3) -> float:
-    """Decide until nothing changes, a few times at most; those who are told to go are gone."""
-    at = _NOW
+def _settled(world: World, most: int = 4) -> tuple[float, float]:
+    """Decide until nothing changes, a few times at most; those who are told to go are gone. The time at
+    which that is, and what the first decision took."""
+    at, took = _NOW, math.nan
     for _ in range(most):
-        at += 1.0
-        if not world.decide(at):
-            break
+        began = time.thread_time()
+        plan = world.plan(at)
+        took = time.thread_time() - began if math.isnan(took) else took
+        changed = world.apply(plan, at)
         for job in list(world.jobs.values()):
             if any(task.stopping for task in job.tasks):
                 world.gone(job.name)
-    return at
+        at += 1.0
+        if not changed:
+            break
+    return at, took
 
 
 def _memory() -> Row:

@@ -25,12 +25,13 @@ class Sizes:
     racks: int = 400
     use: float = 0.97
     """About so much of all GPUs is held."""
+    elastic: float = 0.5
+    """Part of the jobs that may do with half of their tasks."""
     seed: int = 0
 
 
 def full(sizes: Sizes | None = None, now: float = 100_000.0) -> Cluster:
-    """At `now`. Half of the jobs are elastic; half of all say how long they run at most; one in five has
-    a higher priority. Queues have the same quota each, which is all there is."""
+    """At `now`. Half of the jobs say how long they run at most; one in five has a higher priority. Queues have the same quota each, which is all there is."""
     sizes = sizes or Sizes()
     draw = np.random.default_rng(sizes.seed)
     nodes = tuple(
@@ -87,7 +88,7 @@ class _Filling:
         draw = self._draw
         gpus = int(draw.choice(_tasks_of(sizes)))
         count = int(draw.geometric(min(1.0, 1.0 / mean)))
-        elastic = bool(draw.random() < 0.5)
+        elastic = bool(draw.random() < sizes.elastic)
         least = max(1, count // 2) if elastic else count
         amounts = {"cpu": 8 * gpus, "memory": 32 * gpus}
         role = Role(minimum=least, maximum=count, gpus=gpus, amounts=amounts)
