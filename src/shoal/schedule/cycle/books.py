@@ -31,6 +31,7 @@ class Books:
         self.users = UserCaps(columns.tree, columns.user_caps)
         self.shared = dict(cluster.shared)
         """What is left of each."""
+        self._aside: dict[int, tuple[float, ...]] = {}
 
     def occupy(self, placement: Placement) -> None:
         """On nodes alone."""
@@ -51,7 +52,17 @@ class Books:
         """Of the user's caps, then of the queue."""
         queue = self._columns.queue_at[asked.job.queue]
         found = self.users.refusal(queue, asked.job.user, amounts)
-        return found if found is not None else self.ledger.refusal(queue, amounts)
+        if found is not None:
+            return found
+        aside = self._aside.get(queue)
+        if aside is not None:
+            amounts = [ask + kept for ask, kept in zip(amounts, aside, strict=True)]
+        return self.ledger.refusal(queue, amounts)
+
+    def set_aside(self, queue: int, amounts: tuple[float, ...]) -> None:
+        """Others of the queue are to leave so much, for the first who asked for it. It is in no use, so
+        shares are as they were."""
+        self._aside.setdefault(queue, amounts)
 
     def lacks(self, asked: Asked) -> str | None:
         """A shared amount of which there is not enough left."""

@@ -81,6 +81,9 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
         job = asked.job
         if name in desk.ending or desk.told_to_give(name) or job.suspended:
             continue
+        bound = asked.reach.required is not None or job.spread or any(r.required for r in job.roles)
+        if bound:
+            continue  # whose place is bound to where it is grows into what is free there
         counts = asked.counts(desk.present[name])
         for role, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
             more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0

@@ -63,7 +63,6 @@ class _Cycle:
         self.dates: Dates | None = None
         self._hopeless: set[tuple[object, ...]] = set()
         self._alone: set[tuple[object, ...]] = set()
-        self._aside: set[str] = set()
         self._victims = Victims(desk)
 
     def run(self) -> Plan:
@@ -71,6 +70,10 @@ class _Cycle:
         give_back(desk)
         waiting: list[tuple[Asked, tuple[float, ...]]] = []
         for asked in desk.asked.values():
+            if desk.told_to_give(asked.job.name):
+                if asked.job.reserved:
+                    desk.release(asked)
+                continue
             if not self._waits(asked):
                 if asked.job.reserved and not asked.job.suspended:
                     self._kept(asked)
@@ -130,7 +133,9 @@ class _Cycle:
         desk.release(asked)
         placement = asked.placement(job.reserved)
         enough = _reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
-        if not enough or sum(map(len, placement)) < len(job.reserved):
+        held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.room, strict=True)
+        too_many = any(count + more > room for count, more, room in held)
+        if not enough or too_many or sum(map(len, placement)) < len(job.reserved):
             return False
         amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
         gone = not any(task.stopping for task in job.tasks)
@@ -138,9 +143,11 @@ class _Cycle:
             desk.start(asked, placement, kept=True)
             return True
         free = desk.current.refusal(asked, amounts) is None and desk.current.lacks(asked) is None
-        if gone and free and (found := self._placed(desk.current.room, asked)) is not None:
-            desk.start(asked, found)  # what came free elsewhere meanwhile does as well
-            return True
+        if gone and free and self._waits(asked):
+            found = self._placed(desk.current.room, asked)
+            if found is not None:
+                desk.start(asked, found)  # what came free elsewhere meanwhile does as well
+                return True
         if desk.departing and _may_take(desk.later, asked, amounts, placement):
             desk.keep(asked, job.reserved, "Departing", {})
             return True
@@ -201,7 +208,7 @@ class _Cycle:
         found = reasons.holding(desk, asked, amounts)
         if refused is not None and refused.rule != "Capacity":
             self._set_aside(asked, amounts)
-            desk.deny(reasons.denied(asked, found))
+            desk.deny(reasons.denied(asked, found or [("Behind", {})]))
             return
         if self.dates is None:
             self.dates = Dates(desk, rest)
@@ -274,11 +281,9 @@ class _Cycle:
     def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
         """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
         desk, job = self.desk, asked.job
-        if job.queue in self._aside or desk.now - job.waiting_since < desk.rules.starving_seconds:
-            return
-        self._aside.add(job.queue)
-        for books in (desk.current, desk.later):
-            books.ledger.charge(desk.queue(job), amounts)
+        if desk.now - job.waiting_since >= desk.rules.starving_seconds:
+            for books in (desk.current, desk.later):
+                books.set_aside(desk.queue(job), amounts)
 
     # 3
 

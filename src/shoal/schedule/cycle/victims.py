@@ -78,11 +78,14 @@ class Victims:
         if lawful is None:
             return None
         priority = asked.job.priority
-        others = [
-            at
-            for at in self._offers.numbers(is_surplus)
-            if at not in lawful and self._units[at].asked.job.priority <= priority
-        ][:_SWAPS]
+        others = self._beside_guarantees(
+            [
+                at
+                for at in self._offers.numbers(is_surplus)
+                if at not in lawful and self._units[at].asked.job.priority <= priority
+            ],
+            lawful,
+        )
         mark = room.mark()
         try:
             self._free(self._units[at] for at in (*lawful, *others))
@@ -206,6 +209,27 @@ class Victims:
             )
         finally:
             room.rollback(start)
+
+    def _beside_guarantees(self, numbers: Sequence[int], gone: Sequence[int]) -> list[int]:
+        """Those that leave every queue what is kept for it, also for the moment until it grows again."""
+        trial = self._desk.later.ledger.copy()
+        for at in gone:
+            trial.charge(self._units[at].holding.queue, self._units[at].holding.amounts, -1)
+        found: list[int] = []
+        for at in numbers:
+            holding = self._units[at].holding
+            rows = [
+                (trial.use[node][k] - amount, trial.kept[node][k])
+                for node in trial.rules.tree.paths[holding.queue]
+                for k, amount in enumerate(holding.amounts)
+                if amount > 0
+            ]
+            if all(left >= kept for left, kept in rows):
+                trial.charge(holding.queue, holding.amounts, -1)
+                found.append(at)
+            if len(found) == _SWAPS:
+                break
+        return found
 
     def _rivals(self, queue: int) -> Iterator[Claim]:
         """What others wait for in other queues, each kind once."""
