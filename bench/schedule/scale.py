@@ -42,7 +42,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 
 def _full() -> Iterator[Row]:
-    """Many come at once; the same from scratch when all who can have started; and after one has ended."""
+    """Many come at once; the same from scratch when all who can have started; and when one has ended."""
     sizes = Sizes(running=4_500, waiting=3_000, elastic=0.2)
     world = World(full(sizes, _NOW), Rules())
     at, first = _settled(world)
