@@ -86,6 +86,8 @@ class _Cycle:
                 waiting.append((asked, self._lacks(asked)))
         order = in_order(waiting, desk.columns, desk.current.ledger)
         desk.waiting = order
+        if any(asked.job.promised is not None for asked in order):
+            self.dates = Dates(desk, order)
         for at, asked in enumerate(order):
             self._serve(asked, order[at:])
         for asked in desk.asked.values():
