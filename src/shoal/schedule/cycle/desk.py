@@ -34,6 +34,9 @@ class Desk:
         """Of each job that holds something: what is there and stays."""
         self.current = Books(cluster, self.columns)
         self.later = Books(cluster, self.columns)
+        self.emptying = {task.node for job in cluster.jobs for task in job.tasks if task.stopping}
+        """Nodes on which somebody was told to go: a place kept there is kept to the letter. One among
+        what ends by itself is found anew each time, in the order of dates."""
         self.departing = False
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
@@ -269,15 +272,15 @@ class Desk:
             self._keep(asked, job.reserved, later=True)
 
     def _keep(self, asked: Asked, tasks: Iterable[Task], *, later: bool) -> None:
-        """In use in both books; with `later` False it is taken on nodes there already."""
+        """Taken on nodes in both books (with `later` False it is so there already), and in use later:
+        now those are in use who leave for it."""
         tasks = tuple(tasks)
         placement = asked.placement(tasks)
         amounts = asked.ask(asked.counts(tasks), new=not asked.job.present)
         self.current.occupy(placement)
         if later:
             self.later.occupy(placement)
-        for books in (self.current, self.later):
-            books.charge(asked, amounts)
+        self.later.charge(asked, amounts)
 
     def release(self, asked: Asked) -> None:
         """What was kept for it is not kept any more."""
@@ -286,7 +289,14 @@ class Desk:
         for books in (self.current, self.later):
             for tasks in placement:
                 books.room.give_back(tasks)
-            books.charge(asked, amounts, -1)
+        self.later.charge(asked, amounts, -1)
+
+    def refused_now(self, asked: Asked, amounts: Sequence[float]) -> bool:
+        """Whether its queue, its user, or licences do not let it start on what is free."""
+        books = (self.current, self.later)
+        return any(
+            each.refusal(asked, amounts) is not None or each.lacks(asked) is not None for each in books
+        )
 
     def _leave(self, asked: Asked, tasks: Sequence[Task], *, last: bool) -> None:
         if asked.job.name in self.ending:

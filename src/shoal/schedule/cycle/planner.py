@@ -135,22 +135,27 @@ class _Cycle:
         desk.release(asked)
         placement = asked.placement(job.reserved)
         enough = _reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
-        held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.room, strict=True)
+        held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.maximum, strict=True)
         too_many = any(count + more > room for count, more, room in held)
         if not enough or too_many or sum(map(len, placement)) < len(job.reserved):
             return False
         amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
         gone = not any(task.stopping for task in job.tasks)
-        if gone and _may_take(desk.current, asked, amounts, placement):
+        if (
+            gone
+            and not desk.refused_now(asked, amounts)
+            and _may_take(desk.current, asked, amounts, placement)
+        ):
             desk.start(asked, placement, kept=True)
             return True
-        free = desk.current.refusal(asked, amounts) is None and desk.current.lacks(asked) is None
+        free = not desk.refused_now(asked, amounts)
         if gone and free and self._waits(asked):
             found = self._placed(desk.current.room, asked)
             if found is not None:
                 desk.start(asked, found)  # what came free elsewhere meanwhile does as well
                 return True
-        if desk.departing and _may_take(desk.later, asked, amounts, placement):
+        told = not gone or any(task.node in desk.emptying for task in job.reserved)
+        if told and _may_take(desk.later, asked, amounts, placement):
             desk.keep(asked, job.reserved, "Departing", {})
             return True
         return False
@@ -172,11 +177,11 @@ class _Cycle:
             desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
         alike = self._alike(asked, amounts)
-        if alike in self._hopeless:
+        if alike in self._hopeless and (self.dates is None or not self.dates.may_start(asked)):
             self._refuse(asked, amounts, rest)
             return
         current, later = desk.current, desk.later
-        free = current.refusal(asked, amounts) is None and current.lacks(asked) is None
+        free = not desk.refused_now(asked, amounts)
         allowed = self.dates is None or self.dates.may_start(asked)
         if free and allowed and (found := self._placed(current.room, asked)) is not None:
             desk.start(asked, found)
