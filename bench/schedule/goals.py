@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.published import DATA
 from bench.row import Row, table
 from bench.schedule import backfill, packing, placing, referee, scale, sizing
-from bench.schedule.within import Failed, within
+from bench.schedule.within import within
 
 __all__ = ["Suite", "collect", "rows"]
 
@@ -25,7 +25,7 @@ class Suite:
     """A module that measures, and those of its rows that are goals."""
 
     name: str
-    rows: Callable[[bool], list[Row]]
+    rows: Callable[[bool], Iterable[Row]]
     """Told whether it is to be quick."""
     named: Mapping[str, str]
     """What the module calls a row, to what the goal is called."""
@@ -34,7 +34,7 @@ class Suite:
     minutes: bool = False
     """It takes one or more."""
     seconds: float = math.inf
-    """It is ended after so many."""
+    """It is ended after so many; what it measured by then counts."""
 
 
 _REFEREE = (
@@ -150,23 +150,21 @@ def rows(quick: bool = False) -> list[Row]:
 
 
 def collect(suites: Sequence[Suite], quick: bool) -> list[Row]:
-    """The goals of these modules; those of a module that is left out say so. Raises KeyError for a row
-    that its module does not have."""
+    """The goals of these modules; those that were left out or not come to say so. Raises KeyError for a
+    row that its module does not have."""
     found: list[Row] = []
     for suite in suites:
         reason = _left_out(suite, quick)
         made: dict[str, Row] = {}
         if not reason:
             print(f"  {suite.name} ...", file=sys.stderr, flush=True)
-            try:
-                made = {row.what: row for row in _measured(suite, quick)}
-            except Failed as error:
-                reason = str(error)
-        if reason:
-            found += [_absent(goal, reason) for goal in suite.named.values()]
-            continue
+            given, reason = _measured(suite, quick)
+            made = {row.what: row for row in given}
         for what, goal in suite.named.items():
-            found.append(replace(made[what], what=goal, why=_WHY.get(goal, "not known yet")))
+            if what not in made and reason:
+                found.append(_absent(goal, reason))
+            else:
+                found.append(replace(made[what], what=goal, why=_WHY.get(goal, "not known yet")))
     return found
 
 
@@ -177,9 +175,10 @@ def _left_out(suite: Suite, quick: bool) -> str:
     return "left out, for it takes a minute or more" if quick and suite.minutes else ""
 
 
-def _measured(suite: Suite, quick: bool) -> list[Row]:
+def _measured(suite: Suite, quick: bool) -> tuple[Iterable[Row], str]:
+    """Rows, and why they are not all."""
     if suite.seconds == math.inf:
-        return suite.rows(quick)
+        return suite.rows(quick), ""
     return within(suite.seconds, lambda: suite.rows(quick))
 
 
