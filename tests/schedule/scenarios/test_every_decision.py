@@ -20,7 +20,6 @@ MOST = 8
 
 RESTLESS: dict[str, str] = {
     "E7-higher-class-takes-the-kept-place": "a kept place is started on and given to a higher class",
-    "D4-deserved-first-then-by-priority": "who may borrow by force does not know a queue's priority",
     "E5-growth-takes-back-its-own": "what has just started asks for its queue's own a second later",
 }
 """What goes on though nothing has happened. A file that comes to rest must be taken off."""

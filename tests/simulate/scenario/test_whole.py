@@ -78,6 +78,8 @@ def test_without_queues_there_is_one_that_nothing_is_stated_of(tmp_path):
         ("levels: [rack]", "events: [{gone: all}]", "at is missing"),
         ("levels: [rack]", "now: 1m\nevents: [{at: 1s}]", "at 1 s is before 60 s"),
         ("levels: [rack]", "events: [{at: 1s, lose: node7}]", "there is no node node7"),
+        ("levels: [rack]", "events: [{at: 1, submit: {name: b, running: node0}}]", "can be nowhere yet"),
+        ("gpus: 1, running", "gpus: 1, created: 1h, running", "job comes later, and can be nowhere yet"),
         ("levels: [rack]", "levels: [rack", "line "),
     ],
 )  # fmt: skip

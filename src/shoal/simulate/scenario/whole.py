@@ -77,7 +77,11 @@ def read_scenario(path: Path) -> Scenario:
     there = fields.get("jobs")
     first = [] if there is None else read_jobs(there, by_name, 0.0)
     events = read_events(fields.get("events"), by_name, now)
-    entries = (*first, *chain.from_iterable(event.submit for event in events))
+    submitted = tuple(chain.from_iterable(event.submit for event in events))
+    for entry in (*(each for each in first if each.job.created > now), *submitted):
+        if entry.job.tasks or entry.job.reserved:
+            raise entry.spot.wrong(f"{entry.job.name} comes later, and can be nowhere yet")
+    entries = (*first, *submitted)
     check_jobs(entries, cluster)
     expect = fields.get("expect")
     arrivals = [entry.job.created for entry in entries]
