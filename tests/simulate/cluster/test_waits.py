@@ -50,7 +50,6 @@ def test_who_wants_all_starts_once_it_has_starved(seed: int, limited: bool) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="the dates of wide jobs move later, see test_promises", strict=True)
 def test_where_lengths_are_known_nobody_has_to_starve() -> None:
     """The same bound at least."""
     _check(_run(0, 400, walls=True), use=0.7)

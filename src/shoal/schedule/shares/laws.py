@@ -8,13 +8,14 @@ capacity plugin.
 | --- | --- |
 | SameJob | to take from the job itself |
 | PriorityNotLower | inside one queue: to take from anybody not of lower priority |
-| PriorityHigher | to take from a higher priority in another queue, if `any_priority` is off |
+| PriorityHigher | to borrow by force from a higher priority; if `any_priority` is off, to take back too |
 | Fenced | to reach out of a fenced queue (into it is allowed) |
 | FreesNothing | to take what nothing is asked of |
 | Kept | to leave the other, or any queue above it below the meeting point, less than is kept for it |
 | WithinNominal | to take from a queue, or out of one, that has no more than its own of what is asked |
 | WeightZero | to borrow by force with a weight of 0 (taking back one's own is allowed) |
 | OverNominal | to go beyond one's own, if `beyond_nominal` is off |
+| QueuePriority | to borrow by force from a sibling of higher priority |
 | Unfair | to end up ahead of the other; if `unequal`, ahead of where the other is before |
 
 A queue whose ask stays within its own takes back its own, whoever is ahead. A refusal is about rules
@@ -43,7 +44,7 @@ class Laws:
     beyond_nominal: bool = True
     """Queues that are behind may borrow by force, not only take back their own."""
     any_priority: bool = True
-    """Between queues priority protects nobody."""
+    """Between queues priority does not protect from who takes back its own."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,10 @@ def _unfair(
         return None
     if not laws.beyond_nominal:
         return Refusal("OverNominal", me, k, ledger.nominal[me][k], ledger.use[me][k], claim.ask[k])
+    if holding.priority > claim.priority:
+        return Refusal("PriorityHigher", other, bound=claim.priority, used=holding.priority)
+    if ledger.rules.priority[me] < ledger.rules.priority[other]:
+        return Refusal("QueuePriority", me, k, ledger.nominal[me][k], ledger.use[me][k], claim.ask[k])
     after = standing(ledger, me, claim.ask)
     there = standing(ledger, other)
     left = standing(ledger, other, [-amount for amount in holding.amounts])
