@@ -8,7 +8,7 @@ capacity plugin.
 | --- | --- |
 | SameJob | to take from the job itself |
 | PriorityNotLower | inside one queue: to take from anybody not of lower priority |
-| PriorityHigher | to borrow by force from a higher priority; if `any_priority` is off, to take back too |
+| PriorityHigher | to borrow by force from a higher priority; or to take back, if `any_priority` is off |
 | Fenced | to reach out of a fenced queue (into it is allowed) |
 | FreesNothing | to take what nothing is asked of |
 | Kept | to leave the other, or any queue above it below the meeting point, less than is kept for it |
