@@ -31,7 +31,8 @@ class Sizes:
 
 
 def full(sizes: Sizes | None = None, now: float = 100_000.0) -> Cluster:
-    """At `now`. Half of the jobs say how long they run at most; one in five has a higher priority. Queues have the same quota each, which is all there is."""
+    """At `now`. Half of the jobs say how long they run at most; one in five has a higher priority. All
+    queues have the same quota, which together is all there is."""
     sizes = sizes or Sizes()
     draw = np.random.default_rng(sizes.seed)
     nodes = tuple(
