@@ -160,9 +160,10 @@ class Desk:
         return math.inf if job.wall_seconds is None else job.since + job.wall_seconds + job.grace_seconds
 
     def turn_over(self, job: Job) -> bool:
-        """Whether it has held something for a turn, and nobody knows for how long it will."""
-        turn = self.rules.minimum_run_seconds
-        return bool(turn) and job.wall_seconds is None and self.now >= job.since + turn
+        """Whether it will have held something for a turn when the notice is over, and nobody knows for
+        how long it will."""
+        turn, told = self.rules.minimum_run_seconds, self.now + self.rules.notice_seconds
+        return bool(turn) and job.wall_seconds is None and told >= job.since + turn
 
     def free_at(self, asked: Asked) -> Stamp:
         """When the place that is kept for it is free at the latest: when those have ended that are on

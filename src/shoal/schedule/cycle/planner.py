@@ -194,7 +194,11 @@ class _Cycle:
             if found is not None:
                 desk.reserve(asked, found, "Departing", {})
                 return
-        if lacking is None and self._others_give_way(asked, amounts, rest):
+        if (
+            lacking is None
+            and (soon or self._above_promises(asked))
+            and self._others_give_way(asked, amounts, rest)
+        ):
             return
         if (
             quota is None
@@ -239,6 +243,13 @@ class _Cycle:
         there = asked.placement(asked.job.present)
         missing = _missing(asked)
         return grow(room, asked.gang(asked.minimum, asked.maximum), there, missing, missing)
+
+    def _above_promises(self, asked: Asked) -> bool:
+        """Whether it is of a higher class than everybody who has been promised a date."""
+        return all(
+            other.job.promised is None or other.job.priority < asked.job.priority
+            for other in self.desk.waiting
+        )
 
     def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> bool:
         desk, job = self.desk, asked.job
