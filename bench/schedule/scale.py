@@ -35,9 +35,9 @@ _INTERVAL = 0.01
 def rows(quick: bool = False) -> list[Row]:
     """The goals' rows, and beside them KAI's and Kubernetes' loads, which are published without a time
     that compares."""
-    found = [*_full(), _memory(), _burst(), _reclaim(100)]
-    found += _gangs()
-    found += [] if quick else [_reclaim(1000), *_kueue_15000(), _kueue_50000(), _kueue_racks()]
+    found = [_burst(), _reclaim(100), *_gangs()]
+    if not quick:
+        found += [*_full(), _memory(), _reclaim(1000), *_kueue_15000(), _kueue_50000(), _kueue_racks()]
     return found
 
 
