@@ -36,9 +36,6 @@ def test_300_events_on_a_larger_cluster_come_to_rest() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xfail(
-    reason="who lost a task is kept a place outside the rack that it requires", strict=True
-)
 def test_10000_events_come_to_rest() -> None:
     """No livelock, and whoever can start does in the end."""
     run(7, 10_000, Kinds(nodes=8, waiting=10))

@@ -35,6 +35,8 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
         counts = asked.counts(present)
         if asked.job.suspended or desk.told_to_give(name) or name in desk.ending:
             continue
+        if any(count < low for count, low in zip(counts, asked.minimum, strict=True)):
+            continue
         for at, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
             if low <= count < high:
                 key = _key(desk, asked, at, count - low, rank.get(name, -1))

@@ -254,6 +254,9 @@ class _Cycle:
     def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> bool:
         desk, job = self.desk, asked.job
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
+        roles = any(role.required for role in job.roles)
+        if job.present and (asked.reach.required is not None or roles or job.spread):
+            return False  # where they may be depends on where the others are
         capped = desk.later.users.refusal(desk.queue(job), job.user, amounts) is not None
         if capped or desk.later.refusal(asked, one) is not None:
             return False
