@@ -7,6 +7,7 @@ out are steps with their reasons (`steps`).
 - `rows`: nodes, queues, jobs with their tasks; `check`: what is wrong with them, in a sentence each
 - `columns`: rows as arrays: resources, masks, the tree of queues
 - `desk`: what is free, in use, promised, while the decision is made
+- `fitting`: what would fit, and what would be allowed
 - `gangs`: a job as placing knows it; `lines`: who is served next
 - `giving`: what jobs give back for no one
 - `victims`: who gives way for whom; `dates`: when those start who wait for time

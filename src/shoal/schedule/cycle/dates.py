@@ -46,10 +46,8 @@ class Dates:
         self._desk = desk
         self._resources = len(desk.columns.names) - 1
         self._licences = tuple(sorted(desk.cluster.shared))
-        self._rows: dict[str, int] = {}
         waiting = [each for each in order if not each.job.present and self._allowed(each)]
-        for at, asked in enumerate(waiting):
-            self._rows[asked.job.name] = at
+        self._rows = {asked.job.name: at for at, asked in enumerate(waiting)}
         self._plan: Planned | None = None
         self.again_at: Stamp | None = None
         if waiting:
@@ -59,9 +57,9 @@ class Dates:
                 slack_seconds=0.0,
                 notice_seconds=desk.rules.notice_seconds,
             )
-            self._whole, self._asking = self._capacity(), self._waiting(waiting)
-            self._running = self._work()
-            self._plan = plan(self._whole, self._running, self._asking, self._settings, desk.now)
+            self._plan = plan(
+                self._capacity(), self._work(), self._waiting(waiting), self._settings, desk.now
+            )
             dated = self._plan.start[self._plan.start > desk.now]
             if len(dated) and math.isfinite(float(dated.min())):
                 # what is lent, and whose turn is over then, is told before
@@ -71,35 +69,33 @@ class Dates:
 
     def soon(self, asked: Asked) -> bool:
         """Whether its date is no farther off than the notice."""
-        at = self._rows.get(asked.job.name)
-        if at is None or self._plan is None:
-            return True
-        return bool(self._plan.start[at] <= self._desk.now + self._settings.notice_seconds)
+        found = self._of(asked)
+        return found is None or found[1] <= self._desk.now + self._desk.rules.notice_seconds
 
     def may_start(self, asked: Asked) -> bool:
         """Whether nobody before it starts later for it."""
-        at = self._rows.get(asked.job.name)
-        if at is None or self._plan is None:
-            return True
-        verdict = Verdict(int(self._plan.verdict[at]))
-        return verdict in (Verdict.START, Verdict.TOO_LARGE)
+        found = self._of(asked)
+        return found is None or found[0] in (Verdict.START, Verdict.TOO_LARGE)
 
     def answer(self, asked: Asked) -> list[tuple[str, dict[str, Any]]]:
         """Why it waits, and until when; empty: what there is has to say it."""
-        at = self._rows.get(asked.job.name)
-        if at is None or self._plan is None:
+        found = self._of(asked)
+        code = _CODES.get(found[0]) if found is not None else None
+        if found is None or code is None:
             return []
-        code = _CODES.get(Verdict(int(self._plan.verdict[at])))
-        if code is None:
-            return []
-        return [(code, {"at": float(self._plan.start[at])} if code == "Dated" else {})]
+        return [(code, {"at": found[1]} if code == "Dated" else {})]
 
     def promised(self, asked: Asked) -> Stamp | None:
         """The date that it is promised."""
+        found = self._of(asked)
+        return found[1] if found is not None and found[0] == Verdict.RESERVED else None
+
+    def _of(self, asked: Asked) -> tuple[Verdict, Stamp] | None:
+        """What the plan says of it, and when it starts; None: it is not in the plan."""
         at = self._rows.get(asked.job.name)
-        if at is None or self._plan is None or self._plan.verdict[at] != Verdict.RESERVED:
+        if at is None or self._plan is None:
             return None
-        return float(self._plan.start[at])
+        return Verdict(int(self._plan.verdict[at])), float(self._plan.start[at])
 
     def _allowed(self, asked: Asked) -> bool:
         """Queues would let it, so that capacity alone is in the way."""
@@ -133,12 +129,12 @@ class Dates:
             began = job.since if job.present else desk.now
             counts = zip(asked.counts(there), asked.surplus(there), strict=True)
             amounts = self._amounts(asked, [count - more for count, more in counts])
-            rows.append((amounts, self._shared(job), began + _length(job)))
+            rows.append((amounts, self._shared(job), began + job.longest_seconds))
             started.append(began if job.preemptible else math.inf)
         for asked, counts in desk.kept_for():
             amounts = self._amounts(asked, counts)
             begins = desk.free_at(asked)
-            rows.append((amounts, self._shared(asked.job), begins + _length(asked.job)))
+            rows.append((amounts, self._shared(asked.job), begins + asked.job.longest_seconds))
             started.append(begins)
         n = len(rows)
         end = np.array([row[2] for row in rows], dtype=np.float64)
@@ -169,7 +165,7 @@ class Dates:
             shared=np.array([self._shared(job) for job in jobs], dtype=np.int64).reshape(
                 m, len(self._licences)
             ),
-            seconds=self._turn(np.array([_length(job) for job in jobs], dtype=np.float64)),
+            seconds=self._turn(np.array([job.longest_seconds for job in jobs], dtype=np.float64)),
             promised=np.array(promised, dtype=np.float64),
             promised_pool=np.where(np.isfinite(promised), 0, -1).astype(np.int64),
             starved=since >= desk.rules.starving_seconds,
@@ -182,7 +178,3 @@ class Dates:
 
     def _shared(self, job: Job) -> list[int]:
         return [job.shared.get(name, 0) for name in self._licences]
-
-
-def _length(job: Job) -> float:
-    return math.inf if job.wall_seconds is None else job.wall_seconds + job.grace_seconds

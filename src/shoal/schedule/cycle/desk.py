@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.columns import Columns
+from shoal.schedule.cycle.fitting import Fitting
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
 from shoal.schedule.placing.asks import Placement
-from shoal.schedule.placing.place import place
-from shoal.schedule.placing.room import Room
-from shoal.schedule.placing.shortfall import shortfall
-from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Desk"]
 
@@ -48,10 +44,7 @@ class Desk:
         """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
         self._changed: set[str] = set()
         self._told: set[str] = set()
-        self._empty = Room(self.columns.all_nodes())
-        self._unused = Books(cluster, self.columns)
-        self._short: dict[tuple[object, ...], tuple[int, tuple[str, dict[str, Any]] | None]] = {}
-        self._fitting: dict[tuple[object, ...], bool] = {}
+        self.fitting = Fitting(cluster, self.columns, self.later.room)
         self._reserved: list[Reserve] = []
         self._giving: list[Shrink | Preempt | Move] = []
         self._starting: list[Start | Grow] = []
@@ -157,7 +150,7 @@ class Desk:
 
     def ends(self, job: Job) -> Stamp:
         """When its capacity is back at the latest."""
-        return math.inf if job.wall_seconds is None else job.since + job.wall_seconds + job.grace_seconds
+        return job.since + job.longest_seconds
 
     def turn_over(self, job: Job) -> bool:
         """Whether it will have held something for a turn when the notice is over, and nobody knows for
@@ -189,69 +182,6 @@ class Desk:
         """Who has been kept a place in this plan, and how many tasks of each role."""
         kept = [(self.asked[step.job], step.tasks) for step in self._reserved if step.tasks]
         return [(asked, asked.counts(tasks)) for asked, tasks in kept]
-
-    def empty_room(self) -> Room:
-        """As if nothing ran."""
-        return self._empty
-
-    def shortage(self, asked: Asked) -> tuple[str, dict[str, Any]] | None:
-        """What kind of room there is not, once those who go are gone; None: there is room."""
-        job = asked.job
-        key = (
-            asked.shapes,
-            asked.minimum,
-            asked.reach,
-            job.spread,
-            tuple(r.required for r in job.roles),
-        )
-        if key not in self._short or self._short[key][0] != self.later.room.mark():
-            self._short[key] = (self.later.room.mark(), self._shortage(asked))
-        return self._short[key][1]
-
-    def _shortage(self, asked: Asked) -> tuple[str, dict[str, Any]] | None:
-        gang = asked.gang(asked.minimum, asked.minimum)
-        mark = self.later.room.mark()
-        if place(self.later.room, gang) is not None:
-            self.later.room.rollback(mark)
-            return None
-        short = shortfall(self.later.room, gang)
-        rows = list(zip(asked.job.roles, short, strict=True))
-        evidence: dict[str, Any] = {
-            "wanted": {role.name: each.wanted for role, each in rows},
-            "fitting": {role.name: each.reachable for role, each in rows},
-        }
-        levels = {asked.job.required, *(role.required for role, _ in rows)} - {""}
-        if all(each.anywhere >= each.wanted for each in short) and levels:
-            return "TopologyBusy", {**evidence, "levels": sorted(levels)}
-        if all(min(each.alone) >= each.wanted for each in short):
-            return "Fragmented", evidence
-        return "NoRoom", evidence
-
-    def refused_empty(self, asked: Asked) -> list[Refusal]:
-        """What its queue and user may never have, though nothing ran."""
-        amounts, queue = asked.ask(asked.minimum, new=True), self.queue(asked.job)
-        capped = self._unused.users.refusals(queue, asked.job.user, amounts)
-        return [
-            *capped,
-            *(each for each in self._unused.ledger.refusals(queue, amounts) if each.rule != "Capacity"),
-        ]
-
-    def fits_empty(self, asked: Asked) -> bool:
-        """Whether its minimum would fit if nothing ran."""
-        job = asked.job
-        key = (
-            asked.shapes,
-            asked.minimum,
-            asked.reach,
-            job.spread,
-            tuple(r.required for r in job.roles),
-        )
-        if key not in self._fitting:
-            mark = self._empty.mark()
-            gang = asked.gang(asked.minimum, asked.minimum)
-            self._fitting[key] = place(self._empty, gang) is not None
-            self._empty.rollback(mark)
-        return self._fitting[key]
 
     # what rows say
 

@@ -28,6 +28,9 @@ class Asked:
         self.room = tuple(most - count for most, count in zip(self.maximum, going, strict=True))
         """How many of each role there may be until those that were told to go are gone."""
         self.reach = Reach(columns.level(job.required), columns.level(job.preferred))
+        bound = tuple(role.required for role in job.roles)
+        self.need = (self.shapes, self.minimum, self.reach, job.spread, bound)
+        """Whoever has the same fits where this fits."""
 
     def gang(self, least: Sequence[int], most: Sequence[int]) -> Gang:
         """That many tasks of each role."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
-from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
@@ -47,14 +48,7 @@ def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
 
 
 def _sorted(cluster: Cluster) -> Cluster:
-    jobs = tuple(sorted(cluster.jobs, key=lambda job: job.name))
-    return Cluster(
-        nodes=cluster.nodes,
-        levels=cluster.levels,
-        queues=cluster.queues,
-        jobs=jobs,
-        shared=cluster.shared,
-    )
+    return msgspec.structs.replace(cluster, jobs=tuple(sorted(cluster.jobs, key=lambda job: job.name)))
 
 
 class _Cycle:
@@ -78,10 +72,11 @@ class _Cycle:
                 if asked.job.reserved and not asked.job.suspended:
                     self._kept(asked)
                 continue
-            if reasons.never(desk, asked):
+            if never := reasons.never(desk, asked):
                 if asked.job.reserved:
                     desk.release(asked)
-                desk.deny(reasons.denied(asked, reasons.holding(desk, asked, self._lacks(asked))))
+                held = reasons.holding(desk, asked, self._lacks(asked), never)
+                desk.deny(reasons.denied(asked, held))
             elif not self._kept(asked):
                 waiting.append((asked, self._lacks(asked)))
         order = in_order(waiting, desk.columns, desk.current.ledger)
@@ -141,21 +136,17 @@ class _Cycle:
             return False
         amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
         gone = not any(task.stopping for task in job.tasks)
-        if (
-            gone
-            and not desk.refused_now(asked, amounts)
-            and _may_take(desk.current, asked, amounts, placement)
-        ):
-            desk.start(asked, placement, kept=True)
-            return True
-        free = not desk.refused_now(asked, amounts)
-        if gone and free and self._waits(asked):
-            found = self._placed(desk.current.room, asked)
+        if gone and not desk.refused_now(asked, amounts):
+            if _take(desk.current.room, placement):
+                desk.start(asked, placement, kept=True)
+                return True
+            found = self._placed(desk.current.room, asked) if self._waits(asked) else None
             if found is not None:
                 desk.start(asked, found)  # what came free elsewhere meanwhile does as well
                 return True
         told = not gone or any(task.node in desk.emptying for task in job.reserved)
-        if told and _may_take(desk.later, asked, amounts, placement):
+        allowed = desk.later.refusal(asked, amounts) is None and desk.later.lacks(asked) is None
+        if told and allowed and _take(desk.later.room, placement):
             desk.keep(asked, job.reserved, "Departing", {})
             return True
         return False
@@ -233,7 +224,7 @@ class _Cycle:
     def _alike(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
         job = asked.job
         return (
-            job.queue, job.user, job.priority, asked.shapes, asked.minimum, asked.reach, job.spread,
+            job.queue, job.user, job.priority, asked.need,
             tuple(job.shared.items()), amounts, job.wall_seconds, bool(job.tasks),
         )  # fmt: skip
 
@@ -261,7 +252,7 @@ class _Cycle:
         if capped or desk.later.refusal(asked, one) is not None:
             return False
         missing = _missing(asked)
-        alike = (job.queue, job.priority, asked.shapes, missing, asked.reach, job.spread)
+        alike = (job.queue, job.priority, asked.need, missing)
         found = None
         if alike not in self._alone:
             self._victims.changed(desk.changed())
@@ -329,14 +320,12 @@ def _missing(asked: Asked) -> tuple[int, ...]:
     return tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))
 
 
-def _may_take(books: Books, asked: Asked, amounts: tuple[float, ...], placement: Placement) -> bool:
-    """Take exactly these places, where they are free and the queue allows it."""
-    if books.refusal(asked, amounts) is not None or books.lacks(asked) is not None:
-        return False
-    mark = books.room.mark()
+def _take(room: Room, placement: Placement) -> bool:
+    """Exactly these places, or nothing."""
+    mark = room.mark()
     for tasks in placement:
-        if len(tasks) and not books.room.holds(tasks):
-            books.room.rollback(mark)
+        if len(tasks) and not room.holds(tasks):
+            room.rollback(mark)
             return False
-        books.room.occupy(tasks)
+        room.occupy(tasks)
     return True

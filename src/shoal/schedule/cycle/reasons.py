@@ -28,7 +28,6 @@ from typing import Any
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.steps import Deny
-from shoal.schedule.placing.shortfall import shortfall
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 
@@ -49,19 +48,19 @@ def never(desk: Desk, asked: Asked) -> list[Reason]:
     allowed = desk.cluster.queues[desk.queue(job)].namespaces
     if allowed and job.namespace not in allowed:
         found.append(("NamespaceNotAllowed", {"allowed": sorted(allowed)}))
-    if not desk.fits_empty(asked):
+    if not desk.fitting.ever(asked):
         found.append(_too_large(desk, asked))
     for name, ask in job.shared.items():
         total = desk.cluster.shared.get(name, 0)
         if ask > total:
             found.append(("TooFewShared", {"shared": name, "asked": ask, "total": total}))
-    over = desk.refused_empty(asked)
+    over = desk.fitting.refused_ever(asked)
     return [*found, *((_EVER[each.rule], _numbers(desk, each)) for each in over)]
 
 
 def _too_large(desk: Desk, asked: Asked) -> Reason:
     job = asked.job
-    short = shortfall(desk.empty_room(), asked.gang(asked.minimum, asked.minimum))
+    short = desk.fitting.shortfall_ever(asked)
     rows = list(zip(job.roles, short, strict=True))
     for role, each in rows:
         if each.nodes == 0 and each.wanted:
@@ -97,11 +96,13 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reas
     return found
 
 
-def holding(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
-    """All that holds it back now, in the order above; dates apart. What follows from something that no
-    waiting helps against is not named again."""
+def holding(
+    desk: Desk, asked: Asked, amounts: tuple[float, ...], ever: Sequence[Reason] = ()
+) -> list[Reason]:
+    """All that holds it back now, in the order above; dates apart. `ever`: what `never` has found; what
+    follows from that is not named again."""
     queue = desk.queue(asked.job)
-    found = never(desk, asked)
+    found = list(ever)
     codes = {code for code, _ in found}
     found += forbidden(desk, asked, amounts)
     over = {(code, each["queue"], each["resource"]) for code, each in found if code in _EVER.values()}
@@ -118,7 +119,7 @@ def holding(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason
         left = desk.later.shared.get(name, 0)
         if left < ask <= desk.cluster.shared.get(name, 0):
             found.append(("SharedLacking", {"shared": name, "asked": ask, "left": left}))
-    short = desk.shortage(asked) if codes.isdisjoint(_UNFITTING) else None
+    short = desk.fitting.shortage(asked) if codes.isdisjoint(_UNFITTING) else None
     return [*found, short] if short is not None else found
 
 

@@ -6,6 +6,8 @@ apart, because a task is on particular ones. Times are seconds on any clock, the
 
 from __future__ import annotations
 
+import math
+
 from shoal.objects.job import Toleration
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Taint
@@ -149,6 +151,11 @@ class Job(Part, frozen=True, kw_only=True):
     def waiting_since(self) -> Stamp:
         """What its place among equals goes by."""
         return self.created if self.waits_since is None else self.waits_since
+
+    @property
+    def longest_seconds(self) -> float:
+        """After which its capacity is back, wall time and grace; infinity where nobody knows."""
+        return math.inf if self.wall_seconds is None else self.wall_seconds + self.grace_seconds
 
     @property
     def present(self) -> tuple[Task, ...]:

@@ -52,22 +52,10 @@ class Victims:
         `rest` are those that wait behind it, in order.
 
         Nothing is changed here."""
-        for attempt in (self._surplus, self._swapped, self._anybody):
-            gone = attempt(asked, amounts, gang, rest)
-            if gone:
-                units = [self._units[at] for at in gone]
-                return self._whole(units), self._placed(units, gang)
-        return None
-
-    def _surplus(
-        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
-    ) -> tuple[int, ...] | None:
-        return self._chosen(asked, amounts, gang, rest, surplus_only=True)
-
-    def _anybody(
-        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
-    ) -> tuple[int, ...] | None:
-        return self._chosen(asked, amounts, gang, rest, surplus_only=False)
+        gone = self._chosen(asked, amounts, gang, rest, surplus_only=True)
+        gone = gone or self._swapped(asked, amounts, gang, rest)
+        gone = gone or self._chosen(asked, amounts, gang, rest, surplus_only=False)
+        return self._found(gone, gang) if gone else None
 
     def _swapped(
         self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
@@ -92,13 +80,12 @@ class Victims:
             placed = place(room, gang)
             if placed is None:
                 return None
-            nodes = {node for tasks in placed for node in tasks.node.tolist()}
-            moved = [at for at in others if not nodes.isdisjoint(self._units[at].nodes)]
+            moved = self._touched(placed, others)
             for at in others:
-                if nodes.isdisjoint(self._units[at].nodes):
+                if at not in moved:
                     for tasks in self._units[at].placement:
                         room.occupy(tasks)
-            again = Counter(tasks.shape for at in moved for tasks in self._units[at].placement)
+            again = Counter(tasks.shape for at in sorted(moved) for tasks in self._units[at].placement)
             for shape, count in again.items():
                 if place(room, Gang((Group(shape, count, count),))) is None:
                     return None
@@ -109,10 +96,7 @@ class Victims:
     def surplus_for(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
         """As `give_way`, of surplus of other queues alone, and of what is the queue's own."""
         gone = self._chosen(asked, amounts, gang, (), surplus_only=True, own_only=True)
-        if not gone:
-            return None
-        units = [self._units[at] for at in gone]
-        return self._whole(units), self._placed(units, gang)
+        return self._found(gone, gang) if gone else None
 
     def changed(self, names: Iterable[str]) -> None:
         """These jobs hold more or less than before."""
@@ -173,8 +157,7 @@ class Victims:
             room.rollback(mark)
             if found is None:
                 return None
-            nodes = {node for tasks in found for node in tasks.node.tolist()}
-            return {at for at in gone if not nodes.isdisjoint(self._units[at].nodes)}
+            return self._touched(found, gone)
 
         def refill(ledger: Ledger, gone: Sequence[int]) -> None:
             """Who would start, or start again, in what is left."""
@@ -244,6 +227,15 @@ class Victims:
             if kind not in seen:
                 seen.add(kind)
                 yield claim
+
+    def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:
+        """Those that are on its nodes."""
+        nodes = {node for tasks in placement for node in tasks.node.tolist()}
+        return {at for at in numbers if not nodes.isdisjoint(self._units[at].nodes)}
+
+    def _found(self, gone: Sequence[int], gang: Gang) -> _Found:
+        units = [self._units[at] for at in gone]
+        return self._whole(units), self._placed(units, gang)
 
     def _whole(self, units: Iterable[Unit]) -> dict[str, list[Task]]:
         """By job; who cannot go on gives up everything."""
