@@ -20,11 +20,48 @@ STAMPED = {
 }
 """Metadata that the server writes and people cannot; `test_fields_metadata` shows that too."""
 
+WAITING: dict[str, set[str]] = {
+    "Job": {
+        "spec.preemptible",
+        "spec.roles[].resources.gpuShare",
+        "spec.roles[].topology.preferred",
+        "spec.roles[].topology.required",
+        "spec.speed.application",
+        "spec.speed.curve",
+        "spec.speed.restart",
+        "spec.speed.work",
+        "spec.topology.preferred",
+        "spec.topology.required",
+        "spec.topology.spread",
+        "spec.user",
+    },
+    "Queue": {
+        "spec.budgets[].hours",
+        "spec.budgets[].name",
+        "spec.budgets[].resource",
+        "spec.fenced",
+        "spec.minRuntime",
+        "spec.parent",
+        "spec.priority",
+        "spec.weight",
+        *(
+            f"spec.{amounts}.{resource}"
+            for amounts in ("nominal", "guaranteed", "borrowing", "lending", "userLimit")
+            for resource in ("cpu", "memory", "gpu")
+        ),
+        "spec.userLimit.jobs",
+    },
+}
+"""What servers do not schedule by yet. A field that a test shows is no longer one of them."""
+
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_every_field_is_shown(kind: Kind) -> None:
     there = {*field_paths(kind), *field_paths(kind, "metadata")} - STAMPED
-    shown = SHOWN[kind.name]
+    shown, waiting = SHOWN[kind.name], WAITING.get(kind.name, set())
+    assert not shown & waiting, "fields that are shown, and listed as waiting still"
+    assert not waiting - there, "fields that do not exist are listed as waiting"
+    there -= waiting
     assert not there - shown, "fields without a test that shows their effect on a running job"
     assert not shown - there - STAMPED, "tests show fields that do not exist"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.objects.errors import Forbidden, Invalid
+from shoal.objects.errors import Forbidden
 from shoal.objects.kinds import JOB, QUEUE
 from tests.scenarios.fields import shows
 from tests.scenarios.standing import Standing, role
@@ -65,20 +65,6 @@ def test_a_namespace_has_a_highest_priority(cluster: Standing) -> None:
     cluster.running(running)
     with pytest.raises(Forbidden):
         cluster.edit(running, priority=6)
-
-
-@shows(QUEUE, "spec.parent", "spec.weight")
-@pytest.mark.parametrize(
-    ("field", "value", "default"), [("parent", "default", ""), ("weight", 2.0, 1.0)]
-)
-def test_what_is_not_there_yet_is_refused(cluster: Standing, field, value, default) -> None:
-    with pytest.raises(Invalid) as refused:
-        cluster.queue(**{field: value})
-    (problem,) = refused.value.problems
-    assert problem.path == f"spec.{field}"
-    assert "not available yet" in problem.message
-    queue = cluster.queue(**{field: default}).metadata.name
-    assert cluster.finished(cluster.job(role("true"), queue=queue)).status.phase == "Succeeded"
 
 
 @shows(JOB, "spec.queue")

@@ -34,10 +34,13 @@ __all__ = [
     "RestartRule",
     "Role",
     "RoleStatus",
+    "RoleTopology",
     "Scheduling",
     "Slots",
+    "Speed",
     "Success",
     "Toleration",
+    "Topology",
     "WorldSize",
     "priority_number",
 ]
@@ -76,6 +79,8 @@ class Resources(Part, frozen=True, kw_only=True):
     """Hard limit, and what admission counts; absent: unlimited and counted as nothing."""
     gpu: Count = 0
     """Whole devices."""
+    gpu_share: float | None = None
+    """Instead of whole devices, a part of one, from 0.001 to below 1."""
 
 
 class Port(Part, frozen=True, kw_only=True):
@@ -128,6 +133,28 @@ class Restart(Part, frozen=True, kw_only=True):
     """What single exit codes mean, whatever the policy."""
 
 
+class RoleTopology(Part, frozen=True, kw_only=True):
+    """Where the tasks of one role are to be, seen from each other. A level of the topology is a label of
+    nodes that the cluster was told of (`shoal up --topology`), or `node`."""
+
+    required: str = ""
+    """All of them within one domain of this level, or the job waits."""
+    preferred: str = ""
+    """The same, where that is possible."""
+
+
+class Topology(Part, frozen=True, kw_only=True):
+    """Where the tasks of a job are to be, seen from each other. A level of the topology is a label of
+    nodes that the cluster was told of (`shoal up --topology`), or `node`."""
+
+    required: str = ""
+    """All tasks within one domain of this level, or the job waits."""
+    preferred: str = ""
+    """The same, where that is possible."""
+    spread: str = ""
+    """Evenly over the domains of this level."""
+
+
 class Role(Part, frozen=True, kw_only=True):
     """Tasks that are alike."""
 
@@ -155,6 +182,7 @@ class Role(Part, frozen=True, kw_only=True):
     """Labels that a node must carry."""
     tolerations: tuple[Toleration, ...] = ()
     """Which taints of nodes do not keep the tasks away."""
+    topology: RoleTopology | None = None
     restart_rules: tuple[RestartRule, ...] = ()
     """Tried before the job's own rules for this role's tasks."""
 
@@ -186,6 +214,20 @@ class Limits(Part, frozen=True, kw_only=True):
     """The job fails when all of its tasks have used next to no CPU for this long."""
 
 
+class Speed(Part, frozen=True, kw_only=True):
+    """How fast an elastic job gets on with so many tasks, as far as somebody knows. It sizes the job
+    where others want the same machines; what is measured counts more than what is said here."""
+
+    curve: tuple[float, ...] = ()
+    """Progress per second with 1, 2, 3 ... tasks of the elastic role, in any unit. Absent: learned."""
+    work: float | None = None
+    """Progress until it ends, in the same unit. Absent: nobody knows."""
+    application: str = ""
+    """Jobs with the same one get on alike: what is learned of one is used for the others."""
+    restart: Seconds | None = None
+    """What a change of its size costs. Absent: measured."""
+
+
 class Success(Part, frozen=True, kw_only=True):
     """Which tasks decide that the job has succeeded."""
 
@@ -206,7 +248,13 @@ class JobSpec(Part, frozen=True, kw_only=True):
     """Where the job waits."""
     priority: int | str = 0
     """A number, or `production`, `normal`, `experiment`."""
+    user: str = ""
+    """Whose the job is where queues count by user; empty: who submitted it."""
+    preemptible: bool = True
+    """False: nothing is taken from it once it runs. It then never has more than its queue's own."""
     gang: Gang = Gang()
+    topology: Topology | None = None
+    speed: Speed | None = None
     array: ArraySpec | None = None
     limits: Limits = Limits()
     restart: Restart = Restart()
@@ -382,3 +430,8 @@ class Job(Object, frozen=True, kw_only=True):
     spec: JobSpec
     status: JobStatus = JobStatus()
     kind: str = "Job"
+
+    @property
+    def user(self) -> str:
+        """Who it is counted for."""
+        return self.spec.user or self.metadata.submitter

@@ -6,6 +6,7 @@ unless left at their default: a job must never run with less than what it asked 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -16,10 +17,12 @@ from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
 from shoal.objects.ranges import IndexSet
 
-__all__ = ["FIXED_RUNTIMES", "LARGEST_JOB", "check", "is_name", "priority_problem"]
+__all__ = ["FIXED_RUNTIMES", "LARGEST_JOB", "LONGEST_CURVE", "check", "is_name", "priority_problem"]
 
 LARGEST_JOB = 100_000
 """Tasks, or array indices, of one job."""
+LONGEST_CURVE = 4096
+"""Points of a declared curve: what it says of the largest size holds for all beyond."""
 FIXED_RUNTIMES = frozenset({"torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle"})
 """Their world size is fixed when a gang starts."""
 
@@ -37,6 +40,8 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     yield from _array(spec)
     yield from _outcome(spec)
     yield from _limits(spec)
+    yield from _topology(spec)
+    yield from _speed(spec)
     yield from _runtime(spec)
     yield from _ports(spec)
     if problem := priority_problem(spec.priority):
@@ -147,6 +152,35 @@ def _limits(spec: JobSpec) -> Iterable[Finding]:
     if limits.node_hours is not None:
         message = "budgets of node-hours are not available yet: leave it out"
         yield Finding(("spec", "limits", "nodeHours"), message)
+
+
+def _topology(spec: JobSpec) -> Iterable[Finding]:
+    if spec.topology is not None:
+        path: Path = ("spec", "topology")
+        yield from role_rules.levels(spec.topology, path)
+        if spec.topology.required and spec.topology.required == spec.topology.spread:
+            message = (
+                f"all tasks are within one {spec.topology.required}: there is nothing to spread over"
+            )
+            yield Finding((*path, "spread"), message, ((*path, "required"),))
+
+
+def _speed(spec: JobSpec) -> Iterable[Finding]:
+    if spec.speed is None:
+        return
+    path: Path = ("spec", "speed")
+    for at, progress in enumerate(spec.speed.curve):
+        if not (math.isfinite(progress) and progress >= 0):
+            message = f"progress per second is a number of at least 0; found {progress:g}"
+            yield Finding((*path, "curve", at), message)
+    if spec.speed.curve and not any(spec.speed.curve):
+        yield Finding((*path, "curve"), "a job that gets on with no number of tasks never ends")
+    if len(spec.speed.curve) > LONGEST_CURVE:
+        message = f"a curve has at most {LONGEST_CURVE} points; found {len(spec.speed.curve)}"
+        yield Finding((*path, "curve"), message)
+    work = spec.speed.work
+    if work is not None and not (math.isfinite(work) and work > 0):
+        yield Finding((*path, "work"), f"work is a number above 0; found {work:g}")
 
 
 def _runtime(spec: JobSpec) -> Iterable[Finding]:

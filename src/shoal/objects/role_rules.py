@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.objects.job import Resources, RestartRule, Role
+from shoal.objects.job import Resources, RestartRule, Role, RoleTopology, Topology
 from shoal.objects.paths import Finding, Path
 from shoal.objects.selectors import label_key_problem, label_value_problem
 
-__all__ = ["check", "restart_rules"]
+__all__ = ["check", "levels", "restart_rules"]
 
 _LEAST_MEMORY = 1 << 20
 """Less than this holds no process: a unit was forgotten."""
+_LEAST_SHARE = 0.001
+"""Devices are shared out in thousandths."""
 
 
 def check(role: Role, path: Path, *, may_wait: bool = False) -> Iterable[Finding]:
@@ -45,6 +47,16 @@ def restart_rules(rules: tuple[RestartRule, ...], path: Path) -> Iterable[Findin
                 yield Finding(where, message, ((*path, decided[code]),))
             else:
                 decided[code] = at
+
+
+def levels(topology: Topology | RoleTopology, path: Path) -> Iterable[Finding]:
+    """What is wrong with the names of levels; whether there are such levels, only the cluster knows."""
+    names = {"required": topology.required, "preferred": topology.preferred}
+    if isinstance(topology, Topology):
+        names["spread"] = topology.spread
+    for name, level in names.items():
+        if level and (problem := label_key_problem(level)):
+            yield Finding((*path, name), problem)
 
 
 def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:
@@ -90,6 +102,18 @@ def _resources(resources: Resources, path: Path) -> Iterable[Finding]:
         number = int(memory)
         meant = f"; did you mean {number}{'Gi' if number <= 64 else 'Mi'}?" if number else ""
         yield Finding((*path, "memory"), f"no process fits into {number} bytes{meant}")
+    share = resources.gpu_share
+    if share is None:
+        return
+    if not _LEAST_SHARE <= share < 1:
+        whole = f"; did you mean gpu: {int(share)}?" if share >= 1 and share == int(share) else ""
+        message = (
+            f"a part of a device is a number from {_LEAST_SHARE} to below 1; found {share:g}{whole}"
+        )
+        yield Finding((*path, "gpuShare"), message)
+    elif resources.gpu:
+        message = "a task has whole devices or a part of one: leave gpu or gpuShare out"
+        yield Finding((*path, "gpuShare"), message, ((*path, "gpu"),))
 
 
 def _ports(role: Role, path: Path) -> Iterable[Finding]:
@@ -115,3 +139,5 @@ def _placement(role: Role, path: Path) -> Iterable[Finding]:
             yield Finding((*where, "key"), problem.replace("a label key", "a taint's key"))
         if not toleration.key and toleration.value is not None:
             yield Finding((*where, "value"), "a value is tolerated together with its key")
+    if role.topology is not None:
+        yield from levels(role.topology, (*path, "topology"))

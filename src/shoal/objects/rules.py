@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from shoal.objects import job_rules
+from shoal.objects import job_rules, queue_rules
 from shoal.objects.job import Job
 from shoal.objects.meta import Metadata, Object
 from shoal.objects.node import Node
@@ -28,7 +28,7 @@ def check_rules(obj: Object) -> list[Finding]:
     if isinstance(obj, Job):
         findings += job_rules.check(obj.spec)
     elif isinstance(obj, Queue):
-        findings += _queue(obj)
+        findings += queue_rules.check(obj.metadata.name, obj.spec)
     elif isinstance(obj, Node):
         findings += _node(obj)
     return findings
@@ -51,30 +51,6 @@ def _labels(labels: Mapping[str, str], path: Path) -> Iterable[Finding]:
             yield Finding((*path, key), problem)
         if problem := label_value_problem(value):
             yield Finding((*path, key), problem)
-
-
-def _queue(queue: Queue) -> Iterable[Finding]:
-    spec = queue.spec
-    if spec.parent:
-        yield Finding(("spec", "parent"), "hierarchical queues are not available yet: leave it out")
-    if spec.weight != 1.0:
-        yield Finding(
-            ("spec", "weight"), "shares by weight are not available yet: leave it out, or at 1"
-        )
-    for at, namespace in enumerate(spec.namespaces):
-        if namespace in spec.namespaces[:at]:
-            yield Finding(("spec", "namespaces", at), f"{namespace} is listed already")
-    for namespace, priority in spec.highest_priority.items():
-        path: Path = ("spec", "highestPriority", namespace)
-        if problem := job_rules.priority_problem(priority):
-            yield Finding(path, problem)
-        if namespace == "*":
-            continue
-        if not job_rules.is_name(namespace):
-            yield Finding(path, f"{namespace!r} is neither a namespace nor *")
-        elif spec.namespaces and namespace not in spec.namespaces:
-            message = f"namespace {namespace} may not use this queue: it is not in spec.namespaces"
-            yield Finding(path, message, (("spec", "namespaces"),))
 
 
 def _node(node: Node) -> Iterable[Finding]:

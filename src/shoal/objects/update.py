@@ -23,7 +23,9 @@ FINISHED = frozenset({"Succeeded", "Failed", "Cancelled"})
 
 _ALWAYS = frozenset({"ttlAfterFinished", "cleanUp", "cancelled"})
 """Of a job, until it is deleted."""
-_UNFINISHED = frozenset({"suspend", "priority", "limits", "gracePeriod", "queue", "roles"})
+_UNFINISHED = frozenset(
+    {"suspend", "priority", "preemptible", "speed", "limits", "gracePeriod", "queue", "roles"}
+)
 """Of a job, until it has finished."""
 _SCALABLE = frozenset({"replicas", "minReplicas"})
 """Of a role."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, cast
 
@@ -56,6 +57,8 @@ def shown(value: Any) -> str:
         return "nothing"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN, which is no number"
     if isinstance(value, int | float):
         return f"the number {value}" if abs(value) < 1e20 else "a very large number"
     if isinstance(value, str):

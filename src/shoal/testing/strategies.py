@@ -6,8 +6,10 @@ which is not among Shoal's dependencies.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 
 from shoal.objects import codec
@@ -23,17 +25,22 @@ from shoal.objects.job import (
     Restart,
     RestartRule,
     Role,
+    RoleTopology,
+    Speed,
     Success,
     Toleration,
+    Topology,
 )
 from shoal.objects.job_rules import FIXED_RUNTIMES
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node, NodeSpec, Taint
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
-from shoal.objects.queue import Queue, QueueSpec, Quota
+from shoal.objects.queue import Amounts, Queue, QueueBudget, QueueSpec, Quota
 from shoal.objects.ranges import IndexSet
 
 __all__ = ["durations", "jobs", "labels", "metadata", "names", "nodes", "queues", "resources", "roles"]
+
+T = TypeVar("T", CpuMillis, Bytes, int)
 
 _ROLES_OF_RUNTIME = {
     "mpi": ("launcher", "worker"),
@@ -43,6 +50,7 @@ _ROLES_OF_RUNTIME = {
     "paddle": ("master", "worker"),
 }
 _SINGLE = frozenset({"launcher", "chief", "master"})
+_LEVELS = st.sampled_from(["", "node", "rack", "example.com/block"])
 _EFFECTS = st.sampled_from(["NoSchedule", "NoExecute"])
 
 
@@ -86,12 +94,16 @@ def resources() -> st.SearchStrategy[Resources]:
     cpu = st.integers(0, 200_000).map(CpuMillis)
     memory = st.one_of(st.none(), st.integers(2**20, 2**45).map(Bytes))
 
-    def build(cpu: CpuMillis, more: int | None, memory: Bytes | None, gpu: int) -> Resources:
+    def build(
+        cpu: CpuMillis, more: int | None, memory: Bytes | None, gpu: int, share: float | None
+    ) -> Resources:
         limit = None if more is None else CpuMillis(cpu + more)
-        return Resources(cpu=cpu, cpu_limit=limit, memory=memory, gpu=gpu)
+        share = None if gpu else share
+        return Resources(cpu=cpu, cpu_limit=limit, memory=memory, gpu=gpu, gpu_share=share)
 
+    share = st.one_of(st.none(), st.integers(1, 999).map(lambda thousandths: thousandths / 1000))
     return st.builds(
-        build, cpu, st.one_of(st.none(), st.integers(1, 10_000)), memory, st.integers(0, 16)
+        build, cpu, st.one_of(st.none(), st.integers(1, 10_000)), memory, st.integers(0, 16), share
     )
 
 
@@ -117,6 +129,9 @@ def roles(draw: st.DrawFn, name: str = "worker", *, most: int = 50, elastic: boo
         resources=draw(resources()),
         node_selector=draw(labels()),
         tolerations=tuple(draw(st.lists(_tolerations(), max_size=2))),
+        topology=draw(
+            st.one_of(st.none(), st.builds(RoleTopology, required=_LEVELS, preferred=_LEVELS))
+        ),
         restart_rules=draw(_restart_rules()),
     )
 
@@ -142,6 +157,10 @@ def jobs(draw: st.DrawFn) -> Job:
         runtime=runtime,
         queue=draw(names()),
         priority=draw(st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from(sorted(PRIORITIES)))),
+        user=draw(text()),
+        preemptible=draw(st.booleans()),
+        topology=draw(st.one_of(st.none(), _topologies())),
+        speed=draw(st.one_of(st.none(), _speeds())),
         gang=Gang(min=None if array else draw(st.one_of(st.none(), st.integers(least, total)))),
         array=draw(_arrays()) if array else None,
         limits=draw(
@@ -179,13 +198,26 @@ def queues(draw: st.DrawFn) -> Queue:
     namespaces = tuple(draw(st.lists(names(), max_size=3, unique=True)))
     allowed = st.sampled_from(["*", *namespaces]) if namespaces else st.one_of(st.just("*"), names())
     priority = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from(sorted(PRIORITIES)))
+    nominal = draw(_amounts())
+    quota = draw(_quotas())
     spec = QueueSpec(
-        quota=Quota(
-            cpu=draw(st.one_of(st.none(), st.integers(0, 10**7).map(CpuMillis))),
-            memory=draw(st.one_of(st.none(), st.integers(0, 2**50).map(Bytes))),
-            gpu=draw(st.one_of(st.none(), st.integers(0, 10_000))),
-            jobs=draw(st.one_of(st.none(), st.integers(0, 10_000))),
+        parent=draw(st.one_of(st.just(""), names().map(lambda name: f"above-{name}"))),
+        quota=msgspec.structs.replace(
+            quota,
+            cpu=_at_least(quota.cpu, nominal.cpu),
+            memory=_at_least(quota.memory, nominal.memory),
+            gpu=_at_least(quota.gpu, None if nominal.gpu is None else math.ceil(nominal.gpu)),
         ),
+        nominal=nominal,
+        guaranteed=draw(_parts_of(nominal)),
+        borrowing=draw(_amounts()),
+        lending=draw(_parts_of(nominal)),
+        weight=draw(st.floats(1e-3, 1e3)),
+        priority=draw(st.integers(-(2**31), 2**31 - 1)),
+        fenced=draw(st.booleans()),
+        user_limit=draw(_quotas()),
+        min_runtime=draw(st.one_of(st.none(), durations())),
+        budgets=tuple(draw(st.lists(_budgets(), max_size=2, unique_by=lambda budget: budget.name))),
         namespaces=namespaces,
         highest_priority=draw(st.dictionaries(allowed, priority, max_size=2)),
     )
@@ -204,6 +236,60 @@ def nodes() -> st.SearchStrategy[Node]:
         lost=st.booleans(),
     )
     return st.builds(Node, metadata=metadata(namespaced=False), spec=spec).map(codec.canonical)
+
+
+def _topologies() -> st.SearchStrategy[Topology]:
+    made = st.builds(Topology, required=_LEVELS, preferred=_LEVELS, spread=_LEVELS)
+    return made.filter(lambda topology: not topology.required or topology.required != topology.spread)
+
+
+def _speeds() -> st.SearchStrategy[Speed]:
+    progress = st.floats(0, 1e9)
+    return st.builds(
+        Speed,
+        curve=st.lists(progress, max_size=5).filter(lambda curve: not curve or any(curve)).map(tuple),
+        work=st.one_of(st.none(), st.floats(1e-6, 1e12)),
+        application=text(),
+        restart=st.one_of(st.none(), durations()),
+    )
+
+
+def _quotas() -> st.SearchStrategy[Quota]:
+    return st.builds(
+        Quota,
+        cpu=st.one_of(st.none(), st.integers(0, 10**7).map(CpuMillis)),
+        memory=st.one_of(st.none(), st.integers(0, 2**50).map(Bytes)),
+        gpu=st.one_of(st.none(), st.integers(0, 10_000)),
+        jobs=st.one_of(st.none(), st.integers(0, 10_000)),
+    )
+
+
+def _amounts() -> st.SearchStrategy[Amounts]:
+    return st.builds(
+        Amounts,
+        cpu=st.one_of(st.none(), st.integers(0, 10**7).map(CpuMillis)),
+        memory=st.one_of(st.none(), st.integers(0, 2**50).map(Bytes)),
+        gpu=st.one_of(st.none(), st.floats(0, 10_000)),
+    )
+
+
+def _parts_of(whole: Amounts) -> st.SearchStrategy[Amounts]:
+    """No more than these, of what they name."""
+    return st.builds(
+        Amounts,
+        cpu=st.one_of(st.none(), st.integers(0, whole.cpu or 0).map(CpuMillis)),
+        memory=st.one_of(st.none(), st.integers(0, whole.memory or 0).map(Bytes)),
+        gpu=st.one_of(st.none(), st.floats(0, whole.gpu or 0)),
+    )
+
+
+def _at_least(bound: T | None, amount: T | None) -> T | None:
+    return bound if bound is None or amount is None else max(bound, amount)
+
+
+def _budgets() -> st.SearchStrategy[QueueBudget]:
+    resource = st.sampled_from(["cpu", "memory", "gpu", "node"])
+    return st.builds(QueueBudget, name=names(), resource=resource, hours=st.floats(1e-3, 1e9))
 
 
 def _tolerations() -> st.SearchStrategy[Toleration]:
