@@ -30,6 +30,8 @@ def drawn(seed: int) -> Cluster:
             amounts={"cpu": 8},
             gpus=4,
             labels={"rack": f"r{at // 2}", "kind": draw.choice(["old", "new"])},
+            ready=draw.random() > 0.15,
+            schedulable=draw.random() > 0.1,
         )
         for at in range(4)
     )
@@ -44,6 +46,7 @@ def drawn(seed: int) -> Cluster:
         parent="team",
         limit=limit,
         namespaces=draw.choice([(), (), ("lab",)]),
+        highest=draw.choice([{}, {}, {"*": 5}, {"default": 20, "*": 5}]),
         user_limit={"gpu": float(draw.randint(1, 6))} if draw.random() < 0.3 else {},
         budgets=(Budget(name="year", resource="gpu", hours=10.0, spent=draw.choice([1.0, 11.0])),),
     )
@@ -73,6 +76,7 @@ def drawn(seed: int) -> Cluster:
         name="asks",
         queue="q",
         user="ann",
+        priority=10,
         created=NOW,
         roles=(
             Role(
@@ -106,9 +110,14 @@ def reasons(step: Deny) -> list[Reason]:
     return [{"code": step.code, **mine}, *step.evidence.get("also", [])]
 
 
-def removed(cluster: Cluster, given: Iterable[Reason]) -> Cluster:
+def removed(cluster: Cluster, given: Iterable[Reason], closed: bool) -> Cluster:
+    """`closed`: it waits for nodes too, so new ones are like them."""
     for reason in given:
+        known = len(cluster.nodes)
         cluster = _REMOVE[reason["code"]](cluster, reason)
+        new = tuple(change(node, ready=not closed) for node in cluster.nodes[known:])
+        cluster = change(cluster, nodes=(*cluster.nodes[:known], *new))
+        closed = closed and reason["code"] != "WaitingForNode"
     return cluster
 
 
@@ -136,12 +145,17 @@ def _more_nodes(cluster: Cluster, reason: Reason) -> Cluster:
     """One that holds all of it, so that it is close together too."""
     role = cluster.jobs[-1].roles[0]
     node = Node(
-        name="large",
+        name=f"large{len(cluster.nodes)}",
         amounts={"cpu": 100},
         gpus=32,
         labels={"rack": "new", "kind": role.selector.get("kind", "new")},
     )
     return change(cluster, nodes=(*cluster.nodes, node))
+
+
+def _all_answer(cluster: Cluster, reason: Reason) -> Cluster:
+    rows = (change(node, ready=True, schedulable=True) for node in cluster.nodes)
+    return change(cluster, nodes=tuple(rows))
 
 
 def _licences(cluster: Cluster, reason: Reason) -> Cluster:
@@ -150,6 +164,8 @@ def _licences(cluster: Cluster, reason: Reason) -> Cluster:
 
 _REMOVE: dict[str, Callable[[Cluster, Reason], Cluster]] = {
     "NamespaceNotAllowed": lambda c, _: _queue(c, "q", lambda queue: change(queue, namespaces=())),
+    "PriorityTooHigh": lambda c, _: _queue(c, "q", lambda queue: change(queue, highest={})),
+    "WaitingForNode": _all_answer,
     "BudgetExhausted": lambda c, r: _queue(c, "q", lambda queue: change(queue, budgets=())),
     "NoNodeSuits": _more_nodes,
     "TooLarge": _more_nodes,
@@ -177,12 +193,13 @@ def test_all_reasons_and_each_of_them(part: int) -> None:
             continue
         held = reasons(step)
         several += len(held) > 1
+        closed = any(reason["code"] == "WaitingForNode" for reason in held)
         for reason in held:
             seen[reason["code"]] = seen.get(reason["code"], 0) + 1
-        assert isinstance(answer(removed(cluster, held)), Start), (seed, held)
+        assert isinstance(answer(removed(cluster, held, closed)), Start), (seed, held)
         for left in held:
             rest = [each for each in held if each is not left]
-            after = answer(removed(cluster, rest))
+            after = answer(removed(cluster, rest, closed))
             assert isinstance(after, Deny), (seed, left)
             assert after.code == left["code"], (seed, left, after)
     assert several > 5
@@ -200,7 +217,7 @@ def test_the_first_reason_is_the_first_in_the_order_of_the_words() -> None:
 def test_each_step_is_said_in_a_sentence() -> None:
     for seed in range(100):
         for step in plan(drawn(seed), RULES, NOW).steps:
-            said = say(step)
+            said = say(step.code, step.evidence)
             assert step.code in CODES
             assert said.sentence
             assert "{" not in said.sentence

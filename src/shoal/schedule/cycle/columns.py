@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.objects.job import Toleration
-from shoal.schedule.cycle.rows import Cluster, Node, Queue, Role
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role
 from shoal.schedule.placing.asks import WHOLE
 from shoal.schedule.placing.room import Nodes
 from shoal.schedule.placing.topology import Topology
@@ -28,7 +28,7 @@ GPU = "gpu"
 JOBS = "jobs"
 
 Floats = NDArray[np.float64]
-_Suits = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
+_Suits = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...], tuple[str, ...]]
 
 
 class Columns:
@@ -50,8 +50,9 @@ class Columns:
         self.nodes = self._nodes()
         self.tree = self._tree(cluster.queues)
         self.quotas = self._quotas(cluster.queues)
-        self.total = self._total()
-        """Of nodes that answer, by column of queues; of jobs there is no end."""
+        self.total = self._total(cluster.jobs)
+        """Of nodes that answer, and what is in use on others, by column of queues; of jobs there is no
+        end."""
         self.capacity = self._measured(cluster.queues)
         """What shares are measured in: if queues name some resources and not others, those others are as
         good as endless, and nodes alone bound them."""
@@ -64,7 +65,7 @@ class Columns:
 
     def suits_of(self, role: Role) -> int:
         """Which mask says on what nodes the role may stand."""
-        key = (tuple(sorted(role.selector.items())), role.tolerations)
+        key = (tuple(sorted(role.selector.items())), role.tolerations, role.avoid)
         return self._suits.setdefault(key, len(self._suits))
 
     def level(self, name: str) -> int | None:
@@ -141,11 +142,21 @@ class Columns:
             fenced=[at for at, queue in enumerate(queues) if queue.fenced],
         )
 
-    def _total(self) -> Floats:
+    def _total(self, jobs: Sequence[Job]) -> Floats:
         there = np.array([node.ready for node in self._rows], dtype=np.bool_)
         total = self.nodes.total[there].sum(axis=0)
         gpus = (self.nodes.slots[there] == WHOLE).sum()
-        return np.array([*total.tolist(), gpus, np.inf], dtype=np.float64)
+        found = np.array([*total.tolist(), gpus, np.inf], dtype=np.float64)
+        if not there.all():
+            silent = {node.name for node in self._rows if not node.ready}
+            for job in jobs:
+                roles = {role.name: role for role in job.roles}
+                for task in job.tasks:
+                    if task.node in silent:
+                        role = roles[task.role]
+                        gpu = role.gpus + role.share / 1000
+                        found += np.array(self.vector({**role.amounts, GPU: gpu}))
+        return found
 
 
 def _resources(cluster: Cluster) -> tuple[str, ...]:
@@ -155,8 +166,8 @@ def _resources(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _suits(node: Node, key: _Suits) -> bool:
-    selector, tolerations = key
-    if not (node.ready and node.schedulable):
+    selector, tolerations, avoid = key
+    if not (node.ready and node.schedulable) or node.name in avoid:
         return False
     if any(node.labels.get(name) != value for name, value in selector):
         return False

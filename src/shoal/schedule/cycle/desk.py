@@ -43,6 +43,7 @@ class Desk:
         self.settled: set[str] = set()
         """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
         self._changed: set[str] = set()
+        self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
         self.fitting = Fitting(cluster, self.columns, self.later.room)
         self._reserved: list[Reserve] = []
@@ -142,6 +143,19 @@ class Desk:
         tasks = asked.tasks(placement, self.names, (*job.tasks, *self.present[job.name]))
         self.present[job.name] = (*self.present[job.name], *tasks)
         self._starting.append(Grow(job=job.name, tasks=tasks, code="Grown"))
+
+    def holders(self, resource: str) -> list[str]:
+        """Who holds most of it in this plan, when it was asked first."""
+        if resource not in self._holders:
+            at = self.columns.names.index(resource)
+            held = {
+                name: self.asked[name].ask(self.asked[name].counts(present), new=False)[at]
+                for name, present in self.present.items()
+            }
+            self._holders[resource] = sorted(
+                (name for name, amount in held.items() if amount), key=lambda name: (-held[name], name)
+            )
+        return self._holders[resource]
 
     def changed(self) -> set[str]:
         """Who holds more or less than when this was asked last."""

@@ -47,7 +47,7 @@ class Asked:
         for count, vector in zip(counts, self.vectors, strict=True):
             for at, amount in enumerate(vector):
                 total[at] += count * amount
-        total[-1] = float(new)
+        total[-1] = float(new and self.job.counts)
         return tuple(total)
 
     def counts(self, tasks: Iterable[Task]) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def _drained(desk: Desk, asked: Asked, drained: dict[str, Node]) -> None:
         )
     ]
     if going:
-        nodes = ", ".join(sorted({task.node for task in going}))
+        nodes = sorted({task.node for task in going})
         desk.depart(asked, going, "", "NodeDrained", nodes=nodes)
 
 

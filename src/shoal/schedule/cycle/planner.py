@@ -270,7 +270,8 @@ class _Cycle:
         movers = [
             desk.asked[name]
             for name, present in desk.present.items()
-            if desk.asked[name].job.preemptible and all(task.preemptible for task in present)
+            if desk.asked[name].job.movable
+            and desk.asked[name].job.preemptible and all(task.preemptible for task in present)
             and not desk.asked[name].job.reserved and name not in desk.settled
             and name not in desk.ending
             and len(present) == len(desk.asked[name].job.tasks)

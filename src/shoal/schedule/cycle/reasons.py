@@ -3,6 +3,8 @@
 | code | means |
 | --- | --- |
 | NamespaceNotAllowed | its queue is not for its namespace |
+| PriorityTooHigh | its namespace may not have such a priority in its queue |
+| NoNodes | the cluster has none |
 | NoNodeSuits | no node has the labels, or lets it stand there |
 | TooLarge | the nodes that suit would not hold its minimum if nothing ran |
 | TooFarApart | they would, but not as close together as it requires |
@@ -15,6 +17,7 @@
 | SharedLacking | licences are in use |
 | Stopping | its former tasks are not gone |
 | Dated, Aside, Behind, BeyondDepth | see `dates` |
+| WaitingForNode | nodes that would hold it do not answer, or take nothing for now |
 | TopologyBusy | there is room, but not as close together as it requires |
 | Fragmented | there is as much of everything as it asks for, and not on the same nodes |
 | NoRoom | what it asks for is in use |
@@ -27,7 +30,9 @@ from typing import Any
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.rows import Role
 from shoal.schedule.cycle.steps import Deny
+from shoal.schedule.room import tolerates
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 
@@ -38,16 +43,23 @@ Reason = tuple[str, dict[str, Any]]
 
 _EVER = {"UserCap": "OverUserCap", "Limit": "OverLimit", "Borrowing": "OverLimit", "Kept": "OverLimit"}
 """What a rule means where nothing runs."""
-_UNFITTING = {"NoNodeSuits", "TooLarge", "TooFarApart"}
+_UNFITTING = {"NoNodes", "NoNodeSuits", "TooLarge", "TooFarApart"}
+_MOST_NAMES = 5
 
 
 def never(desk: Desk, asked: Asked) -> list[Reason]:
     """What no waiting helps against."""
     job = asked.job
     found: list[Reason] = []
-    allowed = desk.cluster.queues[desk.queue(job)].namespaces
+    queue = desk.cluster.queues[desk.queue(job)]
+    allowed = queue.namespaces
     if allowed and job.namespace not in allowed:
-        found.append(("NamespaceNotAllowed", {"allowed": sorted(allowed)}))
+        evidence = {"queue": queue.name, "namespace": job.namespace, "allowed": sorted(allowed)}
+        found.append(("NamespaceNotAllowed", evidence))
+    highest = queue.highest.get(job.namespace, queue.highest.get("*"))
+    if highest is not None and job.priority > highest:
+        evidence = {"queue": queue.name, "priority": job.priority, "highest": highest}
+        found.append(("PriorityTooHigh", evidence))
     if not desk.fitting.ever(asked):
         found.append(_too_large(desk, asked))
     for name, ask in job.shared.items():
@@ -60,11 +72,13 @@ def never(desk: Desk, asked: Asked) -> list[Reason]:
 
 def _too_large(desk: Desk, asked: Asked) -> Reason:
     job = asked.job
+    if not desk.cluster.nodes:
+        return "NoNodes", {}
     short = desk.fitting.shortfall_ever(asked)
     rows = list(zip(job.roles, short, strict=True))
     for role, each in rows:
         if each.nodes == 0 and each.wanted:
-            return "NoNodeSuits", {"role": role.name}
+            return "NoNodeSuits", _unsuited(desk, role)
     bound = job.required or any(role.required for role in job.roles)
     apart = bool(bound) and all(each.empty >= each.wanted for each in short)
     evidence: dict[str, Any] = {
@@ -72,6 +86,21 @@ def _too_large(desk: Desk, asked: Asked) -> Reason:
         "empty": {role.name: each.empty for role, each in rows},
     }
     return "TooFarApart" if apart else "TooLarge", evidence
+
+
+def _unsuited(desk: Desk, role: Role) -> dict[str, Any]:
+    taints = {
+        taint.key
+        for node in desk.cluster.nodes
+        for taint in node.taints
+        if not tolerates(role.tolerations, taint)
+    }
+    return {
+        "role": role.name,
+        "nodes": len(desk.cluster.nodes),
+        "selector": dict(sorted(role.selector.items())),
+        "taints": sorted(taints)[:_MOST_NAMES],
+    }
 
 
 def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
@@ -119,8 +148,17 @@ def holding(
         left = desk.later.shared.get(name, 0)
         if left < ask <= desk.cluster.shared.get(name, 0):
             found.append(("SharedLacking", {"shared": name, "asked": ask, "left": left}))
-    short = desk.fitting.shortage(asked) if codes.isdisjoint(_UNFITTING) else None
-    return [*found, short] if short is not None else found
+    if codes.isdisjoint(_UNFITTING):
+        found += [_with_holders(desk, each) for each in desk.fitting.shortage(asked)]
+    return found
+
+
+def _with_holders(desk: Desk, reason: Reason) -> Reason:
+    """Who holds most of what there is too little of."""
+    code, evidence = reason
+    if not evidence.get("short"):
+        return reason
+    return code, {**evidence, "holders": desk.holders(evidence["short"][0])[:_MOST_NAMES]}
 
 
 def denied(asked: Asked, found: Sequence[Reason]) -> Deny:

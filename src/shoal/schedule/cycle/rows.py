@@ -70,6 +70,8 @@ class Queue(Part, frozen=True, kw_only=True):
     """So many may hold something at once."""
     namespaces: tuple[str, ...] = ()
     """Which may use it; empty: all."""
+    highest: dict[str, int] = {}
+    """Namespace (or `*`) to the highest priority that its jobs may have here."""
     user_limit: dict[str, float] = {}
     """What each user may hold here at most."""
     user_jobs: int | None = None
@@ -90,6 +92,8 @@ class Role(Part, frozen=True, kw_only=True):
     """Thousandths of one GPU, instead of whole ones."""
     selector: dict[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
+    avoid: tuple[str, ...] = ()
+    """Nodes that it does not start on."""
     required: str = ""
     """All tasks of the role in one domain of this level of the topology."""
     preferred: str = ""
@@ -129,6 +133,10 @@ class Job(Part, frozen=True, kw_only=True):
     below_since: Stamp | None = None
     """Since when it holds something, and less than its minimum."""
     preemptible: bool = True
+    movable: bool = True
+    """It may be stopped for others where it goes on elsewhere."""
+    counts: bool = True
+    """As a job of its queue and its user; False: it is part of one that does."""
     wall_seconds: float | None = None
     """It is ended so long after its start; None: nobody knows how long it runs."""
     grace_seconds: float = 0.0

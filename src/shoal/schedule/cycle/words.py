@@ -10,18 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.schedule.cycle.steps import Step
-from shoal.schedule.explain import Explanation
+from shoal.schedule.explanation import Explanation
 
 __all__ = ["CODES", "in_words", "say"]
 
 _Evidence = Mapping[str, Any]
 
 
-def say(step: Step) -> Explanation:
-    """Why this step. What holds besides is told in one more clause."""
-    said = in_words(step.code, step.evidence)
-    also: list[_Evidence] = step.evidence.get("also", [])
+def say(code: str, evidence: _Evidence) -> Explanation:
+    """Why a step is taken. What holds besides is told in one more clause."""
+    said = in_words(code, evidence)
+    also: list[_Evidence] = evidence.get("also", [])
     if not also:
         return said
     more = "; ".join(dict.fromkeys(in_words(str(each["code"]), each).sentence for each in also))
@@ -29,9 +28,12 @@ def say(step: Step) -> Explanation:
 
 
 def in_words(code: str, evidence: _Evidence) -> Explanation:
-    """Of one code; one that is not known (of a newer version) explains itself by its name."""
+    """Of one code; one that another version wrote, with other numbers, explains itself by its name."""
     words = _WORDS.get(code)
-    return words(evidence) if words is not None else Explanation(f"the scheduler says {code}")
+    try:
+        return words(evidence) if words is not None else Explanation(f"the scheduler says {code}")
+    except KeyError:
+        return Explanation(f"the scheduler says {code}")
 
 
 def _fixed(sentence: str, remedy: str = "") -> Callable[[_Evidence], Explanation]:
@@ -39,10 +41,59 @@ def _fixed(sentence: str, remedy: str = "") -> Callable[[_Evidence], Explanation
 
 
 def _namespace(e: _Evidence) -> Explanation:
-    names = ", ".join(e["allowed"])
+    allowed = ", ".join(e["allowed"])
     return Explanation(
-        f"its queue takes jobs of {names} alone", "add its namespace to the queue, or use another queue"
+        f"queue {e['queue']} takes jobs of {allowed} alone, not of namespace {e['namespace']}",
+        "add the namespace to the queue, or use another queue",
     )
+
+
+def _priority(e: _Evidence) -> Explanation:
+    return Explanation(
+        f"priority {e['priority']} is above {e['highest']}, the highest that this namespace may use in "
+        f"queue {e['queue']}",
+        "lower the job's priority, or raise the queue's highestPriority",
+    )
+
+
+def _no_nodes(e: _Evidence) -> Explanation:
+    lost: list[str] = e.get("lost") or []
+    if lost:
+        return Explanation(
+            f"every node of the cluster is declared lost ({', '.join(lost)})",
+            f"if it is there after all: shoal lost --undo node/{lost[0]}",
+        )
+    return Explanation("the cluster has no nodes", "start some: shoal up")
+
+
+def _no_node_suits(e: _Evidence) -> Explanation:
+    labels = ",".join(f"{key}={value}" for key, value in e["selector"].items())
+    taints: list[str] = e["taints"]
+    wants = f"has the labels {labels}" if labels else "is without taints that it does not tolerate"
+    if labels and taints:
+        wants += f" and no taint that it does not tolerate ({', '.join(taints)})"
+    elif taints:
+        wants += f" ({', '.join(taints)})"
+    count = e["nodes"]
+    nodes = f"{count} node{'' if count == 1 else 's'}"
+    return Explanation(
+        f"none of the cluster's {nodes} suits role {e['role']}: it needs one that {wants}",
+        "label a node, remove a taint, or change the role's nodeSelector or tolerations",
+    )
+
+
+def _waiting_for_node(e: _Evidence) -> Explanation:
+    silent: list[str] = e["silent"]
+    cordoned: list[str] = e["cordoned"]
+    said = [
+        *([f"{', '.join(silent)} to answer"] if silent else []),
+        *([f"{', '.join(cordoned)} to take tasks again"] if cordoned else []),
+    ]
+    remedies = [
+        *([f"if it is gone for good: shoal lost node/{silent[0]}"] if silent else []),
+        *([f"shoal uncordon node/{cordoned[0]}"] if cordoned else []),
+    ]
+    return Explanation(f"it waits for {' and for '.join(said)}", "; ".join(remedies))
 
 
 def _tasks(counts: Mapping[str, int]) -> str:
@@ -93,8 +144,15 @@ def _not_preemptible(e: _Evidence) -> Explanation:
 
 
 def _no_room(e: _Evidence) -> Explanation:
+    short = " and ".join(
+        {"cpu": "CPU", "gpu": "GPUs"}.get(name, name) for name in e.get("short", [])[:2]
+    )
+    holders: list[str] = e.get("holders", [])
+    whose = f"; most is held by {', '.join(holders[:3])}" if holders else ""
     return Explanation(
-        f"it needs {_tasks(e['wanted'])} at once, and there is room for {_tasks(e['fitting'])}",
+        f"it needs {_tasks(e['wanted'])} at once, and there is room for {_tasks(e['fitting'])}"
+        + (f", for lack of {short}" if short else "")
+        + whose,
         "it starts when others end or give way",
     )
 
@@ -127,9 +185,9 @@ def _waits_for(sentence: str) -> Callable[[_Evidence], Explanation]:
 
 _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "NamespaceNotAllowed": _namespace,
-    "NoNodeSuits": _fixed(
-        "no node lets its role {role} stand there", "check its selector and tolerations, or the nodes"
-    ),
+    "PriorityTooHigh": _priority,
+    "NoNodes": _no_nodes,
+    "NoNodeSuits": _no_node_suits,
     "TooLarge": _too_large,
     "TooFarApart": _too_far_apart,
     "TooFewShared": _fixed(
@@ -174,6 +232,7 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "Aside": _fixed("it has waited long, and what comes free is kept for it until it is enough"),
     "Behind": _fixed("there is room, which those before it will need"),
     "BeyondDepth": _fixed("so many wait before it that it was not looked at"),
+    "WaitingForNode": _waiting_for_node,
     "TopologyBusy": _topology,
     "Fragmented": _fragmented,
     "NoRoom": _no_room,
@@ -185,7 +244,7 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "Preempted": _fixed("it gives way"),
     "Suspended": _fixed("it is suspended"),
     "Shrunk": _fixed("it may have fewer tasks than before"),
-    "NodeDrained": _fixed("{nodes} is being drained"),
+    "NodeDrained": lambda e: Explanation(f"{', '.join(e['nodes'])} is being drained"),
     "TurnOver": _fixed("it has had its turn"),
     "Consolidated": _fixed("it moves, so that there is room in one piece"),
     "WallTime": _fixed("its wall time of {wallSeconds:g} s is over"),

@@ -167,7 +167,7 @@ def _short(step: Step) -> str:
 
 def _words(step: Step) -> str:
     """The reason, and the evidence as it is."""
-    said = say(step)
+    said = say(step.code, step.evidence)
     evidence = msgspec.json.encode(step.evidence).decode()
     return f"{said.sentence} ({step.code}, {evidence})"
 

@@ -68,7 +68,7 @@ def record_of(scenario: Scenario, decision: Decision) -> Record:
 
 
 def _step(step: Step) -> StepRecord:
-    said = say(step)
+    said = say(step.code, step.evidence)
     return StepRecord(
         step=kind_of(step),
         job=step.job,
