@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.objects.job import Resources, RestartRule, Role, RoleTopology, Topology
+from shoal.objects.levels import named_levels
 from shoal.objects.paths import Finding, Path
 from shoal.objects.selectors import label_key_problem, label_value_problem
 
@@ -51,12 +52,9 @@ def restart_rules(rules: tuple[RestartRule, ...], path: Path) -> Iterable[Findin
 
 def levels(topology: Topology | RoleTopology, path: Path) -> Iterable[Finding]:
     """What is wrong with the names of levels; whether there are such levels, only the cluster knows."""
-    names = {"required": topology.required, "preferred": topology.preferred}
-    if isinstance(topology, Topology):
-        names["spread"] = topology.spread
-    for name, level in names.items():
-        if level and (problem := label_key_problem(level)):
-            yield Finding((*path, name), problem)
+    for field, level in named_levels(topology).items():
+        if problem := label_key_problem(level):
+            yield Finding((*path, field), problem)
 
 
 def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:

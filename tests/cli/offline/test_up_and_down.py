@@ -91,6 +91,18 @@ def test_several_nodes(machine: Machine, tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
+def test_the_levels_of_the_topology_are_kept(machine: Machine) -> None:
+    refused = machine.sh("up", "--topology", "block,node", code=2)
+    assert "--topology: node is always the last level: leave it out" in refused.stderr
+    first = json.loads(machine.sh("up", "--topology", "block, rack", "--json").stdout)
+    assert first["topology"] == ["block", "rack"]
+    assert json.loads(machine.sh("up", "--json").stdout)["topology"] == ["block", "rack"]
+    cleared = json.loads(machine.sh("up", "--topology", "", "--json").stdout)
+    assert cleared["topology"] == []
+
+
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_node_with_tasks_cannot_be_left_out(machine: Machine) -> None:
     machine.sh("up", "--nodes", "2", "--cpu", "1")
     machine.sh("run", "-d", "--name", "two", "--workers", "2", "--cpu", "1", "--", "sleep", "60")

@@ -35,9 +35,19 @@ _FORGET_SECONDS = 5.0
 @click.option("--cpu", type=CPU, help="Cores of each node; an equal part of the machine unless given.")
 @click.option("--memory", type=MEMORY, help="Memory of each node; an equal part unless given.")
 @click.option("--gpu", type=whole(0), help="GPUs of each node; dealt out evenly unless given.")
+@click.option(
+    "--topology",
+    metavar="LABEL,...",
+    help="Labels of nodes that say what is near what, the widest first, such as block,rack.",
+)
 @reports
 def command(
-    settings: Settings, said: str, cpu: CpuMillis | None, memory: Bytes | None, gpu: int | None
+    settings: Settings,
+    said: str,
+    cpu: CpuMillis | None,
+    memory: Bytes | None,
+    gpu: int | None,
+    topology: str | None,
 ) -> None:
     """Start Shoal on this machine.
 
@@ -47,7 +57,8 @@ def command(
     shoal up --nodes nodes.yaml   [{name: big, cpu: 8, memory: 32Gi, labels: {disk: ssd}}, ...]
 
     Several nodes on one machine are for trying things: they may promise more than there is. What is up
-    already stays up; an agent whose node changed is started anew, its tasks go on.
+    already stays up; an agent whose node changed is started anew, its tasks go on. The levels of the
+    topology stay what they were told to be; --topology '' leaves only the nodes themselves.
     """
     if settings.remote:
         raise Usage(
@@ -62,6 +73,7 @@ def command(
     home = Home(settings.home)
     before = {node.name for node in load(home)}
     declared = _declared(home, said, cpu, memory, gpu)
+    levels = _levels(home, topology)
     started = ensure_up(home, declared)
     nodes = load(home)
     _forget(settings, before - {node.name for node in nodes})
@@ -70,6 +82,7 @@ def command(
         "home": str(home.path),
         "started": {"server": started.server, "nodes": started.nodes},
         "nodes": nodes,
+        "topology": levels,
         "notReady": late,
     }
     rows = [_row(node, node.name in started.nodes) for node in nodes]
@@ -80,6 +93,22 @@ def command(
         say(f"node/{name} does not take tasks yet; see {settings.spelt(f'explain node/{name}')}")
     word = "is up" if started else "was up already"
     say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
+
+
+def _levels(home: Home, said: str | None) -> tuple[str, ...]:
+    """The levels of the topology, after what was said of them has been kept."""
+    from shoal.cluster.local.settings import load, save
+    from shoal.objects.levels import levels_problem
+
+    settings = load(home)
+    if said is None:
+        return settings.topology
+    levels = tuple(level.strip() for level in said.split(",")) if said.strip() else ()
+    if problem := levels_problem(levels):
+        raise Usage(f"--topology: {problem}")
+    if levels != settings.topology:
+        save(home.create(), msgspec.structs.replace(settings, topology=levels))
+    return levels
 
 
 def _forget(settings: Settings, gone: set[str]) -> None:

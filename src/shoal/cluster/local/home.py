@@ -7,6 +7,7 @@
                                   that they see the new socket of a server that restarts
     keys/                         secrets
     nodes.json                    the logical nodes
+    settings.json                 what holds for the cluster, such as the levels of its topology
     run/                          locks; `down` while the home is to stay down
     log/                          what server and agents say
     nodes/NODE/                   an agent's: agent.sock, ledger.db, tasks/, work/, trash/, cgroups.json
@@ -51,6 +52,7 @@ class Home:
         self.tasks_socket = self.path / "tasks" / "api.sock"
         self.keys = self.path / "keys"
         self.nodes_json = self.path / "nodes.json"
+        self.settings_json = self.path / "settings.json"
         self.run = self.path / "run"
         self.down = self.run / "down"
         """There while nothing is to be started again."""

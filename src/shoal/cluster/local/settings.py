@@ -1,0 +1,49 @@
+"""What holds for the whole cluster of a home: `settings.json`, written by `shoal up`.
+
+A server that is up reads it each time that it needs it, so what `shoal up` changes holds at once.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from shoal.cluster.local.home import Home
+from shoal.objects import codec
+from shoal.objects.errors import Invalid
+from shoal.objects.meta import Part
+
+__all__ = ["ClusterSettings", "load", "save"]
+
+
+class ClusterSettings(Part, frozen=True, kw_only=True):
+    """See the module."""
+
+    topology: tuple[str, ...] = ()
+    """Labels of nodes that are levels of the topology, the widest first: block, rack. The node itself
+    follows them."""
+
+
+def load(home: Home) -> ClusterSettings:
+    """The settings; the defaults before anybody said any.
+
+    Raises:
+        Invalid: the file holds something else.
+    """
+    try:
+        return codec.decode(home.settings_json.read_bytes(), ClusterSettings)
+    except FileNotFoundError:
+        return ClusterSettings()
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"{home.settings_json} cannot be read: {error}", hint="remove it") from error
+
+
+def save(home: Home, settings: ClusterSettings) -> None:
+    """Make these the settings."""
+    draft = home.settings_json.with_suffix(f".{os.getpid()}")
+    with draft.open("wb") as file:
+        file.write(msgspec.json.format(codec.encode(settings), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(home.settings_json)
