@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from shoal.client import Client
@@ -40,7 +40,8 @@ class LiveServer:
         *,
         store: Store | None = None,
         cluster: Cluster | None = None,
-        declared: Callable[[], list[Capacity]] = list,
+        declared: Iterable[Capacity] = (),
+        levels: Sequence[str] = (),
         tcp: bool = False,
         owner_uid: int | None = None,
         default_queue: bool = True,
@@ -53,7 +54,9 @@ class LiveServer:
         self.people = Tokens(self.home.keys / "tokens.json")
         self._owner_uid = owner_uid
         self._cluster = cluster
-        self._declared = declared
+        self.declared = list(declared)
+        """What the nodes can hold; a test may change it while the server runs."""
+        self._levels = levels
         self._tcp = tcp
         self.port = 0
         if default_queue and not _has_default_queue(self.store):
@@ -64,7 +67,7 @@ class LiveServer:
         """Serve; again after `stop`, as a restarted server would."""
         self.services = Services(
             store=self.store,
-            admission=Admission(self.store, self._declared),
+            admission=Admission(self.store, lambda: self.declared, lambda: self._levels),
             clock=SystemClock(),
             people=self.people,
             home=self.home.path,

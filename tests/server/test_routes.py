@@ -108,14 +108,12 @@ def node(cpu: float, gpus: int = 0) -> Capacity:
     ],
 )
 def test_what_no_node_can_hold_is_refused(server: LiveServer, resources: Resources, words: str) -> None:
-    nodes: list[Capacity] = []
-    server.services.admission._declared = lambda: nodes
     too_much = a_job(
         roles=(Role(command=("true",)), Role(name="ps", command=("a",), resources=resources))
     )
     with server.client() as client:
         assert client.create(too_much, dry_run=True)  # nothing is known of nodes yet
-        nodes += [node(4), node(2, gpus=2)]
+        server.declared = [node(4), node(2, gpus=2)]
         with pytest.raises(Invalid, match=words) as caught:
             client.create(too_much)
         assert [problem.path for problem in caught.value.problems] == ["spec.roles[1].resources"]

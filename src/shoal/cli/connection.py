@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
+from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.client import Client
 
@@ -15,12 +18,29 @@ def connect(settings: Settings, *, timeout_seconds: float = 30.0, check_version:
         NotFound: no such context.
         Invalid: the context is wrong.
     """
+    options: _Options = {"timeout_seconds": timeout_seconds, "check_version": check_version}
     if settings.remote:
         context = settings.context
-        return Client.connect(
-            url=context.url,
-            token=context.token,
-            timeout_seconds=timeout_seconds,
-            check_version=check_version,
-        )
-    return Client.connect(settings.home, timeout_seconds=timeout_seconds, check_version=check_version)
+        client = Client.connect(url=context.url, token=context.token, **options)
+    else:
+        client = Client.connect(settings.home, **options)
+    client.transport.on_warning = _Once()
+    return client
+
+
+class _Options(TypedDict):
+    timeout_seconds: float
+    check_version: bool
+
+
+class _Once:
+    """Says each of the server's warnings once: what is shown before it is done is said again when it is
+    done."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            say(f"warning: {sentence}")

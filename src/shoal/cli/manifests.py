@@ -11,6 +11,7 @@ from shoal.cli.settings import Settings
 from shoal.objects.errors import Invalid, Problem
 from shoal.objects.kinds import kind_of
 from shoal.objects.meta import Object
+from shoal.objects.queue import Queue
 
 __all__ = ["read_manifests"]
 
@@ -57,7 +58,15 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         raise Invalid(f"the files have {len(problems)} problems; nothing was changed", tuple(problems))
     if not objects:
         raise Usage(f"there is no object in {', '.join(sources)}")
-    return sorted(objects, key=lambda obj: kind_of(obj).namespaced)  # queues before the jobs in them
+    return _ordered(objects)
+
+
+def _ordered(objects: list[Object]) -> list[Object]:
+    """A queue after the one above it, and before the jobs in it; otherwise as they came."""
+    from shoal.objects.queue_tree import walk
+
+    depth = {queue.key: depth for depth, queue in walk(o for o in objects if isinstance(o, Queue))}
+    return sorted(objects, key=lambda o: (kind_of(o).namespaced, depth.get(o.key, 0)))
 
 
 def _texts(sources: Iterable[str], largest: int) -> Iterator[tuple[str, bytes]]:

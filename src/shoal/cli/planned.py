@@ -13,8 +13,9 @@ from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
 from shoal.objects.job import Job
-from shoal.objects.kinds import JOB, QUEUE, kind_of
+from shoal.objects.kinds import QUEUE, kind_of
 from shoal.objects.meta import Object
+from shoal.objects.queue import Queue
 
 __all__ = ["Change", "plan", "print_plan", "summary"]
 
@@ -67,6 +68,8 @@ def plan(client: Client, objects: list[Object]) -> list[Change]:
         return changes
     if len(objects) == 1:
         raise first
+    if len(problems) == 1:
+        raise Invalid(f"{problems[0]}; nothing was changed", tuple(problems))
     raise Invalid(
         f"the server refuses {plural(len(problems), 'thing')}; nothing was changed", tuple(problems)
     )
@@ -124,10 +127,14 @@ def _peoples(obj: Object) -> dict[str, Any]:
 
 
 def _waits_for_its_queue(obj: Object, error: ShoalError, queues: set[str]) -> bool:
-    """A job whose only fault is that its queue is not there, when the same files create that queue."""
-    if kind_of(obj) is not JOB or not isinstance(error, Invalid):
+    """A job, or a queue, whose only fault is that its queue, or the one above it, is not there, when the
+    same files create that."""
+    if not isinstance(error, Invalid):
         return False
-    return obj.spec.queue in queues and {problem.path for problem in error.problems} == {"spec.queue"}
+    paths = {problem.path for problem in error.problems}
+    if isinstance(obj, Job):
+        return obj.spec.queue in queues and paths == {"spec.queue"}
+    return isinstance(obj, Queue) and obj.spec.parent in queues and paths == {"spec.parent"}
 
 
 def _problems(target: Target, error: ShoalError) -> list[Problem]:

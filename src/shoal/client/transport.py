@@ -11,7 +11,7 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -22,7 +22,7 @@ import msgspec
 
 from shoal import __version__
 from shoal.client.address import Address
-from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER
+from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER, WARNINGS_HEADER
 from shoal.objects.errors import Invalid, ShoalError, Unavailable, VersionSkew, by_code
 
 __all__ = ["Answer", "Stream", "Transport"]
@@ -84,6 +84,9 @@ class Transport:
         self.address = address
         self.timeout_seconds = timeout_seconds
         self.patience_seconds = patience_seconds
+        self.on_warning: Callable[[str], None] = _log
+        """Told each sentence of the server's about what it took and what is surely not meant; may be
+        called from any thread that makes a request."""
         self._check = check_version
         self._headers = {"User-Agent": f"shoal/{__version__}"}
         if token:
@@ -138,6 +141,7 @@ class Transport:
             self._keep(connection, response)
             self._judge(response, content)
             named = {name.lower(): value for name, value in response.headers.items()}
+            self._tell(named.get(WARNINGS_HEADER.lower(), ""))
             return Answer(response.status, named, content)
 
     def open(
@@ -265,6 +269,11 @@ class Transport:
             hint="is this the address of a Shoal server?",
         )
 
+    def _tell(self, warnings: str) -> None:
+        if warnings:
+            for sentence in msgspec.json.decode(warnings.encode(), type=list[str]):
+                self.on_warning(sentence)
+
     def _unreachable(self, error: Exception, *, unknown: bool) -> Unavailable:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         where = self.address.text
@@ -279,6 +288,12 @@ class Transport:
         else:
             hint = "start one with: shoal up" if self.address.path else "is it running there?"
         return Unavailable(f"no server answers at {where} ({reason})", hint=hint)
+
+
+def _log(sentence: str) -> None:
+    import logging  # costs a command line more than it is worth: it says warnings itself
+
+    logging.getLogger("shoal.client").warning("%s", sentence)
 
 
 def _chunk(data: bytes) -> bytes:

@@ -26,6 +26,7 @@ __all__ = [
     "RESULT_HEADER",
     "TOO_LARGE",
     "VERSION_HEADER",
+    "WARNINGS_HEADER",
     "data_frame",
     "data_of",
     "frame",
@@ -38,6 +39,8 @@ FRAMES = "application/vnd.shoal.frames"
 VERSION_HEADER = "Shoal-Version"
 RESULT_HEADER = "Shoal-Result"
 """On the answer to an apply: `created`, `changed` or `unchanged`."""
+WARNINGS_HEADER = "Shoal-Warnings"
+"""On the answer to a write: a JSON list of sentences, about what was taken and surely is not meant."""
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 MAX_BODY_BYTES = 2 * 2**20

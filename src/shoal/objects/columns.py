@@ -12,7 +12,7 @@ from shoal.objects.node import Node
 from shoal.objects.quantities import Bytes, Quantity
 from shoal.objects.queue import Queue
 
-__all__ = ["JOB_COLUMNS", "NODE_COLUMNS", "QUEUE_COLUMNS", "Column", "age"]
+__all__ = ["JOB_COLUMNS", "NODE_COLUMNS", "QUEUE_COLUMNS", "Column", "age", "rounded_bytes"]
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ def _used(used: Quantity | int, quota: Quantity | int | None) -> str:
 
 def _text(value: Quantity | int) -> str:
     if isinstance(value, Bytes):
-        return _rounded_bytes(value)
+        return rounded_bytes(value)
     return value.text() if isinstance(value, Quantity) else str(value)
 
 
-def _rounded_bytes(value: Bytes) -> str:
+def rounded_bytes(value: Bytes) -> str:
     """At most four digits: a table is read, not computed with."""
     number = float(value)
     for suffix in ("", "Ki", "Mi", "Gi", "Ti", "Pi"):

@@ -13,9 +13,9 @@ from shoal.objects.paths import Finding, Path
 from shoal.objects.quantities import Quantity
 from shoal.objects.queue import Amounts, QueueSpec, Quota
 
-__all__ = ["check", "spelt"]
+__all__ = ["RESOURCES", "check", "spelt"]
 
-_RESOURCES = ("cpu", "memory", "gpu")
+RESOURCES = ("cpu", "memory", "gpu")
 
 
 def check(name: str, spec: QueueSpec) -> Iterable[Finding]:
@@ -46,7 +46,7 @@ def _amounts(spec: QueueSpec) -> Iterable[Finding]:
         ("nominal", spec.nominal, "quota", spec.quota),
     )
     for less, low, more, high in kinds:
-        for resource in _RESOURCES:
+        for resource in RESOURCES:
             path: Path = ("spec", less, resource)
             amount, bound = getattr(low, resource), getattr(high, resource)
             if amount is not None and not math.isfinite(amount):

@@ -8,20 +8,26 @@ a thread, reads the store as the system.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from shoal.objects import codec
-from shoal.objects.admit import admit, admit_job, check_update
+from shoal.objects.admit import admit, admit_job, check_update, invalid, problems_of
+from shoal.objects.advice import about_job, about_queue
+from shoal.objects.demand import fitting
 from shoal.objects.elastic import coordinator_of, with_coordinator
 from shoal.objects.errors import Conflict, Forbidden, Invalid, NotFound, Problem
 from shoal.objects.job import Job, Resources
-from shoal.objects.kinds import Kind
+from shoal.objects.kinds import QUEUE, Kind
+from shoal.objects.levels import unknown_levels
 from shoal.objects.meta import Object
 from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
+from shoal.objects.queue_tree import check_place, children_of
 from shoal.server.authorise import authorise
 from shoal.store.base import SYSTEM, Actor, Record, Store
 
@@ -43,11 +49,21 @@ class Put(NamedTuple):
 
 
 class Admission:
-    """See the module. `declared` gives what each declared node can hold."""
+    """See the module. `declared` gives what each declared node can hold, `levels` the labels that are
+    levels of the topology."""
 
-    def __init__(self, store: Store, declared: Callable[[], Iterable[Capacity]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        declared: Callable[[], Iterable[Capacity]],
+        levels: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._store = store
         self._declared = declared
+        self._levels = levels
+        self._tree = threading.Lock()
+        """Held from the look at the other queues to the write of one: two changes that are each right
+        could put queues above themselves."""
 
     def of_create(self, kind: Kind, body: bytes, namespace: str, actor: Actor) -> Object:
         """The object that a body describes, ready to be created by the actor.
@@ -96,8 +112,23 @@ class Admission:
         Raises:
             Forbidden: it must.
         """
-        if kind.struct is Queue and name == DEFAULT_QUEUE:
+        if kind.struct is not Queue:
+            return
+        if name == DEFAULT_QUEUE:
             raise Forbidden(f"the queue {name} is always there, and cannot be deleted")
+        if below := children_of(name, self._queues()):
+            raise Forbidden(
+                f"queue {name} is above {', '.join(below)}",
+                hint="delete those first, or give them another parent",
+            )
+
+    def advice(self, obj: Object) -> list[str]:
+        """What is kept as it is, and yet surely not meant, in a sentence each."""
+        if isinstance(obj, Queue):
+            return about_queue(obj, self._queues(), list(self._declared()))
+        if isinstance(obj, Job) and not obj.spec.cancelled:
+            return about_job(obj, self._path(obj.spec.queue), list(self._declared()))
+        return []
 
     def _put(self, kind: Kind, obj: Object, key: tuple[str, str], actor: Actor, dry_run: bool) -> Put:
         try:
@@ -122,8 +153,11 @@ class Admission:
         if isinstance(old, Job) and isinstance(new, Job) and _moves(old, new):
             admit_job(new, self._queue(new.spec.queue))
         fields = _differing(old, new)
-        if not dry_run:
-            new = self._store.update(new, actor=actor)
+        with self._tree if isinstance(new, Queue) else nullcontext():
+            if isinstance(new, Queue):
+                self._check_place(new)
+            if not dry_run:
+                new = self._store.update(new, actor=actor)
         return Put(Record(kind, codec.encode(new)), "changed" if fields else "unchanged", fields)
 
     def _ready(self, obj: Object, actor: Actor) -> Object:
@@ -133,8 +167,36 @@ class Admission:
         made = msgspec.structs.replace(_with_coordinator(obj), metadata=metadata)
         if isinstance(made, Job):
             admit_job(made, self._queue(made.spec.queue))
+            self._check_levels(made)
             self._check_sizes(made)
+        elif isinstance(made, Queue):
+            self._check_place(made)
         return made
+
+    def _queues(self) -> list[Queue]:
+        return [record.object for record in self._store.list(QUEUE, actor=SYSTEM).records]
+
+    def _path(self, name: str) -> list[Queue]:
+        """The queue and all above it."""
+        path: list[Queue] = []
+        while (queue := self._queue(name)) is not None and queue not in path:
+            path.append(queue)
+            name = queue.spec.parent
+            if not name:
+                break
+        return path
+
+    def _check_place(self, queue: Queue) -> None:
+        problems = problems_of(check_place(queue, self._queues()))
+        if problems:
+            raise invalid(f"queue {queue.metadata.name}", problems)
+
+    def _check_levels(self, job: Job) -> None:
+        """Waiting cannot help who wants to be near others by a word that means nothing here."""
+        if all(part.topology is None for part in (job.spec, *job.spec.roles)):
+            return
+        if problems := problems_of(unknown_levels(job.spec, self._levels())):
+            raise invalid(f"job {job.metadata.name}", problems)
 
     def _queue(self, name: str) -> Queue | None:
         try:
@@ -217,7 +279,7 @@ def _moves(old: Job, new: Job) -> bool:
 
 
 def _holds(node: Capacity, asked: Resources) -> bool:
-    return asked.cpu <= node.cpu and (asked.memory or 0) <= node.memory and asked.gpu <= len(node.gpus)
+    return fitting(asked, (node,)) > 0
 
 
 def _too_much(asked: Resources, nodes: list[Capacity]) -> str:
@@ -228,6 +290,8 @@ def _too_much(asked: Resources, nodes: list[Capacity]) -> str:
     if asked.memory is not None and asked.memory > memory:
         has = f"{round(memory / 2**30, 1):g}Gi" if memory >= 2**30 else memory.text()
         return f"asks for {asked.memory.text()} memory, and the largest node has {has}"
+    if asked.gpu_share is not None and not gpus:
+        return "asks for a part of a GPU, and no node has one"
     if asked.gpu > gpus:
         return f"asks for {asked.gpu} GPUs, and the largest node has {gpus or 'none'}"
     return "asks for more than any one node has, though other nodes have enough of each"

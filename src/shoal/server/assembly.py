@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shoal.clock import Clock
+from shoal.cluster.local import settings
 from shoal.cluster.local.home import Home
 from shoal.objects.job import Job
 from shoal.server.admission import Admission
@@ -36,7 +37,9 @@ def assemble(home: Home, store: Store, clock: Clock, doors: Doors, *, shared: bo
     parts = Parts(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
     services = Services(
         store=store,
-        admission=Admission(store, lambda: declared_capacities(home)),
+        admission=Admission(
+            store, lambda: declared_capacities(home), lambda: settings.load(home).topology
+        ),
         clock=clock,
         people=people,
         audit=audit,

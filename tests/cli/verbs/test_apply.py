@@ -8,6 +8,8 @@ import pytest
 from shoal.client import Client
 from shoal.objects.errors import NotFound
 from shoal.objects.job import Job
+from shoal.objects.node import Capacity
+from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue
 from tests.cli.conftest import Shell
 from tests.server.harness import LiveServer
@@ -183,3 +185,41 @@ def test_two_files_with_one_object(sh: Shell, server: LiveServer, tmp_path: Path
     said = sh("apply", "-y", "-f", str(tmp_path))
     assert said.code == 2
     assert "a.yaml already" in said.err
+
+
+_TREE = """
+apiVersion: shoal.dev/v1alpha1
+kind: Queue
+metadata: {name: vision}
+spec: {parent: research, nominal: {cpu: 2}}
+---
+apiVersion: shoal.dev/v1alpha1
+kind: Queue
+metadata: {name: research}
+spec: {quota: {cpu: 4}}
+"""
+
+
+def test_a_queue_comes_after_the_one_above_it(
+    sh: Shell, tmp_path: Path, server: LiveServer, client: Client
+) -> None:
+    path = tmp_path / "queues.yaml"
+    path.write_text(_TREE)
+    shown = sh("apply", "--dry-run", "-f", str(path))
+    assert shown.lines == ["queue/research will be created", "queue/vision will be created"]
+    said = sh("apply", "-y", "-f", str(path))
+    assert said.lines[-2:] == ["queue/research created", "queue/vision created"]
+    assert client.get(Queue, "", "vision").spec.parent == "research"
+    path.write_text(_TREE.replace("parent: research", "parent: reserch"))
+    refused = sh("apply", "-y", "-f", str(path))
+    assert refused.code == 2
+    assert "queue/vision: spec.parent: there is no queue reserch; did you mean research?" in refused.err
+
+
+def test_what_is_surely_not_meant_is_told_once(sh: Shell, tmp_path: Path, server: LiveServer) -> None:
+    server.declared = [Capacity(cpu=CpuMillis(2000), memory=Bytes(2**30))]
+    path = tmp_path / "queue.yaml"
+    path.write_text(_QUEUE)
+    said = sh("apply", "-y", "-f", str(path))
+    assert said.code == 0
+    assert said.err == "warning: queue research may use 4 cpu, and all nodes together have 2\n"

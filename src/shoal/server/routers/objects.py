@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
 from shoal.objects import codec
 from shoal.objects.errors import Exists, Invalid, NotFound
 from shoal.objects.kinds import KINDS, Kind
@@ -80,7 +82,9 @@ async def create(
     dry_run: DryRun = False,
     key: Key = None,
 ) -> Response:
-    """Create an object. 422 lists everything that is wrong with it."""
+    """Create an object. 422 lists everything that is wrong with it; the header `Shoal-Warnings` (a JSON
+    list of sentences) what is taken as it is and surely not meant, such as a job larger than the
+    cluster."""
     kind, body = _kind(plural), await request.body()
 
     def work() -> Record:
@@ -99,7 +103,9 @@ async def create(
         services.audit.wrote(made, "Created", f"created by {actor.name}", actor.name)
         return Record(kind, codec.encode(made))
 
-    return _json((await services.on_store.call(work)).document, 200 if dry_run else 201)
+    record = await services.on_store.call(work)
+    headers = await _warnings(services, record)
+    return _json(record.document, 200 if dry_run else 201, headers)
 
 
 async def get(
@@ -125,7 +131,7 @@ async def put(
     """With `metadata.resourceVersion`: replace spec, labels, annotations, finalizers and owners of
     that version (409 if there is a newer one). Without: apply, that is create the object, or give the
     one that is there this spec, these labels and these annotations. The header `Shoal-Result` says
-    `created`, `changed` or `unchanged`. Status is left alone."""
+    `created`, `changed` or `unchanged`; `Shoal-Warnings` is as for a create. Status is left alone."""
     kind, body = _kind(plural), await request.body()
 
     def work() -> Put:
@@ -137,7 +143,8 @@ async def put(
         message = f"{result} by {actor.name}{': ' if fields else ''}{', '.join(fields)}"
         services.audit.wrote(record.object, result.capitalize(), message, actor.name)
     status = 201 if result == "created" and not dry_run else 200
-    return _json(record.document, status, {"Shoal-Result": result})
+    headers = {} if result == "unchanged" else await _warnings(services, record)
+    return _json(record.document, status, {RESULT_HEADER: result, **headers})
 
 
 async def delete(
@@ -258,6 +265,12 @@ def _with_annotation(obj: Any, key: str, value: str) -> Any:
     return msgspec.structs.replace(
         obj, metadata=msgspec.structs.replace(metadata, annotations=annotations)
     )
+
+
+async def _warnings(services: Services, record: Record) -> dict[str, str]:
+    """The header of what is to be told about an object; none where there is nothing."""
+    told = await services.on_store.call(services.admission.advice, record.object)
+    return {WARNINGS_HEADER: json.dumps(told)} if told else {}
 
 
 def _json(document: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
