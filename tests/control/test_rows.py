@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.control.rows import ending_of, form_of, job_row, node_row, priority_of, queue_row
+from shoal.control.queue_rows import queue_row
+from shoal.control.rows import ending_of, form_of, job_row, node_row, priority_of
 from shoal.objects.job import (
     Allocation,
     ArraySpec,
@@ -143,4 +144,4 @@ def test_nodes_and_queues():
         ),
     )
     row = queue_row(queue)
-    assert (row.cpu, row.memory, row.jobs, row.highest) == (5, None, 2, {"*": 0, "team": 1000})
+    assert (row.limit, row.jobs, row.highest) == ({"cpu": 5.0}, 2, {"*": 0, "team": 1000})

@@ -36,12 +36,13 @@ def test_a_waiting_job_says_why_and_starts_when_it_can():
     world.submit("second", role(2))
     world.run(1)
     scheduling = world.job("second").status.scheduling
-    assert (scheduling.code, scheduling.evidence["free"]) == ("InsufficientCpu", 0)
-    assert scheduling.message.startswith("it needs 2 tasks of role worker at 1 cpu together")
+    assert (scheduling.code, scheduling.evidence["fitting"]) == ("NoRoom", {"worker": 0})
+    assert scheduling.message.startswith("it needs 2 x worker at once, and there is room for 0 x worker")
+    assert scheduling.message.endswith("for lack of CPU; most is held by default/first")
     world.run(5)
     assert world.running("second") == {0: "a", 1: "a"}
     assert world.why("second") == ""
-    assert ("second", "InsufficientCpu", scheduling.message) in world.diary.decisions
+    assert ("second", "NoRoom", scheduling.message) in world.diary.decisions
 
 
 def test_an_array_keeps_its_parallelism_busy_to_the_end():
@@ -64,7 +65,7 @@ def test_preempted_capacity_is_used_only_once_the_tasks_have_gone():
     world.edit("old", suspend=True)
     world.submit("new", role(2))
     world.run(2)
-    assert (world.slots("new"), world.why("new")) == ({}, "InsufficientCpu")
+    assert (world.slots("new"), world.why("new")) == ({}, "Departing")
     world.run(3)
     assert world.running("new") == {0: "a", 1: "a"}
     assert world.job("old").status.phase == "Suspended"
@@ -159,7 +160,7 @@ def test_quota_holds_jobs_back_until_it_is_raised():
     world.submit("one", role(2), queue="small")
     world.submit("two", role(1), queue="small")
     world.run(1)
-    assert world.why("two") == "QuotaExceeded"
+    assert world.why("two") == "Limit"
     spec = msgspec.structs.replace(queue.spec, quota=Quota(cpu=CpuMillis(3000)))
     current = world.queues.get(("", "small"))
     world.queues.update(msgspec.structs.replace(current, spec=spec))
@@ -267,9 +268,9 @@ def test_what_waits_is_told_in_portions_and_starts_come_first():
     world.clock.advance(0.002)
     world.runner.run_once()
     assert world.slots("j000") == {0: "a"}
-    assert (world.why("j001"), world.why("j249")) == ("InsufficientCpu", "")
+    assert (world.why("j001"), world.why("j249")) == ("NoRoom", "")
     world.run(1)
-    assert [world.why(f"j{number:03}") for number in (1, 120, 249)] == ["InsufficientCpu"] * 3
+    assert [world.why(f"j{number:03}") for number in (1, 120, 249)] == ["NoRoom"] * 3
 
 
 def test_numbers_are_renewed_now_and_then():
@@ -278,14 +279,14 @@ def test_numbers_are_renewed_now_and_then():
     world.run(0.5)
     world.submit("large", role(3))
     world.run(0.5)
-    assert world.job("large").status.scheduling.evidence["free"] == 2000
+    assert world.job("large").status.scheduling.evidence["fitting"] == {"worker": 2}
     since = world.job("large").status.scheduling.since
     world.submit("two", role(1))
     world.run(1)
-    assert world.job("large").status.scheduling.evidence["free"] == 2000
+    assert world.job("large").status.scheduling.evidence["fitting"] == {"worker": 2}
     world.run(65)
     scheduling = world.job("large").status.scheduling
-    assert (scheduling.evidence["free"], scheduling.since) == (1000, since)
+    assert (scheduling.evidence["fitting"], scheduling.since) == ({"worker": 1}, since)
 
 
 def test_an_allocation_that_was_not_started_yet_is_held():

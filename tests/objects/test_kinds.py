@@ -64,7 +64,7 @@ def test_a_waiting_jobs_row_says_why() -> None:
     job = Job(
         metadata=Metadata(name="a", created=100.0),
         spec=JobSpec(roles=(Role(replicas=3),), priority=1000, limits=Limits()),
-        status=JobStatus(scheduling=Scheduling(code="QuotaExceeded", message="the queue is full")),
+        status=JobStatus(scheduling=Scheduling(code="Limit", message="the queue is full")),
     )
     row = {column.title: column.value(job, 130.0) for column in JOB.columns}
     assert row["NAME"] == "a"
@@ -72,7 +72,7 @@ def test_a_waiting_jobs_row_says_why() -> None:
     assert row["TASKS"] == "0/3"
     assert row["PRIORITY"] == "production"
     assert row["AGE"] == "30s"
-    assert row["REASON"] == "QuotaExceeded"
+    assert row["REASON"] == "Limit"
     assert row["MESSAGE"] == "the queue is full"
 
 

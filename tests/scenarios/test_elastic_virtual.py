@@ -67,8 +67,8 @@ def test_two_grow_to_four_give_two_and_get_them_back():
     assert slots(plane) == [0, 1]
     assert workers(plane) == [0, 1, 2, 3], "they have notice"
     held = plane.job("prod").status.scheduling
-    assert held.code == "Reserved"
-    assert held.message == "tasks of default/train end to make room for 2 tasks of it"
+    assert held.code == "Preempting"
+    assert held.message == "it gets the place of default/train"
     assert [s.indices for s in held.reserved] == ["0-1"]
     plane.advance(NOTICE + 0.5)
     assert workers(plane) == [0, 1]
@@ -106,11 +106,11 @@ def test_the_minimum_stays_whatever_is_asked():
     plane = Plane({"n0": capacity(4.1)}, behave())
     plane.submit(elastic(least=2))
     plane.advance(1)
-    plane.submit(plain("big", 1, 3, priority="production"))
+    plane.submit(plain("big", 1, 3, priority="experiment"))
     plane.advance(30)
     assert workers(plane) == [0, 1, 2, 3], "nobody gives way for a job that would not fit then"
-    assert plane.job("big").status.scheduling.code == "InsufficientCpu"
-    plane.submit(plain("small", 2, 1, priority="production"))
+    assert plane.job("big").status.scheduling.code == "NoRoom"
+    plane.submit(plain("small", 2, 1, priority="experiment"))
     plane.advance(30)
     assert workers(plane) == [0, 1]
     assert plane.job("small").status.phase == "Running"
@@ -196,7 +196,7 @@ def test_a_new_minimum_is_kept_from_then_on():
     plane.submit(elastic())
     plane.advance(1)
     scale(plane, least=3)
-    plane.submit(plain("prod", 2, priority="production"))
+    plane.submit(plain("prod", 2, priority="experiment"))
     plane.advance(20)
     assert workers(plane) == [0, 1, 2, 3]
     scale(plane, least=2)

@@ -55,7 +55,7 @@ def test_the_queue_is_where_the_job_waits_and_counts(cluster: Standing) -> None:
     name = full.metadata.name
     waits = cluster.job(role(STAY), queue=name)
     runs = cluster.job(role(STAY))
-    assert cluster.waiting(waits) == "QuotaExceeded"
+    assert cluster.waiting(waits) == "OverLimit"
     cluster.running(runs)
     cluster.until_queue(name, lambda queue: (queue.status.pending, queue.status.running) == (1, 0))
     cluster.edit(waits, queue="default")
@@ -65,7 +65,7 @@ def test_the_queue_is_where_the_job_waits_and_counts(cluster: Standing) -> None:
 @shows(JOB, "spec.priority")
 def test_higher_priority_goes_first(cluster: Standing) -> None:
     whole = {"resources": {"cpu": "4"}}
-    blocker = cluster.job(role(STAY, **whole))
+    blocker = cluster.job(role(STAY, **whole), priority=2000)
     cluster.running(blocker)
     script = "sleep 0.2"
     low = cluster.job(role(script, **whole), priority="experiment")
@@ -73,7 +73,7 @@ def test_higher_priority_goes_first(cluster: Standing) -> None:
     high = cluster.job(role(script, **whole), priority=17)
     urgent = cluster.job(role(script, **whole), priority="production")
     for job in (low, middle, high, urgent):
-        assert cluster.waiting(job) == "InsufficientCpu"
+        assert cluster.waiting(job) == "NoRoom"
     cluster.client.cancel("default", blocker.metadata.name)
     ended = [cluster.finished(job).status for job in (urgent, high, middle, low)]
     assert [status.phase for status in ended] == ["Succeeded"] * 4
@@ -88,7 +88,7 @@ def test_so_many_must_fit_before_any_starts(cluster: Standing) -> None:
     )
     cluster.running(blocker)
     rigid = cluster.job(three, gang={"min": 2})
-    assert cluster.waiting(rigid) == "InsufficientCpu"
+    assert cluster.waiting(rigid) == "NoRoom"
     content = cluster.job(three, gang={"min": 1})
     cluster.running(content)
     cluster.until(content, lambda j: sum(r.running for r in j.status.roles) == 1)

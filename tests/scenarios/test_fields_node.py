@@ -21,7 +21,7 @@ def test_a_role_runs_where_the_labels_are(cluster: Standing) -> None:
     assert cluster.finished(job).status.phase == "Succeeded"
     assert cluster.notes(job) == ["gold"]
     waits = cluster.job(role(NOTE, nodeSelector={"zone": "b", "tier": "1"}))
-    assert cluster.waiting(waits) == "NoMatchingNode"
+    assert cluster.waiting(waits) == "NoNodeSuits"
     with cluster.node("plain", labels={"zone": "b", "tier": "1"}):
         assert cluster.finished(waits).status.phase == "Succeeded"
         assert cluster.notes(waits) == ["plain"]
@@ -60,8 +60,8 @@ def test_a_taint_keeps_away_who_does_not_tolerate_it(cluster: Standing) -> None:
             if tolerated:
                 assert cluster.finished(jobs[name]).status.phase == "Succeeded", name
             else:
-                assert cluster.waiting(jobs[name]) == "NoMatchingNode", name
-        assert cluster.waiting(without) == "NoMatchingNode"
+                assert cluster.waiting(jobs[name]) == "NoNodeSuits", name
+        assert cluster.waiting(without) == "NoNodeSuits"
         assert cluster.look(before).status.phase == "Running", "NoSchedule ends nothing"
     assert cluster.finished(without).status.phase == "Succeeded", "the taint is gone"
     assert cluster.notes(before) == ["gold"]

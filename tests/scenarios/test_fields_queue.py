@@ -29,7 +29,7 @@ def test_jobs_beyond_the_quota_wait_until_others_end(
     first = cluster.job(role(STAY, resources=one), queue=queue)
     cluster.running(first)
     second = cluster.job(role(STAY, resources=one), queue=queue)
-    assert cluster.waiting(second) == "QuotaExceeded"
+    assert cluster.waiting(second) == "Limit"
     assert cluster.look(second).status.scheduling.evidence["resource"] == resource
     elsewhere = cluster.job(role("true", resources=one))
     assert cluster.finished(elsewhere).status.phase == "Succeeded", "it is the queue's, not the nodes'"

@@ -52,7 +52,7 @@ def test_an_elastic_role_starts_with_what_fits_and_grows(cluster: Standing) -> N
     cluster.until_noted(elastic, "worker 0 on gold")
     assert cluster.running(elastic).status.roles[0].running == 1
     rigid = cluster.job(role(STAY, replicas=2, **large))
-    assert cluster.waiting(rigid) == "InsufficientCpu"
+    assert cluster.waiting(rigid) == "NoRoom"
     cluster.client.cancel("default", rigid.metadata.name)
     cluster.client.cancel("default", blocker.metadata.name)
     cluster.until_noted(elastic, "worker 1 on plain")
@@ -192,7 +192,7 @@ def test_cpu_is_counted_by_admission_and_weighs_when_cores_are_busy(cluster: Sta
     )
     cluster.running(job)
     third = cluster.job(role("true", resources={"cpu": "100m"}, **on_gold))
-    assert cluster.waiting(third) == "InsufficientCpu"
+    assert cluster.waiting(third) == "NoRoom"
     assert cluster.finished(job).status.phase == "Succeeded"
     assert cluster.finished(third).status.phase == "Succeeded"
     if (why := cluster.isolation("cpu")) != "enforced":
@@ -229,7 +229,7 @@ def test_memory_is_a_hard_limit_and_counted_by_admission(cluster: Standing) -> N
     first = cluster.job(role(STAY, resources={"cpu": "100m", "memory": "1500Mi"}))
     cluster.running(first)
     second = cluster.job(role(STAY, resources={"cpu": "100m", "memory": "1500Mi"}))
-    assert cluster.waiting(second) == "InsufficientMemory"
+    assert cluster.waiting(second) == "NoRoom"
 
 
 @shows(JOB, f"{ROLE}.resources.gpu")
@@ -241,7 +241,7 @@ def test_whole_gpus_are_given_out_one_by_one(cluster: Standing) -> None:
         wait_until(lambda job=job: bool(cluster.notes(job)), what="the devices that a task sees")
     assert sorted(cluster.notes(first) + cluster.notes(second)) == ["GPU-a", "GPU-b"]
     third = cluster.job(role(see, **one))
-    assert cluster.waiting(third) == "InsufficientGpu"
+    assert cluster.waiting(third) == "NoRoom"
     without = cluster.job(role("echo seen: $CUDA_VISIBLE_DEVICES"))
     cluster.finished(without)
     assert cluster.log(without) == b"seen:\n"

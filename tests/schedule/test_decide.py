@@ -4,7 +4,8 @@ from shoal.objects import codec
 from shoal.objects.node import Taint
 from shoal.schedule.decide import decide
 from shoal.schedule.plan import Policy
-from shoal.schedule.snapshot import Form, Hold, QueueRow, Snapshot
+from shoal.schedule.cycle.rows import Queue
+from shoal.schedule.snapshot import Form, Hold, Snapshot
 from tests.schedule.world import (
     NOW,
     Job,
@@ -47,24 +48,24 @@ def test_a_gang_that_does_not_fit_holds_nothing():
 
 def test_priority_goes_before_age_and_age_before_name():
     jobs = [
-        Job("old", gang(), priority=0, created=1.0),
-        Job("b", gang(), priority=5, created=2.0),
-        Job("a", gang(), priority=5, created=2.0),
-        Job("urgent", gang(), priority=9, created=3.0),
+        Job("old", gang(), priority=0, created=NOW - 51),
+        Job("b", gang(), priority=5, created=NOW - 52),
+        Job("a", gang(), priority=5, created=NOW - 52),
+        Job("urgent", gang(), priority=9, created=NOW - 53),
     ]
     result = plan([node("n", 2000)], jobs)
     assert sorted(name for name in ("old", "a", "b", "urgent") if placed(result, name)) == [
         "a",
         "urgent",
     ]
-    assert codes(result) == {"b": "InsufficientCpu", "old": "InsufficientCpu"}
+    assert codes(result) == {"b": "NoRoom", "old": "NoRoom"}
 
 
 def test_a_smaller_later_job_may_pass_one_that_does_not_fit():
     jobs = [Job("running", gang(2), "+0@n +1@n"), Job("large", gang(4)), Job("small", gang(2))]
     result = plan([node("n")], jobs)
     assert placed(result, "small") == {0: "n", 1: "n"}
-    assert codes(result) == {"large": "InsufficientCpu"}
+    assert codes(result) == {"large": "NoRoom"}
 
 
 def test_an_elastic_job_starts_with_as_many_as_fit():
@@ -72,16 +73,16 @@ def test_an_elastic_job_starts_with_as_many_as_fit():
     assert placed(result, "j") == {0: "n", 1: "n", 2: "n", 3: "n"}
 
 
-def test_elastic_surplus_waits_until_every_equal_has_its_minimum_and_lower_ones_come_last():
+def test_surplus_comes_after_the_minimum_of_everybody():
     jobs = [
-        Job("one", elastic(1, 9), created=1.0),
-        Job("two", gang(2), created=2.0),
-        Job("low", gang(1), created=0.0, priority=-1),
+        Job("one", elastic(1, 9), created=NOW - 51),
+        Job("two", gang(2), created=NOW - 52),
+        Job("low", gang(1), created=NOW - 50, priority=-1),
     ]
-    result = plan([node("n", 4000)], jobs)
+    result = plan([node("n", 5000)], jobs)
     assert placed(result, "one") == {0: "n", 1: "n"}
     assert placed(result, "two") == {0: "n", 1: "n"}
-    assert codes(result) == {"low": "InsufficientCpu"}
+    assert placed(result, "low") == {0: "n"}
 
 
 def test_gang_min_counts_all_roles_and_leaves_none_out():
@@ -138,12 +139,14 @@ def test_devices_that_are_not_known_keep_the_whole_node_from_being_given():
     row = Job("gone", gang(1, gpu=1))
     row.holds = (Hold(role="worker", index=0, node="n", gpu=1, claimed=True),)
     result = plan([node("n", gpus=("g0", "g1"))], [row, Job("j", gang(1, gpu=1))])
-    assert codes(result)["j"] == "InsufficientGpu"
+    assert codes(result)["j"] == "Departing"  # once that is gone
 
 
 def test_capacity_of_a_task_that_still_runs_is_not_used():
     jobs = [Job("leaving", gang(4), "-0@n -1@n -2@n -3@n", ending="Suspended"), Job("next", gang(4))]
-    assert codes(plan([node("n")], jobs)) == {"next": "InsufficientCpu"}
+    result = plan([node("n")], jobs)
+    assert (placed(result, "next"), codes(result)) == (None, {"next": "Departing"})
+    assert [(slots.indices, slots.node) for slots in write_of(result, "next").reserved] == [("0-3", "n")]
 
 
 def test_tasks_of_unknown_jobs_hold_capacity_too():
@@ -152,12 +155,13 @@ def test_tasks_of_unknown_jobs_hold_capacity_too():
     world = Snapshot(
         nodes=world.nodes, queues=world.queues, forms=world.forms, jobs=world.jobs, strangers=(stranger,)
     )
-    assert codes(decide(world, POLICY, NOW)) == {"j": "InsufficientCpu"}
+    result = decide(world, POLICY, NOW)
+    assert (placed(result, "j"), codes(result)) == (None, {"j": "Departing"})
 
 
 def test_jobs_that_end_give_everything_back_and_others_take_it_in_the_same_plan():
     for ending in ("Finished", "Suspended", "Cancelled", "Deleted"):
-        jobs = [Job("a", gang(4), "0@n 1@n 2@n 3@n", ending=ending, created=9.0), Job("b", gang(4))]
+        jobs = [Job("a", gang(4), "0@n 1@n 2@n 3@n", ending=ending, created=NOW - 59), Job("b", gang(4))]
         result = plan([node("n")], jobs)
         assert [write.job.name for write in result.writes] == ["a", "b"]
         assert (write_of(result, "a").slots, write_of(result, "a").reason) == ((), ending)
@@ -184,7 +188,7 @@ def test_a_gang_grows_by_all_or_nothing_and_keeps_running_meanwhile():
     jobs = [Job("j", gang(4), "+0@n +1@n"), Job("other", gang(1), "+0@n")]
     result = plan([node("n")], jobs)
     assert placed(result, "j") is None
-    assert codes(result) == {"j": "InsufficientCpu"}
+    assert codes(result) == {"j": "NoRoom"}
 
 
 def test_a_gang_that_may_be_small_does_not_grow_again_at_once():
@@ -239,22 +243,40 @@ def test_a_cordoned_node_keeps_what_it_has():
     jobs = [Job("there", gang(2), "+0@n +1@n"), Job("new", gang(2))]
     result = plan([node("n", schedulable=False)], jobs)
     assert codes(result) == {"new": "WaitingForNode"}
-    assert write_of(result, "new").evidence == {"silent": [], "cordoned": ["n"], "nodes": 1}
+    assert write_of(result, "new").evidence == {"silent": [], "cordoned": ["n"]}
 
 
-def test_a_gang_moves_off_a_drained_node_when_there_is_room():
+def test_a_gang_leaves_a_drained_node_and_goes_on_elsewhere():
     taint = (Taint(key="drain", effect="NoExecute"),)
-    result = plan([node("a", taints=taint), node("b")], [Job("j", gang(2), "+0@a +1@b")])
-    assert placed(result, "j") == {0: "b", 1: "b"}
-    assert (steps(result, "j"), write_of(result, "j").reason) == (["Move"], "NodeDrained")
-
-
-def test_a_gang_below_its_minimum_gives_back_everything():
-    nodes = [node("a", lost=True), node("b", 1000)]
+    nodes = [node("a", taints=taint), node("b")]
     result = plan(nodes, [Job("j", gang(2), "+0@a +1@b")])
-    write = write_of(result, "j")
-    assert (write.slots, write.reason, write.code) == ((), "NodeLost", "TooLarge")
+    assert placed(result, "j") == {1: "b"}
+    assert (steps(result, "j"), write_of(result, "j").reason) == (["Shrink", "Deny"], "NodeDrained")
+    assert codes(result) == {"j": "Stopping"}
+    gone = plan(nodes, [Job("j", gang(2), "+1@b")])
+    assert placed(gone, "j") == {0: "b", 1: "b"}
+
+
+def test_a_gang_below_its_minimum_keeps_the_rest_for_a_while_and_then_gives_it_back():
+    nodes = [node("a", lost=True), node("b", 2000)]
+    other = Job("other", gang(1), "+0@b", priority=1)
+    result = plan(nodes, [Job("j", gang(2), "+0@a +1@b"), other])
+    assert placed(result, "j") == {1: "b"}
+    assert (write_of(result, "j").reason, write_of(result, "j").code) == ("NodeLost", "NoRoom")
+    assert steps(result, "j") == ["Shrink", "Deny"]
+    lately = {"reason": "NodeLost", "changed": NOW - POLICY.rules.stale_seconds + 1}
+    waits = [Job("j", gang(2), "+1@b", **lately), other]
+    assert placed(plan(nodes, waits), "j") is None
+    lately["changed"] -= 1
+    result = plan(nodes, [Job("j", gang(2), "+1@b", **lately), other])
+    assert (write_of(result, "j").slots, write_of(result, "j").reason) == ((), "BelowMinimum")
     assert steps(result, "j") == ["Preempt", "Deny"]
+
+
+def test_a_gang_that_was_asked_to_be_larger_runs_on_until_it_can_be():
+    other = Job("other", gang(2), "+0@n +1@n", priority=1)
+    result = plan([node("n")], [Job("j", gang(4), "+0@n +1@n", changed=NOW - 1000), other])
+    assert placed(result, "j") is None
 
 
 def test_tasks_that_stand_alone_keep_what_is_left():
@@ -283,7 +305,7 @@ def test_tolerated_taints_keep_nobody_away():
     tolerant = Job("tolerant", gang(1, tolerations=TOLERATE_ALL), "+0@n")
     result = plan([node("n", taints=taints)], [tolerant, Job("not", gang(1))])
     assert placed(result, "tolerant") is None
-    assert codes(result) == {"not": "NoMatchingNode"}
+    assert codes(result) == {"not": "NoNodeSuits"}
 
 
 def test_a_refused_gang_is_placed_elsewhere_at_once():
@@ -359,40 +381,43 @@ def test_no_write_takes_what_a_later_one_makes_free():
 
 
 def test_quota_of_a_preempted_task_is_free_only_when_it_has_gone():
-    queue = QueueRow(name="default", cpu=2000)
-    jobs = [Job("leaving", gang(2), "-0@n -1@n", ending="Suspended"), Job("next", gang(1))]
-    result = plan([node("n")], jobs, [queue])
-    assert codes(result) == {"next": "QuotaExceeded"}
+    queue = Queue(name="default", limit={"cpu": 2000})
+    leaving = Job("leaving", gang(2), "-0@n -1@n", ending="Suspended")
+    result = plan([node("n")], [leaving, Job("next", gang(1))], [queue])
+    assert (placed(result, "next"), codes(result)) == (None, {"next": "Departing"})
+    staying = Job("staying", gang(2), "+0@n +1@n")
+    result = plan([node("n")], [staying, Job("next", gang(1))], [queue])
+    assert codes(result) == {"next": "Limit"}
     assert write_of(result, "next").evidence == {
-        "queue": "default", "resource": "cpu", "quota": 2000, "used": 2000, "asked": 1000,
+        "queue": "default", "resource": "cpu", "bound": 2000, "used": 2000, "asked": 1000,
     }  # fmt: skip
 
 
 def test_quota_bounds_growth_and_arrays():
-    queue = QueueRow(name="default", cpu=3000)
+    queue = Queue(name="default", limit={"cpu": 3000})
     assert placed(plan([node("n")], [Job("j", elastic(1, 9))], [queue]), "j") == {0: "n", 1: "n", 2: "n"}
     assert len(placed(plan([node("n")], [Job("j", array("0-9"))], [queue]), "j")) == 3
 
 
 def test_a_quota_of_jobs_counts_those_that_hold_something():
-    queue = QueueRow(name="default", jobs=1)
+    queue = Queue(name="default", jobs=1)
     jobs = [Job("a", gang(), "+0@n"), Job("b", gang())]
-    assert codes(plan([node("n")], jobs, [queue])) == {"b": "QuotaExceeded"}
+    assert codes(plan([node("n")], jobs, [queue])) == {"b": "Limit"}
     ended = [Job("a", gang(), "0@n", ending="Finished"), Job("b", gang())]
     assert placed(plan([node("n")], ended, [queue]), "b") == {0: "n"}
 
 
 def test_a_job_over_quota_does_not_stop_others_of_its_queue():
-    queue = QueueRow(name="default", cpu=2000)
+    queue = Queue(name="default", limit={"cpu": 2000})
     result = plan([node("n")], [Job("large", gang(3)), Job("small", gang(2))], [queue])
     assert placed(result, "small") == {0: "n", 1: "n"}
-    assert codes(result) == {"large": "QuotaExceeded"}
+    assert codes(result) == {"large": "OverLimit"}
 
 
 def test_queues_bar_namespaces_and_priorities():
     queues = [
-        QueueRow(name="closed", namespaces=("team",)),
-        QueueRow(name="capped", highest={"*": 0, "default": -5, "team": 5}),
+        Queue(name="closed", namespaces=("team",)),
+        Queue(name="capped", highest={"*": 0, "default": -5, "team": 5}),
     ]
     jobs = [
         Job("a", gang(), queue="none"),

@@ -1,4 +1,4 @@
-"""Elastic jobs give up what they can spare for waiting jobs of higher priority, and nothing else."""
+"""Running jobs give way: what they can spare for those that have nothing yet, all for those above."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import explain
-from shoal.schedule.plan import Plan, Policy, Reserve, Shrink
-from shoal.schedule.snapshot import Form, QueueRow, Snapshot
+from shoal.schedule.plan import Plan, Policy, Preempt, Reserve, Shrink
+from shoal.schedule.cycle.rows import Queue
+from shoal.schedule.snapshot import Form, Snapshot
 from tests.schedule.world import (
     NOW,
     Job,
@@ -42,7 +43,7 @@ def given_up(plan: Plan) -> dict[str, list[str]]:
         write.job.name: [f"{s.role}/{s.indices}" for s in step.slots]
         for write in plan.writes
         for step in write.steps
-        if isinstance(step, Shrink) and step.code == "Preempted"
+        if isinstance(step, Shrink | Preempt) and step.code == "Preempted"
     }
 
 
@@ -68,7 +69,7 @@ def test_the_highest_indices_go_one_by_one_until_it_fits():
     plan = decide(world, Policy(), NOW)
     assert [write.job.name for write in plan.writes] == ["prod", "train"], "the reservation is first"
     assert given_up(plan) == {"train": ["worker/2-3"]}
-    assert codes(plan) == {"prod": "Reserved"}
+    assert codes(plan) == {"prod": "Preempting"}
     assert steps(plan, "prod") == ["Reserve"]
     shrunk = write_of(plan, "train")
     assert shrunk is not None
@@ -93,19 +94,24 @@ def test_the_highest_indices_go_one_by_one_until_it_fits():
 def test_never_below_the_minimum_and_never_the_coordinator():
     assert given_up(decide(_with(gang(3)), Policy(), NOW)) == {"train": ["worker/1-3"]}
     plan = decide(_with(gang(4)), Policy(), NOW)
-    assert given_up(plan) == {}, "nobody shrinks for a job that would not fit then"
-    assert codes(plan) == {"prod": "InsufficientCpu"}
-    plan = decide(_with(gang(1, cpu=3050)), Policy(), NOW)
-    assert given_up(plan) == {}
+    assert given_up(plan) == {"train": ["coordinator/0", "worker/0-3"]}, "then all of it goes"
+    plan = decide(_with(gang(5)), Policy(), NOW)
+    assert given_up(plan) == {}, "nobody gives way to a job that would not fit then"
+    assert codes(plan) == {"prod": "TooLarge"}
+    kept = snapshot([NODE], [full(preemptible=False), Job("prod", gang(1), priority=1000)])
+    assert given_up(decide(kept, Policy(), NOW)) == {}
 
 
 def _with(form: Form) -> Snapshot:
     return snapshot([NODE], [full(), Job("prod", form, priority=1000)])
 
 
-@pytest.mark.parametrize("priority", [0, -5])
-def test_only_for_a_higher_priority(priority: int):
-    plan = decide(snapshot([NODE], [full(), Job("j", gang(2), priority=priority)]), Policy(), NOW)
+def test_equals_in_its_queue_get_what_it_can_spare_and_lower_ones_nothing():
+    plan = decide(snapshot([NODE], [full(), Job("j", gang(2))]), Policy(), NOW)
+    assert given_up(plan) == {"train": ["worker/2-3"]}
+    plan = decide(snapshot([NODE], [full(), Job("j", gang(4))]), Policy(), NOW)
+    assert given_up(plan) == {}
+    plan = decide(snapshot([NODE], [full(), Job("j", gang(2), priority=-5)]), Policy(), NOW)
     assert given_up(plan) == {}
 
 
@@ -146,7 +152,7 @@ def test_what_is_reserved_is_kept_from_those_behind():
     world = snapshot([NODE], jobs)
     plan = decide(world, Policy(), NOW)
     assert given_up(plan) == {"train": ["worker/1-3"]}
-    assert codes(plan) == {"prod": "Reserved", "next": "Reserved", "small": "InsufficientCpu"}
+    assert codes(plan) == {"prod": "Preempting", "next": "Preempting", "small": "NoRoom"}
     world = after(world, plan)
     holds = next(row for row in world.jobs if row.name == "train").holds
     one_gone = tuple(hold for hold in holds if hold.slot or hold.index != 3)
@@ -188,7 +194,7 @@ def test_cut_off_after_the_reservation_the_next_plan_goes_on():
 
 def test_a_quota_can_be_what_is_in_the_way():
     """Only those of the same queue can help then."""
-    queues = [QueueRow(name="q", cpu=4100), QueueRow(name="default")]
+    queues = [Queue(name="q", limit={"cpu": 4100}), Queue(name="default")]
     jobs = [
         full(queue="q"),
         Job("other", elastic(1, 2), "+0@b +1@b", priority=-9),
@@ -214,16 +220,17 @@ def test_devices_are_taken_over_too():
     assert placed(decide(world, Policy(), NOW), "prod") == {0: "a"}
 
 
-def test_a_job_whose_tasks_start_together_is_left_alone():
+def test_a_job_whose_tasks_start_together_goes_on_with_fewer_too():
     jobs = [
         Job("train", elastic(1, 4, whole=True), "+0@a +1@a +2@a +3@a"),
         Job("p", gang(1), priority=9),
     ]
-    assert given_up(decide(snapshot([node("a")], jobs), Policy(), NOW)) == {}
+    plan = decide(snapshot([node("a")], jobs), Policy(), NOW)
+    assert given_up(plan) == {"train": ["worker/3"]}
 
 
 def test_an_array_takes_as_many_places_as_can_be_spared():
-    world = snapshot([NODE], [full(), Job("sweep", array("0-9"), priority=1)])
+    world = snapshot([NODE], [full(), Job("sweep", array("0-9"))])
     plan = decide(world, Policy(), NOW)
     assert given_up(plan) == {"train": ["worker/1-3"]}
     (reserve,) = [s for w in plan.writes for s in w.steps if isinstance(s, Reserve)]
@@ -270,8 +277,12 @@ def test_tasks_on_a_silent_node_are_not_asked():
 def test_two_equal_jobs_are_made_room_for_one_after_the_other():
     jobs = [full(), *(Job(name, gang(2), priority=9) for name in ("p1", "p2"))]
     plan = decide(snapshot([NODE], jobs), Policy(), NOW)
-    assert codes(plan) == {"p1": "Reserved", "p2": "InsufficientCpu"}
-    assert given_up(plan) == {"train": ["worker/2-3"]}
+    assert codes(plan) == {"p1": "Preempting", "p2": "Preempting", "train": "Preempted"}
+    assert given_up(plan) == {"train": ["coordinator/0", "worker/0-3"]}
+    jobs = [full(), *(Job(name, gang(2)) for name in ("e1", "e2"))]
+    plan = decide(snapshot([NODE], jobs), Policy(), NOW)
+    assert codes(plan)["e1"] == "Preempting"
+    assert given_up(plan) == {"train": ["worker/2-3"]}, "equals get what it can spare"
 
 
 def test_it_is_told_in_words():
@@ -281,10 +292,8 @@ def test_it_is_told_in_words():
         for write in plan.writes
     }
     assert said == {
-        "prod": ["tasks of default/train end to make room for 2 tasks of it"],
-        "train": [
-            "2 tasks beyond its minimum give up their places for default/prod, of higher priority"
-        ],
+        "prod": ["it gets the place of default/train"],
+        "train": ["2 tasks give up their places for default/prod; 3 go on"],
     }
 
 
@@ -303,7 +312,7 @@ def test_thousands_of_waiting_jobs_do_not_hold_the_others_up():
     took = time.perf_counter() - began
     print(f"{took:.2f} s")
     given = [IndexSet.parse(text.rpartition("/")[2]) for text in given_up(plan)["wide"]]
-    assert sum(map(len, given)) == 16 * 3, "sixteen jobs are made room for at once, the rest wait"
+    assert sum(map(len, given)) == 1998, "666 jobs of three"
     assert took < 20
 
 

@@ -9,7 +9,8 @@ import msgspec
 from shoal.objects.job import Slots, Toleration
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.plan import Plan, Write
-from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, QueueRow, RoleForm, Shape, Snapshot
+from shoal.schedule.cycle.rows import Queue
+from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, RoleForm, Shape, Snapshot
 
 NOW = 1_000_000.0
 
@@ -70,17 +71,18 @@ class Job:
         )
 
 
-def snapshot(nodes: Iterable[NodeRow], jobs: Iterable[Job], queues: Iterable[QueueRow] = ()) -> Snapshot:
+def snapshot(nodes: Iterable[NodeRow], jobs: Iterable[Job], queues: Iterable[Queue] = ()) -> Snapshot:
     forms: list[Form] = []
     rows: list[JobRow] = []
     for number, job in enumerate(jobs):
         if job.form not in forms:
             forms.append(job.form)
-        fields = {"created": float(number + 1), **job.fields}
+        fields = {"created": NOW - 100.0 + number, **job.fields}
+        fields.setdefault("since", fields["created"])
         rows.append(JobRow(form=forms.index(job.form), holds=job.holds, **fields))
     return Snapshot(
         nodes=tuple(nodes),
-        queues=tuple(queues) or (QueueRow(name="default"),),
+        queues=tuple(queues) or (Queue(name="default"),),
         forms=tuple(forms),
         jobs=tuple(sorted(rows, key=lambda row: row.order)),
     )
@@ -146,7 +148,12 @@ def _after(world: Snapshot, row: JobRow, write: Write, now: float) -> JobRow:
     if row.uid != write.job.uid:
         return row
     assert row.allocation == write.allocation
-    fields = {"code": write.code, "evidence": write.evidence, "reserved": write.reserved}
+    fields = {
+        "code": write.code,
+        "evidence": write.evidence,
+        "reserved": write.reserved,
+        "promised": write.promised,
+    }
     if write.slots is None:
         return msgspec.structs.replace(row, **fields)
     shapes = {each.name: each.shape for each in world.forms[row.form].roles}
@@ -162,6 +169,8 @@ def _after(world: Snapshot, row: JobRow, write: Write, now: float) -> JobRow:
         shape = shapes[role_name]
         hold = Hold(role=role_name, index=index, node=node_name, devices=devices, slot=True)
         holds.append(msgspec.structs.replace(hold, cpu=shape.cpu, memory=shape.memory, gpu=shape.gpu))
+    began = not any(hold.slot for hold in row.holds)
+    fields |= {"reason": write.reason, "since": now if began else row.since}
     return msgspec.structs.replace(
         row, holds=tuple(holds), allocation=row.allocation + 1, changed=now, refused=False, **fields
     )

@@ -258,7 +258,7 @@ def test_a_waiting_job_is_explained(client: Client, holding: Job) -> None:
     large = client.run(["true"], cpu="4", workers=2, priority="production")
     small = client.run(["true"], cpu="4", workers=2)
     name = small.metadata.name
-    eventually(lambda: client.explain(JOB, "default", name).code == "InsufficientCpu", SECONDS)
+    eventually(lambda: client.explain(JOB, "default", name).code == "NoRoom", SECONDS)
     told = client.explain(JOB, "default", name)
     assert "cpu" in told.message
     assert told.remedy

@@ -43,7 +43,7 @@ def test_ten_thousand_jobs_fit_in_thirty_megabytes() -> None:
     store = MemoryStore()
     for number in range(10_000):
         made = store.create(job(f"job-{number}", labels={"team": "a"}), actor=SYSTEM)
-        patch(store, made, 0, {"phase": "Pending", "reason": "QuotaExceeded", "message": "x" * 80})
+        patch(store, made, 0, {"phase": "Pending", "reason": "Limit", "message": "x" * 80})
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 30e6

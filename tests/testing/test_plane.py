@@ -53,7 +53,7 @@ def test_a_gang_that_does_not_fit_waits_whole_and_says_why():
     plane.advance(1)
     waiting = plane.job("second").status
     assert waiting.phase == "Pending"
-    assert waiting.scheduling.code == "InsufficientCpu"
+    assert waiting.scheduling.code == "NoRoom"
     plane.advance(12)
     assert plane.job("second").status.phase == "Succeeded"
     assert plane.job("second").status.scheduling.code == ""

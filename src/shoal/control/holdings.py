@@ -16,7 +16,7 @@ from shoal.objects.quantities import CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.snapshot import Hold
 
-__all__ = ["holds_of", "task_holds"]
+__all__ = ["holds_of", "share_of", "task_holds"]
 
 
 def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
@@ -46,6 +46,11 @@ def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
     return tuple(held.row(*key) for key, held in sorted(there.items()))
 
 
+def share_of(resources: Resources) -> int:
+    """Thousandths of one device; 0: whole ones, or none."""
+    return 0 if resources.gpu_share is None else max(1, round(1000 * resources.gpu_share))
+
+
 def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:
     """What tasks hold whose job is not there."""
     there: dict[tuple[str, int, str], _Held] = {}
@@ -67,6 +72,7 @@ class _Held:
     cpu: int = 0
     memory: int = 0
     gpu: int = 0
+    share: int = 0
     devices: list[str] = field(default_factory=list[str])
     live_cpu: int = 0
     live_memory: int = 0
@@ -76,6 +82,7 @@ class _Held:
         self.cpu = max(self.cpu, int(resources.cpu))
         self.memory = max(self.memory, int(resources.memory or 0))
         self.gpu = max(self.gpu, resources.gpu)
+        self.share = share_of(resources)
 
     def add(self, task: Task) -> None:
         spec = task.spec
@@ -85,7 +92,8 @@ class _Held:
         self.cpu = max(self.cpu, self.live_cpu)
         self.memory = max(self.memory, self.live_memory)
         self.devices += [each for each in spec.placement.devices if each not in self.devices]
-        self.gpu = max(self.gpu, len(self.devices))
+        if not self.share:
+            self.gpu = max(self.gpu, len(self.devices))
 
     def row(self, role: str, index: int, node: str) -> Hold:
         return Hold(
@@ -96,6 +104,7 @@ class _Held:
             cpu=self.cpu,
             memory=self.memory,
             gpu=self.gpu,
+            share=self.share,
             slot=self.slot,
             live=self.live,
             claimed=self.claimed,

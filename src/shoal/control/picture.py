@@ -15,14 +15,16 @@ import msgspec
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.holdings import task_holds
-from shoal.control.rows import form_of, job_row, node_row, queue_row
+from shoal.control.queue_rows import queue_rows
+from shoal.control.rows import form_of, job_row, node_row
 from shoal.control.tasks import TaskCache
 from shoal.control.work import Key
 from shoal.objects.job import Job
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.schedule.cycle import rows
 from shoal.schedule.plan import Policy
-from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, QueueRow, Snapshot
+from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot
 
 __all__ = ["Picture"]
 
@@ -40,12 +42,14 @@ class Picture:
         nodes: ObjectCache[Node],
         tasks: TaskCache,
         policy: Policy,
+        levels: tuple[str, ...] = (),
     ) -> None:
         self._jobs = jobs
         self._queues = queues
         self._nodes = nodes
         self._tasks = tasks
         self._policy = policy
+        self._levels = levels
         self._lock = threading.Lock()
         self._dirty: set[tuple[Key, str]] = set()
         self._stale: set[str] = {"nodes", "queues"}
@@ -55,7 +59,7 @@ class Picture:
         self._forms = _Forms()
         self._strangers: dict[str, tuple[Hold, ...]] = {}
         self._node_rows: tuple[NodeRow, ...] = ()
-        self._queue_rows: tuple[QueueRow, ...] = ()
+        self._queue_rows: tuple[rows.Queue, ...] = ()
         jobs.on_change(self._job_changed)
         tasks.on_change(self._task_changed)
         nodes.on_change(self._mark("nodes"))
@@ -73,8 +77,7 @@ class Picture:
                 nodes = sorted(self._nodes.all(), key=lambda node: node.metadata.name)
                 self._node_rows = tuple(node_row(node) for node in nodes)
             if "queues" in stale:
-                queues = sorted(self._queues.all(), key=lambda queue: queue.metadata.name)
-                self._queue_rows = tuple(queue_row(queue) for queue in queues)
+                self._queue_rows = queue_rows(self._queues.all())
             for key, uid in sorted(dirty):
                 news |= self._renew(key, uid)
         except BaseException:
@@ -84,6 +87,7 @@ class Picture:
             raise
         snapshot = Snapshot(
             nodes=self._node_rows,
+            levels=self._levels,
             queues=self._queue_rows,
             forms=self._forms.all(),
             jobs=tuple(self._sorted),

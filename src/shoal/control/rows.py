@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from shoal.cluster.base import Task
-from shoal.control.holdings import holds_of
+from shoal.control.holdings import holds_of, share_of
 from shoal.control.job.seen import scope_of
 from shoal.objects.elastic import coordinator_of, own_roles
-from shoal.objects.job import PRIORITIES, Job, Role
+from shoal.objects.job import PRIORITIES, Job, JobSpec, Role
 from shoal.objects.node import Node
-from shoal.objects.queue import Queue
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import (
@@ -18,12 +19,16 @@ from shoal.schedule.snapshot import (
     Form,
     JobRow,
     NodeRow,
-    QueueRow,
     RoleForm,
     Shape,
 )
 
-__all__ = ["ending_of", "form_of", "job_row", "node_row", "priority_of", "queue_row"]
+TURN_OVER = "TurnOver"
+"""Why a job gave back everything that had its turn: it is behind those that wait already."""
+_WALL_MARGIN_SECONDS = 2.0
+"""Its end is the job controller's to decide; the scheduler does not come first."""
+
+__all__ = ["ending_of", "form_of", "job_row", "node_row", "priority_of"]
 
 
 def node_row(node: Node) -> NodeRow:
@@ -43,28 +48,14 @@ def node_row(node: Node) -> NodeRow:
     )
 
 
-def queue_row(queue: Queue) -> QueueRow:
-    """A queue as the scheduler sees it."""
-    quota = queue.spec.quota
-    return QueueRow(
-        name=queue.metadata.name,
-        cpu=None if quota.cpu is None else int(quota.cpu),
-        memory=None if quota.memory is None else int(quota.memory),
-        gpu=quota.gpu,
-        jobs=quota.jobs,
-        namespaces=queue.spec.namespaces,
-        highest={name: priority_of(value) for name, value in queue.spec.highest_priority.items()},
-    )
-
-
 def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRow | None:
     """A job as the scheduler sees it; None when there is nothing to decide about it."""
     meta, status = job.metadata, job.status
     ending, holds = ending_of(job), holds_of(job, tasks)
     if ending and not holds and not status.scheduling.code:
         return None
-    refusal = status.refusal
-    refused = refusal is not None and refusal.allocation == status.allocation.id
+    refusal, allocation = status.refusal, status.allocation
+    refused = refusal is not None and refusal.allocation == allocation.id
     doublings = min(max(0, status.infrastructure_failures - 1), 10)
     patience = min(LONGEST_AVOIDANCE_SECONDS, policy.avoid_seconds * 2.0**doublings)
     return JobRow(
@@ -74,14 +65,22 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         generation=meta.generation,
         queue=job.spec.queue,
         priority=priority_of(job.spec.priority),
+        user=job.user,
         created=meta.created,
+        since=allocation.since,
+        waits_since=allocation.changed if allocation.reason == TURN_OVER else None,
+        wall_seconds=_wall_seconds(job),
+        grace_seconds=float(job.spec.grace_period),
+        preemptible=job.spec.preemptible,
         form=form,
         ending=ending,
-        allocation=status.allocation.id,
-        changed=status.allocation.changed,
+        allocation=allocation.id,
+        changed=allocation.changed,
+        reason=allocation.reason,
         code=status.scheduling.code,
         evidence=status.scheduling.evidence,
         reserved=status.scheduling.reserved,
+        promised=status.scheduling.promised,
         holds=holds,
         done=tuple(
             (role.name, IndexSet(IndexMap.parse(role.outcomes)).text)
@@ -102,7 +101,8 @@ def form_of(job: Job) -> Form:
     if spec.array is not None:
         indices = IndexSet.parse(spec.array.indices).text
         role = RoleForm(name=spec.roles[0].name, shape=_shape(spec.roles[0]), indices=indices, minimum=0)
-        return Form(roles=(role,), minimum=1, array=True, parallelism=spec.array.parallelism)
+        form = Form(roles=(role,), minimum=1, array=True, parallelism=spec.array.parallelism)
+        return _somewhere(form, spec)
     least = 0 if spec.gang.min is not None else None
     own, coordinator = own_roles(spec), coordinator_of(spec)
     roles = tuple(
@@ -111,6 +111,8 @@ def form_of(job: Job) -> Form:
             shape=_shape(role),
             indices=IndexSet.span(role.replicas).text,
             elastic=role.min_replicas is not None,
+            required=role.topology.required if role.topology else "",
+            preferred=role.topology.preferred if role.topology else "",
             minimum=min(
                 role.replicas,
                 next(m for m in (role.min_replicas, least, role.replicas) if m is not None),
@@ -122,7 +124,27 @@ def form_of(job: Job) -> Form:
     if coordinator is not None:  # first of all: without it nobody can join, and nothing replaces it
         first = RoleForm(name=coordinator.name, shape=_shape(coordinator), indices="0", minimum=1)
         roles, minimum = (first, *roles), minimum and minimum + 1
-    return Form(roles=roles, minimum=minimum, whole=scope_of(job) == "Gang")
+    whole, movable = scope_of(job) == "Gang", spec.runtime == "elastic"
+    return _somewhere(Form(roles=roles, minimum=minimum, whole=whole, movable=movable), spec)
+
+
+def _somewhere(form: Form, spec: JobSpec) -> Form:
+    where = spec.topology
+    if where is None:
+        return form
+    return msgspec.structs.replace(
+        form, required=where.required, preferred=where.preferred, spread=where.spread
+    )
+
+
+def _wall_seconds(job: Job) -> float | None:
+    """Counted from when it began to hold what it holds; its limit counts from its first start."""
+    limit, started = job.spec.limits.wall_time, job.status.started
+    if limit is None:
+        return None
+    since = job.status.allocation.since
+    gone = since - started if started and since else 0.0
+    return max(0.0, float(limit) - gone) + _WALL_MARGIN_SECONDS
 
 
 def ending_of(job: Job) -> str:
@@ -146,6 +168,7 @@ def _shape(role: Role) -> Shape:
         cpu=int(role.resources.cpu),
         memory=int(role.resources.memory or 0),
         gpu=role.resources.gpu,
+        share=share_of(role.resources),
         selector=tuple(sorted(role.node_selector.items())),
         tolerations=role.tolerations,
     )

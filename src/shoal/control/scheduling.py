@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+import msgspec
+
 from shoal import faults
 from shoal.clock import Clock
 from shoal.control.cache import ObjectCache
@@ -73,6 +75,7 @@ class SchedulingController:
         clock: Clock,
         journal: Journal,
         policy: Policy | None = None,
+        levels: tuple[str, ...] = (),
     ) -> None:
         self._jobs = jobs
         self._queues = queues
@@ -82,7 +85,9 @@ class SchedulingController:
         self._clock = clock
         self._journal = journal
         self._policy = policy or Policy()
-        self._picture = Picture(jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=self._policy)
+        self._picture = Picture(
+            jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=self._policy, levels=levels
+        )
         self._not_before = 0.0
         self._refresh_at = 0.0
         self._again = 0.0
@@ -117,11 +122,7 @@ class SchedulingController:
         if begun < self._refresh_at:
             return self._policy
         self._refresh_at = begun + _REFRESH_SECONDS
-        return Policy(
-            regrow_seconds=self._policy.regrow_seconds,
-            avoid_seconds=self._policy.avoid_seconds,
-            refresh=_REFRESHED,
-        )
+        return msgspec.structs.replace(self._policy, refresh=_REFRESHED)
 
     def _apply(self, plan: Plan, now: Stamp) -> int:
         denials = 0
@@ -171,12 +172,14 @@ class SchedulingController:
 def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if write.slots is not None:
+        held = job.status.allocation
+        since = (held.since if held.slots else now) if write.slots else 0.0
         allocation = Allocation(
-            id=write.allocation + 1, slots=write.slots, reason=write.reason, changed=now
+            id=write.allocation + 1, slots=write.slots, reason=write.reason, changed=now, since=since
         )
         fields["allocation"] = codec.builtins(allocation)
     old = job.status.scheduling
-    if not write.code:
+    if not (write.code or write.reserved or write.promised is not None):
         if old != Scheduling():
             fields["scheduling"] = None
         return fields
@@ -186,6 +189,7 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
         evidence=write.evidence,
         since=old.since if old.code == write.code else now,
         reserved=write.reserved,
+        promised=write.promised,
     )
     if scheduling != old:
         fields["scheduling"] = codec.builtins(scheduling)

@@ -294,6 +294,8 @@ class Allocation(Part, frozen=True, kw_only=True):
     reason: str = ""
     """The code of the plan's last step for this job: Started, Grown, Shrunk, Preempted ..."""
     changed: Stamp = 0.0
+    since: Stamp = 0.0
+    """Since when it holds something without a break; 0: it holds nothing."""
 
 
 class Scheduling(Part, frozen=True, kw_only=True):
@@ -306,6 +308,8 @@ class Scheduling(Part, frozen=True, kw_only=True):
     """The numbers behind the code."""
     since: Stamp = 0.0
     reserved: tuple[Slots, ...] = ()
+    promised: Stamp | None = None
+    """When the job starts at the latest, if everybody keeps to the wall times that they stated."""
 
 
 class RoleStatus(Part, frozen=True, kw_only=True):

@@ -10,16 +10,18 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.objects.meta import Stamp
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.room import tolerates
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow
 
-__all__ = ["Draft", "Index", "give_back", "span"]
+__all__ = ["FORCED", "Draft", "Index", "give_back", "span"]
 
 Index = tuple[str, int]
 """(role, index)."""
 
-_FORCED = ("NodeLost", "NodeDrained", "Refused")
+FORCED = ("NodeLost", "NodeDrained", "Refused")
+"""Codes under which a node takes slots against the job's will."""
 
 
 @dataclass
@@ -39,23 +41,26 @@ class Draft:
     """What is kept for it until those who hold it have gone."""
     yielded: list[str] = field(default_factory=list[str])
     """For which jobs (`namespace/name`) it gives up slots."""
+    why: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """By code of what it gives back: the numbers behind it."""
+    promised: Stamp | None = None
+    """When it starts at the latest."""
 
     @property
     def forced(self) -> str:
         """The code under which slots were taken against the job's will, if any were."""
-        return next((code for _, code in self.lost if code in _FORCED), "")
+        return next((code for _, code in self.lost if code in FORCED), "")
 
     def drop(self, hold: Hold, code: str) -> None:
         """Give one slot back."""
         self.kept.pop((hold.role, hold.index), None)
         self.lost.append((hold, code))
 
-    def give_up(self, hold: Hold, to: JobRow) -> None:
-        """Give one slot up for another job."""
+    def give_up(self, hold: Hold, to: str) -> None:
+        """Give one slot up for another job (`namespace/name`)."""
         self.drop(hold, "Preempted")
-        name = f"{to.namespace}/{to.name}"
-        if name not in self.yielded:
-            self.yielded.append(name)
+        if to not in self.yielded:
+            self.yielded.append(to)
 
     def done(self, role: str) -> IndexSet:
         """The role's indices that will not run again; those of a gang do when it restarts."""

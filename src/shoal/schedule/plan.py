@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal.objects.job import Slots
 from shoal.objects.meta import Part, Stamp
+from shoal.schedule.cycle.rows import Rules
 
 __all__ = [
     "Deny",
@@ -31,6 +32,7 @@ __all__ = [
 class Policy(Part, frozen=True, kw_only=True):
     """How to decide."""
 
+    rules: Rules = Rules()
     regrow_seconds: float = 10.0
     """A job whose tasks start again together grows only so long after its last change, so that
     capacity that comes free bit by bit costs one restart and not many."""
@@ -126,6 +128,8 @@ class Write(Part, frozen=True, kw_only=True):
     evidence: dict[str, Any] = {}
     reserved: tuple[Slots, ...] = ()
     """All that is reserved for the job from now on."""
+    promised: Stamp | None = None
+    """When it starts at the latest, from now on."""
 
 
 class Plan(Part, frozen=True, kw_only=True):

@@ -11,29 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal
 
 from shoal.objects.job import Slots
 from shoal.objects.ranges import IndexSet
-from shoal.schedule.give_back import Draft, Index
+from shoal.schedule.free import Free
+from shoal.schedule.give_back import FORCED, Draft, Index
 from shoal.schedule.plan import Deny, Grow, JobName, Move, Preempt, Reserve, Shrink, Start, Step, Write
-from shoal.schedule.room import Room
-from shoal.schedule.snapshot import Hold, Shape
+from shoal.schedule.snapshot import Hold
 
 __all__ = ["compact", "sequence"]
 
-Part = Literal["all", "give", "take"]
-"""Of a draft that gives back and takes: both in one write, or each in its own."""
+Part = Literal["all", "give", "take", "keep"]
+"""Of a draft that gives back and takes: both in one write, or each in its own; or nothing but what is
+kept for it."""
 
 
-def sequence(drafts: Sequence[Draft], ledger: Room, refresh: int) -> tuple[Write, ...]:
+def sequence(drafts: Sequence[Draft], ledger: Free, refresh: int) -> tuple[Write, ...]:
     """The writes for these drafts, which are in the order of service; `ledger` is what is free before
     the first. Up to `refresh` jobs whose numbers alone have changed are written too."""
     giving = [draft for draft in drafts if draft.lost and not draft.got]
     taking = [draft for draft in drafts if draft.got]
     waiting = [draft for draft in drafts if not draft.lost and not draft.got]
-    reserving = [draft for draft in waiting if draft.reserved and _reserved(draft) != draft.row.reserved]
-    writes: list[Write] = [_write(draft) for draft in reserving]
+    reserving = [draft for draft in drafts if _news_of_its_place(draft)]
+    writes: list[Write] = [_write(draft, "keep") for draft in reserving]
     for draft in giving:
         _free(ledger, draft)
         writes.append(_write(draft))
@@ -48,7 +49,9 @@ def sequence(drafts: Sequence[Draft], ledger: Room, refresh: int) -> tuple[Write
     for draft in waiting:
         if draft in reserving:
             continue
-        code_changed = draft.code != draft.row.code or bool(draft.row.reserved and not draft.reserved)
+        lost_place = bool(draft.row.reserved and not draft.reserved)
+        lost_date = draft.row.promised is not None and draft.promised is None
+        code_changed = draft.code != draft.row.code or lost_place or lost_date
         stale = bool(draft.code) and draft.evidence != draft.row.evidence and refresh > 0
         if code_changed or stale:
             refresh -= not code_changed
@@ -72,33 +75,29 @@ def compact(holds: Iterable[Hold]) -> tuple[Slots, ...]:
     )
 
 
-def _free(ledger: Room, draft: Draft) -> None:
+def _free(ledger: Free, draft: Draft) -> None:
     for hold, _ in draft.lost:
         if not (hold.live or hold.claimed):
             ledger.give_back(hold)
 
 
-def _afford(ledger: Room, draft: Draft) -> bool:
+def _afford(ledger: Free, draft: Draft) -> bool:
     """Take what the draft gets, after what it gives back itself; False leaves the ledger as it was."""
     gone = [hold for hold, _ in draft.lost if not (hold.live or hold.claimed)]
     for hold in gone:
         ledger.give_back(hold)
-    mark = ledger.mark()
-    for hold in draft.got.values():
-        shape = Shape(cpu=hold.cpu, memory=hold.memory, gpu=hold.gpu)
-        if not ledger.take_at(hold.node, shape, hold.devices):
-            ledger.rollback(mark)
-            for back in gone:
-                ledger.occupy(back)
-            return False
-    return True
+    if ledger.take(draft.got.values()):
+        return True
+    for back in gone:
+        ledger.occupy(back)
+    return False
 
 
 def _write(draft: Draft, part: Part = "all") -> Write:
     row = draft.row
-    got = {} if part == "give" else draft.got
-    lost = [] if part == "take" else draft.lost
-    steps = tuple(_steps(draft, lost, got))
+    got = draft.got if part in ("all", "take") else {}
+    lost = draft.lost if part in ("all", "give") else []
+    steps = tuple(_steps(draft, lost, got, part))
     changed = bool(lost or got)
     return Write(
         job=JobName(namespace=row.namespace, name=row.name, uid=row.uid),
@@ -110,24 +109,32 @@ def _write(draft: Draft, part: Part = "all") -> Write:
         code=draft.code,
         evidence=draft.evidence,
         reserved=_reserved(draft),
+        promised=draft.promised,
     )
+
+
+def _news_of_its_place(draft: Draft) -> bool:
+    """It is kept another place, or promised another date."""
+    place = bool(draft.reserved) and _reserved(draft) != draft.row.reserved
+    return place or (draft.promised is not None and draft.promised != draft.row.promised)
 
 
 def _reserved(draft: Draft) -> tuple[Slots, ...]:
     return compact(draft.reserved.values())
 
 
-def _steps(draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold]) -> Iterable[Step]:
+def _steps(
+    draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold], part: Part
+) -> Iterable[Step]:
     given, left = dict(got), [pair for pair in lost if _index(pair[0]) not in got]
-    emptied = bool(draft.forced) and not (draft.kept or got)
+    emptied = not (draft.kept or got or draft.row.ending)
     for code in dict.fromkeys(code for _, code in left):
         slots = compact(hold for hold, other in left if other == code)
-        if emptied and not draft.row.ending:
-            yield Preempt(slots=slots, code=code, evidence=_nodes(left))
+        evidence = _evidence(draft, code, left)
+        if emptied and code not in ("Finished", "Shrunk"):
+            yield Preempt(slots=slots, code=code, evidence=evidence)
         else:
-            yield Shrink(
-                slots=slots, code=code, evidence=_given_up(draft, left) if code == "Preempted" else {}
-            )
+            yield Shrink(slots=slots, code=code, evidence=evidence)
     moved = [pair for pair in lost if _index(pair[0]) in got]
     for code in dict.fromkeys(code for _, code in moved):
         those = [hold for hold, other in moved if other == code]
@@ -137,7 +144,7 @@ def _steps(draft: Draft, lost: list[tuple[Hold, str]], got: dict[Index, Hold]) -
         yield Grow(slots=compact(given.values()))
     elif given:
         yield Start(slots=compact(given.values()))
-    if draft.reserved:
+    if _news_of_its_place(draft) and (part == "keep" or not (lost or got)):
         yield Reserve(slots=_reserved(draft), code=draft.code, evidence=draft.evidence)
     elif draft.code != draft.row.code or not (lost or got):
         yield Deny(code=draft.code, evidence=draft.evidence)
@@ -151,11 +158,16 @@ def _reason(lost: list[tuple[Hold, str]], steps: tuple[Step, ...]) -> str:
     return next((step.code for step in reversed(steps) if not isinstance(step, Deny)), "")
 
 
-def _given_up(draft: Draft, lost: list[tuple[Hold, str]]) -> dict[str, object]:
-    return {"tasks": sum(code == "Preempted" for _, code in lost), "for": draft.yielded}
+def _evidence(draft: Draft, code: str, lost: list[tuple[Hold, str]]) -> dict[str, Any]:
+    if draft.yielded and code == "Preempted":
+        count = sum(each == code for _, each in lost)
+        return {"tasks": count, "left": len(draft.kept), "for": draft.yielded}
+    if code in draft.why:
+        return draft.why[code]
+    return _nodes(lost) if code in FORCED else {}
 
 
-def _nodes(lost: list[tuple[Hold, str]]) -> dict[str, object]:
+def _nodes(lost: list[tuple[Hold, str]]) -> dict[str, Any]:
     return {"nodes": sorted({hold.node for hold, _ in lost})}
 
 

@@ -12,18 +12,22 @@ from typing import Any
 from shoal.objects.job import Slots, Toleration
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Taint
+from shoal.schedule.cycle.rows import Queue
 
 __all__ = [
     "LONGEST_AVOIDANCE_SECONDS",
+    "VERSION",
     "Form",
     "Hold",
     "JobRow",
     "NodeRow",
-    "QueueRow",
     "RoleForm",
     "Shape",
     "Snapshot",
 ]
+
+VERSION = 1
+"""Of the rows: one that was written by another version is not read."""
 
 LONGEST_AVOIDANCE_SECONDS = 60.0
 """How long a job stays away from a node that refused it, at most."""
@@ -45,26 +49,15 @@ class NodeRow(Part, frozen=True, kw_only=True):
     """A person says that it is gone: what it holds is taken back."""
 
 
-class QueueRow(Part, frozen=True, kw_only=True):
-    """A queue; None is unlimited."""
-
-    name: str
-    cpu: int | None = None
-    memory: int | None = None
-    gpu: int | None = None
-    jobs: int | None = None
-    namespaces: tuple[str, ...] = ()
-    """Which may use it; empty: all."""
-    highest: dict[str, int] = {}
-    """Namespace (or `*`) to the highest priority that its jobs may have here."""
-
-
 class Shape(Part, frozen=True, kw_only=True):
     """What one task needs of its node."""
 
     cpu: int = 0
     memory: int = 0
     gpu: int = 0
+    """Whole devices."""
+    share: int = 0
+    """Thousandths of one device, instead of whole ones."""
     selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 
@@ -78,6 +71,9 @@ class RoleForm(Part, frozen=True, kw_only=True):
     minimum: int
     elastic: bool = False
     """It may end with fewer tasks than it may have."""
+    required: str = ""
+    """All of its tasks in one domain of this level of the topology."""
+    preferred: str = ""
 
 
 class Form(Part, frozen=True, kw_only=True):
@@ -91,8 +87,14 @@ class Form(Part, frozen=True, kw_only=True):
     parallelism: int | None = None
     """At most so many indices of an array at once."""
     whole: bool = False
-    """Its tasks start again together: slots are kept until the whole job has ended, and below its
-    minimum it gives back everything."""
+    """Its tasks start again together, and slots are kept until the whole job has ended."""
+    required: str = ""
+    """All of its tasks in one domain of this level of the topology."""
+    preferred: str = ""
+    spread: str = ""
+    """Evenly over the domains of this level."""
+    movable: bool = False
+    """It loses nothing by going on elsewhere."""
 
 
 class Hold(Part, frozen=True, kw_only=True):
@@ -105,6 +107,8 @@ class Hold(Part, frozen=True, kw_only=True):
     cpu: int = 0
     memory: int = 0
     gpu: int = 0
+    share: int = 0
+    """Thousandths that it has of its one device; 0: whole devices."""
     slot: bool = False
     """The job's allocation names it."""
     live: bool = False
@@ -122,19 +126,32 @@ class JobRow(Part, frozen=True, kw_only=True):
     generation: int = 0
     queue: str = "default"
     priority: int = 0
+    user: str = ""
     created: Stamp = 0.0
+    since: Stamp = 0.0
+    """Since when it holds something without a break."""
+    waits_since: Stamp | None = None
+    """Later than it was created where it had its turn."""
+    wall_seconds: float | None = None
+    """Counted from `since`: after that it is ended."""
+    grace_seconds: float = 0.0
+    preemptible: bool = True
     form: int = 0
     """Position in `Snapshot.forms`."""
     ending: str = ""
     """Why it gives everything back: Finished, Suspended, Cancelled or Deleted; empty: it may run."""
     allocation: int = 0
     changed: Stamp = 0.0
-    """When its slots last changed."""
+    """When its slots last changed, and"""
+    reason: str = ""
+    """why: the code that its status shows."""
     code: str = ""
     """The reason to wait that its status shows now."""
     evidence: dict[str, Any] = {}
     reserved: tuple[Slots, ...] = ()
     """What is kept for it, as its status shows now."""
+    promised: Stamp | None = None
+    """When it starts at the latest, as its status shows now."""
     holds: tuple[Hold, ...] = ()
     done: tuple[tuple[str, str], ...] = ()
     """Role to the indices that have their outcome, as ranges."""
@@ -157,8 +174,11 @@ class JobRow(Part, frozen=True, kw_only=True):
 class Snapshot(Part, frozen=True, kw_only=True):
     """Everything that a decision depends on, but for the policy and the time."""
 
+    version: int = VERSION
     nodes: tuple[NodeRow, ...] = ()
-    queues: tuple[QueueRow, ...] = ()
+    levels: tuple[str, ...] = ()
+    """Labels that make the topology, the widest first."""
+    queues: tuple[Queue, ...] = ()
     forms: tuple[Form, ...] = ()
     jobs: tuple[JobRow, ...] = ()
     """In the order of `JobRow.order`."""

@@ -35,7 +35,7 @@ def _job(**status: Any) -> Job:
 
 
 def _waiting(message: str) -> Job:
-    return _job(scheduling=Scheduling(code="InsufficientCpu", message=message))
+    return _job(scheduling=Scheduling(code="NoRoom", message=message))
 
 
 def _told(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -90,7 +90,7 @@ def test_it_says_what_the_job_waits_for(
 ) -> None:
     def play(job: Job) -> None:
         for message in ("it needs 4 cpu", "it needs 4 cpu", "it needs 3 cpu"):
-            held = Scheduling(code="InsufficientCpu", message=message)
+            held = Scheduling(code="NoRoom", message=message)
             status(server, job, writer="scheduler", scheduling=held)
         restarting = Condition(type="Restarting", status="True", reason="Backoff", changed=5.0)
         status(server, job, phase="Running", started=1.0, failures=1, conditions=[restarting])

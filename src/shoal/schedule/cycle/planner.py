@@ -24,7 +24,7 @@ from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.giving import give_back
 from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
-from shoal.schedule.cycle.rows import Cluster, Rules
+from shoal.schedule.cycle.rows import Cluster, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Gang, Placement
@@ -191,6 +191,8 @@ class _Cycle:
             and self._others_give_way(asked, amounts, rest)
         ):
             return
+        if job.present and self._from_itself(asked, amounts):
+            return
         if (
             quota is None
             and lacking is None
@@ -261,6 +263,34 @@ class _Cycle:
             self._alone.add(alike)
             return False
         desk.take_place(asked, *found)
+        return True
+
+    def _from_itself(self, asked: Asked, amounts: tuple[float, ...]) -> bool:
+        """A role that it cannot do without gets the place of what it has beyond its needs of another."""
+        desk, job = self.desk, asked.job
+        present = desk.present.get(job.name, ())
+        spare = dict(zip((role.name for role in job.roles), asked.surplus(present), strict=True))
+        room, going = desk.later.room, list[Task]()
+        mark = room.mark()
+        found = None
+        for task in sorted(present, key=lambda task: -task.index):
+            if found is not None or not (task.preemptible and spare[task.role]):
+                continue
+            spare[task.role] -= 1
+            going.append(task)
+            for tasks in asked.placement((task,)):
+                room.give_back(tasks)
+            before = room.mark()
+            found = self._placed(room, asked)
+            room.rollback(before)
+        room.rollback(mark)
+        given = asked.ask(asked.counts(going), new=False)
+        desk.later.charge(asked, given, -1)
+        refused = desk.later.refusal(asked, amounts)
+        desk.later.charge(asked, given)
+        if found is None or refused is not None:
+            return False
+        desk.take_place(asked, {job.name: going}, found)
         return True
 
     def _moved_together(self, asked: Asked) -> bool:

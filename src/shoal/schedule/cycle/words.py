@@ -127,11 +127,13 @@ def _rule(sentence: str, remedy: str) -> Callable[[_Evidence], Explanation]:
 
 def _amount(resource: str, amount: float) -> str:
     if resource == "cpu":
-        return f"{CpuMillis(round(amount))} CPU"
+        return f"{CpuMillis(round(amount)).text()} CPU"
     if resource == "memory":
-        return f"{Bytes(round(amount))} memory"
-    noun = {"gpu": "GPUs", "jobs": "jobs"}.get(resource, resource)
-    return f"{amount:g} {noun}"
+        return f"{Bytes(round(amount)).text()} memory"
+    noun = {"gpu": "GPU", "jobs": "job"}.get(resource)
+    if noun is None:
+        return f"{amount:g} {resource}"
+    return f"{amount:g} {noun}{'' if amount == 1 else 's'}"
 
 
 def _not_preemptible(e: _Evidence) -> Explanation:
@@ -144,9 +146,9 @@ def _not_preemptible(e: _Evidence) -> Explanation:
 
 
 def _no_room(e: _Evidence) -> Explanation:
-    short = " and ".join(
-        {"cpu": "CPU", "gpu": "GPUs"}.get(name, name) for name in e.get("short", [])[:2]
-    )
+    lacking: list[str] = e.get("short", [])
+    titles = {"cpu": "CPU", "gpu": "GPUs"}
+    short = " and ".join(titles.get(name, name) for name in lacking[:2])
     holders: list[str] = e.get("holders", [])
     whose = f"; most is held by {', '.join(holders[:3])}" if holders else ""
     return Explanation(

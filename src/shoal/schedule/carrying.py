@@ -1,0 +1,167 @@
+"""What was decided, brought back to the jobs as a server knows them: indices, devices, reasons.
+
+A decision counts tasks; here each gets an index that the job has free, the one that the decision named
+where it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.rows import Task
+from shoal.schedule.cycle.steps import Deny, Grow, Move, Preempt, Reserve, Shrink, Start, Step
+from shoal.schedule.give_back import Draft, Index, span
+from shoal.schedule.posing import avoided
+from shoal.schedule.snapshot import Hold, NodeRow, RoleForm
+
+__all__ = ["Carrying"]
+
+_NO_PLACE = frozenset(("NoNodeSuits", "TooLarge", "TooFarApart", "WaitingForNode", "TopologyBusy"))
+_NO_ROOM = frozenset(("NoRoom", "Fragmented"))
+_FOR_OTHERS = "Preempted"
+
+
+class Carrying:
+    """Of one decision. `named`: whose its jobs are, by name; those of an array have an index besides."""
+
+    def __init__(
+        self,
+        drafts: Mapping[str, Draft],
+        named: Mapping[str, tuple[str, int | None]],
+        nodes: Sequence[NodeRow],
+        now: Stamp,
+    ) -> None:
+        self._drafts = drafts
+        self._named = named
+        self._nodes = {node.name: node for node in nodes}
+        self._now = now
+        self.touched: set[str] = set()
+        """Uids of those that a step was about."""
+
+    def carry(self, step: Step) -> None:
+        """Into the job's draft."""
+        uid, part = self._named[step.job]
+        draft = self._drafts[uid]
+        self.touched.add(uid)
+        match step:
+            case Start() | Grow():
+                draft.got.update(self._holds(draft, step.tasks, part))
+            case Shrink() | Preempt():
+                self._gives(draft, step.tasks, step.code, step.beneficiary, step.evidence)
+                if not draft.kept:
+                    self._emptied(draft, step)
+            case Move():
+                self._gives(draft, step.tasks, step.code, "", {"for": [self._title(step.beneficiary)]})
+                draft.reserved.update(self._holds(draft, step.to, part, moving=True))
+                draft.code, draft.evidence = step.code, {}
+            case Reserve():
+                draft.reserved.update(self._holds(draft, step.tasks, part))
+                draft.promised = step.at
+                self._waits(draft, step.code, step.evidence, part)
+            case Deny():
+                self._waits(draft, step.code, step.evidence, part)
+            case _:
+                raise AssertionError(f"nobody knows what {type(step).__name__} means")
+
+    def _waits(self, draft: Draft, code: str, evidence: dict[str, Any], part: int | None) -> None:
+        """Of an array the first index that is kept a place speaks, else the first that waits while
+        nothing of it runs."""
+        row = draft.row
+        if part is not None and (draft.code or ((draft.kept or draft.got) and not draft.reserved)):
+            return
+        if code == "Departing" and row.code in ("Preempting", "Consolidating"):
+            code, evidence = row.code, row.evidence
+        elif (avoid := avoided(row, self._now)) and self._for_its_sake(code):
+            why = {"reason": row.avoid_reason, "message": row.avoid_message}
+            code, evidence = "PlacementRefused", {"node": avoid, "until": row.avoid_until, **why}
+        draft.code, draft.evidence = code, self._titled(evidence)
+
+    def _emptied(self, draft: Draft, step: Shrink | Preempt) -> None:
+        """It waits again, and the next decision says for what."""
+        draft.code, draft.evidence = step.code, step.evidence
+        if draft.yielded:
+            draft.evidence = {"tasks": len(step.tasks), "left": 0, "for": list(draft.yielded)}
+
+    def _for_its_sake(self, code: str) -> bool:
+        return code in _NO_PLACE or code in _NO_ROOM
+
+    def _gives(
+        self, draft: Draft, tasks: Iterable[Task], code: str, to: str, evidence: dict[str, Any]
+    ) -> None:
+        for task in tasks:
+            hold = draft.kept[task.role, task.index]
+            if to and code == _FOR_OTHERS:
+                draft.give_up(hold, self._title(to))
+            else:
+                draft.drop(hold, code)
+        draft.why[code] = evidence
+
+    def _holds(
+        self, draft: Draft, tasks: Sequence[Task], part: int | None, *, moving: bool = False
+    ) -> dict[Index, Hold]:
+        roles = {form.name: form for form in draft.form.roles}
+        found: dict[Index, Hold] = {}
+        if part is not None:
+            for task in tasks:
+                found[task.role, part] = self._hold(roles[task.role], part, task)
+            return found
+        taken: set[Index] = set() if moving else {*draft.kept, *draft.got, *draft.reserved}
+        if not moving:
+            taken |= {
+                (hold.role, hold.index)
+                for hold in draft.row.holds
+                if (hold.live or hold.claimed) and hold.node in self._nodes
+            }
+        for name, form in roles.items():
+            mine = [task for task in tasks if task.role == name]
+            if mine:
+                for index, task in zip(self._indices(draft, form, mine, taken), mine, strict=True):
+                    found[name, index] = self._hold(form, index, task)
+        return found
+
+    def _indices(
+        self, draft: Draft, form: RoleForm, tasks: Sequence[Task], taken: set[Index]
+    ) -> list[int]:
+        """One for each task: its own if that is free, else the lowest that is."""
+        done = set(draft.done(form.name))
+        free = dict.fromkeys(
+            index
+            for index in span(form.indices)
+            if (form.name, index) not in taken and index not in done
+        )
+        own = [task.index if free.pop(task.index, 0) is None else None for task in tasks]
+        rest = iter(free)
+        return [next(rest) if index is None else index for index in own]
+
+    def _hold(self, form: RoleForm, index: int, task: Task) -> Hold:
+        shape, node = form.shape, self._nodes[task.node]
+        return Hold(
+            role=form.name,
+            index=index,
+            node=task.node,
+            devices=tuple(node.gpus[at] for at in task.gpus),
+            cpu=shape.cpu,
+            memory=shape.memory,
+            gpu=shape.gpu,
+            share=shape.share,
+            slot=True,
+        )
+
+    def _title(self, name: str) -> str:
+        return name.partition("#")[0]
+
+    def _titled(self, evidence: dict[str, Any]) -> dict[str, Any]:
+        """Jobs by the names that people know."""
+        found = dict(evidence)
+        for key in ("waitsFor", "holders"):
+            if key in found:
+                names = (self._title(name) for name in found[key] if not name.startswith("~"))
+                found[key] = list(dict.fromkeys(names))[:_MOST_NAMES]
+        if "also" in found:
+            found["also"] = [self._titled(each) for each in found["also"]]
+        return found
+
+
+_MOST_NAMES = 20
