@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from shoal.objects import codec
 from shoal.objects.node import Taint
+from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.plan import Policy
-from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.snapshot import Form, Hold, Snapshot
 from tests.schedule.world import (
     NOW,

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from shoal.objects import codec
 from shoal.objects.node import Taint
 from shoal.objects.ranges import IndexSet
+from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Deny, Plan, Policy, Preempt, Reserve, Shrink, Start
-from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.snapshot import Form, JobRow, Snapshot
 from tests.schedule.world import (
     NOW,

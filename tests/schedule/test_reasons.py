@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from shoal.objects.node import Taint
+from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import CODES, explain
 from shoal.schedule.plan import Policy
-from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.snapshot import Form
 from tests.schedule.world import NOW, Job, codes, gang, node, role, snapshot, write_of
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from shoal.objects.ranges import IndexSet
+from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Preempt, Reserve, Shrink
-from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.snapshot import Form, Snapshot
 from tests.schedule.world import (
     NOW,

@@ -8,8 +8,8 @@ import msgspec
 
 from shoal.objects.job import Slots, Toleration
 from shoal.objects.ranges import IndexSet
-from shoal.schedule.plan import Plan, Write
 from shoal.schedule.cycle.rows import Queue
+from shoal.schedule.plan import Plan, Write
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, RoleForm, Shape, Snapshot
 
 NOW = 1_000_000.0
