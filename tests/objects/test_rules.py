@@ -86,6 +86,9 @@ def two(first: dict[str, Any], second: dict[str, Any], **spec: Any) -> dict[str,
          "spec.restart.scope: the indices of an array are restarted apart: leave scope out"),
         (job(success={"role": "workr"}), "spec.success.role: no role is called workr; did you mean worker?"),
         (job(limits={"wallTime": 0}), "spec.limits.wallTime: a limit is longer than nothing"),
+        (job(limits={"nodeHours": 0}), "spec.limits.nodeHours: a budget is a number of hours above 0; found 0"),
+        (job(limits={"nodeHours": float("nan")}),
+         "spec.limits.nodeHours: a budget is a number of hours above 0; found nan"),
         (role(resources={"gpuShare": 1}),
          "spec.roles[0].resources.gpuShare: a part of a device is a number from 0.001 to below 1; found 1; did "
          "you mean gpu: 1?"),
@@ -136,8 +139,6 @@ def test_rules_of_a_job(document: Any, problem: str) -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        (job(limits={"nodeHours": 1}),
-         "spec.limits.nodeHours: budgets of node-hours are not available yet: leave it out"),
         (role(image="python:3"),
          "spec.roles[0].image: image needs a cluster that runs containers; this one runs processes"),
         (job(roles=[{"template": {"spec": {}}}]),
@@ -152,7 +153,6 @@ def test_what_is_not_available_yet_is_refused_unless_left_at_its_default(
 
 def test_those_fields_at_their_defaults_are_accepted() -> None:
     admit(role(image="", template={}))
-    admit(job(limits={"nodeHours": None}))
 
 
 @pytest.mark.parametrize(

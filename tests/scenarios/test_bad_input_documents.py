@@ -45,7 +45,7 @@ def apply(guarded: Standing, text: str | bytes) -> Ran:
         (manifest(role="    resources: [1]\n"), ["spec.roles[0].resources", "list"]),
         (manifest(spec="  suspend: perhaps\n"), ["spec.suspend", "perhaps"]),
         (manifest(role="    image: python:3.12\n"), ["image needs a cluster that runs containers"]),
-        (manifest(spec="  limits: {nodeHours: 1}\n"), ["node-hours are not available yet"]),
+        (manifest(spec="  limits: {nodeHours: -1}\n"), ["spec.limits.nodeHours", "above 0"]),
         (manifest(name="'Not A Name'"), ["metadata.name", "lower-case"]),
         (
             "apiVersion: shoal.dev/v1alpha1\nkind: Jbo\nmetadata: {name: x}\n",

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from shoal.cluster.local.isolation import names
-from shoal.objects.errors import Invalid
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
 from shoal.testing.require import require
@@ -122,16 +121,14 @@ def test_parallelism_bounds_how_many_run_at_once(cluster: Standing, parallelism:
 
 
 @shows(JOB, "spec.limits.nodeHours")
-def test_budgets_of_node_hours_are_refused_until_they_exist(cluster: Standing) -> None:
-    with pytest.raises(Invalid) as refused:
-        cluster.job(role("true"), limits={"nodeHours": 2.5})
-    (problem,) = refused.value.problems
-    assert problem.path == "spec.limits.nodeHours"
-    assert "not available yet" in problem.message
-    assert (
-        cluster.finished(cluster.job(role("true"), limits={"nodeHours": None})).status.phase
-        == "Succeeded"
-    )
+def test_a_job_fails_once_it_has_used_its_node_hours(cluster: Standing) -> None:
+    job = cluster.job(role(STAY, replicas=2), limits={"nodeHours": 1.0 / 3600})
+    ended = cluster.finished(job)
+    assert (ended.status.phase, ended.status.reason) == ("Failed", "NodeHoursExceeded")
+    used = ended.status.node_time
+    assert used.node_seconds + used.nodes * (ended.status.finished - used.since) >= 1.0
+    alone = cluster.job(role("true"), limits={"nodeHours": 1.0})
+    assert cluster.finished(alone).status.phase == "Succeeded"
 
 
 @shows(JOB, "spec.cleanUp")

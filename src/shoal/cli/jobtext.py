@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from shoal.cli.elastictext import elastic_lines
-from shoal.cli.text import cores, duration, memory, stamp
+from shoal.cli.text import cores, duration, memory, plural, stamp
 from shoal.objects.columns import age
-from shoal.objects.job import Job, Role
+from shoal.objects.job import Job, NodeTime, Role
 
 __all__ = ["command_text", "job_lines"]
 
@@ -44,6 +44,8 @@ def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
     limits = spec.limits
     if limits.wall_time is not None:
         lines.append(("wall time", limits.wall_time.text()))
+    if status.node_time != NodeTime() or limits.node_hours is not None:
+        lines.append(("node hours", _node_hours(job, now)))
     if limits.idle_timeout is not None:
         lines.append(("idle timeout", limits.idle_timeout.text()))
     if spec.isolation != "default":
@@ -92,6 +94,13 @@ def _role(role: Role) -> str:
         wants.append(f"gpu {role.resources.gpu}")
     each = "each " if size != "1" else ""
     return f"{size} x {each}{', '.join(wants)}"
+
+
+def _node_hours(job: Job, now: float) -> str:
+    used, most = job.status.node_time, job.spec.limits.node_hours
+    hours = (used.node_seconds + used.nodes * max(0.0, now - used.since)) / 3600
+    text = f"{hours:.2f}" if most is None else f"{hours:.2f} of {most:g}"
+    return f"{text}, on {plural(used.nodes, 'node')} now" if used.nodes else text
 
 
 def _restarts(job: Job) -> str:

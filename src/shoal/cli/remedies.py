@@ -16,6 +16,7 @@ _BY_CODE = {
     "TaskFailed": "shoal logs {target} shows what its tasks wrote",
     "IndicesFailed": "shoal logs {target} --rank INDEX shows what one of them wrote",
     "WallTimeExceeded": "give it more time (limits.wallTime), and let it resume from what it saved",
+    "NodeHoursExceeded": "give it more (limits.nodeHours), and let it resume from what it saved",
     "IdleTimeout": "shoal logs {target} shows where it stood still",
     "InfrastructureLimit": "shoal events {target} shows what failed; shoal get nodes which nodes answer",
 }

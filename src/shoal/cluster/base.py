@@ -44,7 +44,7 @@ __all__ = [
 
 StopReason = Literal[
     "Cancelled", "Suspended", "Preempted", "Shrunk", "GangRestart", "JobFinished", "WallTime",
-    "IdleTimeout", "NodeDrained", "Deleted", "Refused", "Resized", "Shutdown", "Fenced",
+    "NodeHours", "IdleTimeout", "NodeDrained", "Deleted", "Refused", "Resized", "Shutdown", "Fenced",
 ]  # fmt: skip
 """Why the platform ended a task. A task that ended by itself has none."""
 

@@ -25,6 +25,7 @@ __all__ = [
     "JobSpec",
     "JobStatus",
     "Limits",
+    "NodeTime",
     "Phase",
     "Port",
     "Recovery",
@@ -209,7 +210,8 @@ class Limits(Part, frozen=True, kw_only=True):
     wall_time: Seconds | None = None
     """From the first start of the first task; the job fails when it has passed."""
     node_hours: float | None = None
-    """Budget of task time on nodes. Not available yet: refused unless absent."""
+    """The job fails when its tasks have been on nodes for so long: four nodes for an hour are four. A
+    node counts once, however many of its tasks are there, and for as long as any is."""
     idle_timeout: Seconds | None = None
     """The job fails when all of its tasks have used next to no CPU for this long."""
 
@@ -334,6 +336,14 @@ class RoleStatus(Part, frozen=True, kw_only=True):
     """The coordinator's own backoff: the others' does not hold it back, nor its own them."""
 
 
+class NodeTime(Part, frozen=True, kw_only=True):
+    """For how long tasks of a job have been on nodes: before `since`, and on how many since then."""
+
+    node_seconds: float = 0.0
+    nodes: int = 0
+    since: Stamp = 0.0
+
+
 class Refusal(Part, frozen=True, kw_only=True):
     """A placement that a node refused; the scheduler takes it back. Written by the job controller."""
 
@@ -419,6 +429,8 @@ class JobStatus(Part, frozen=True, kw_only=True):
     finished: Stamp = 0.0
     restart_after: Stamp = 0.0
     """Nothing starts before this; set by backoff."""
+    node_time: NodeTime = NodeTime()
+    """What counts against `limits.nodeHours`."""
     observed_generation: int = 0
     allocation: Allocation = Allocation()
     scheduling: Scheduling = Scheduling()

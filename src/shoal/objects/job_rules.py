@@ -149,8 +149,9 @@ def _limits(spec: JobSpec) -> Iterable[Finding]:
     for name, seconds in (("wallTime", limits.wall_time), ("idleTimeout", limits.idle_timeout)):
         if seconds is not None and seconds <= 0:
             yield Finding(("spec", "limits", name), "a limit is longer than nothing")
-    if limits.node_hours is not None:
-        message = "budgets of node-hours are not available yet: leave it out"
+    hours = limits.node_hours
+    if hours is not None and not (math.isfinite(hours) and hours > 0):
+        message = f"a budget is a number of hours above 0; found {hours:g}"
         yield Finding(("spec", "limits", "nodeHours"), message)
 
 

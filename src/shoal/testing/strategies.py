@@ -167,6 +167,7 @@ def jobs(draw: st.DrawFn) -> Job:
             st.builds(
                 Limits,
                 wall_time=st.one_of(st.none(), durations(1)),
+                node_hours=st.one_of(st.none(), st.floats(1e-6, 1e9)),
                 idle_timeout=st.one_of(st.none(), durations(1)),
             )
         ),

@@ -9,6 +9,7 @@ end that is about to be acknowledged, so counters, incarnations and outcomes mov
 - `book`: the per-index facts of one role, opened from the status and written back
 - `ends`: ended tasks become outcomes, restarts or failures; budgets
 - `members`: who belongs to the current attempt; resizes, preemption and lost nodes
+- `nodehours`: for how long tasks have been on nodes
 - `verdict`: success rule, limits, cancellation
 - `starts`: which slots lack a task, and the task to start there
 - `phase`: the status that people read

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from shoal.control.job.seen import Seen, Slot
 from shoal.objects import codec
 from shoal.objects.job import Job, JobStatus, Phase, RoleStatus
@@ -41,6 +43,7 @@ class Book:
         self.started = status.started
         self.finished = status.finished
         self.restart_after = status.restart_after
+        self.node_time = status.node_time
         self.conditions = {condition.type: condition for condition in status.conditions}
         self.running: dict[str, int] = {}
         self.incarnations: dict[Slot, int] = {}
@@ -57,6 +60,8 @@ class Book:
         set back since. A limit then counts from now, and a backoff that cannot be is over."""
         self.started = min(self.started, now)
         self.finished = min(self.finished, now)
+        if self.node_time.since > now:
+            self.node_time = msgspec.structs.replace(self.node_time, since=now)
         longest = max(LONGEST_BACKOFF_SECONDS, float(self.job.spec.restart.backoff))
         if self.restart_after - now > longest:
             self.restart_after = now
@@ -126,6 +131,7 @@ class Book:
             started=self.started,
             finished=self.finished,
             restart_after=self.restart_after,
+            node_time=self.node_time,
             observed_generation=self.job.metadata.generation,
         )
         before, after = codec.builtins(self.job.status), codec.builtins(new)

@@ -26,6 +26,7 @@ from shoal.control.job.actions import (
 from shoal.control.job.book import Book
 from shoal.control.job.ends import Verdict, count_ends, lost_too_often, slot_of
 from shoal.control.job.members import keep_members, lose_members, wanted_slots
+from shoal.control.job.nodehours import count_nodes
 from shoal.control.job.phase import describe_phase
 from shoal.control.job.seen import FINALIZER, Seen, Slot, scope_of
 from shoal.control.job.starts import missing_starts
@@ -43,6 +44,7 @@ def decide(seen: Seen, now: float) -> Decision:
         return Decision((AddFinalizer(),))
     book, notes = Book(seen.job), list[Note]()
     book.correct_stamps(now)
+    count_nodes(seen, book, now)
     start: Start | None = None
     waits: list[float | None] = []
     if not seen.terminal:
@@ -142,8 +144,13 @@ def _why(seen: Seen, book: Book, task: Task) -> StopReason:
     spec = seen.job.spec
     if seen.deleted:
         return "Deleted"
-    if book.phase == "Failed" and book.reason in ("WallTimeExceeded", "IdleTimeout"):
-        return "WallTime" if book.reason == "WallTimeExceeded" else "IdleTimeout"
+    limits: dict[str, StopReason] = {
+        "WallTimeExceeded": "WallTime",
+        "NodeHoursExceeded": "NodeHours",
+        "IdleTimeout": "IdleTimeout",
+    }
+    if book.phase == "Failed" and book.reason in limits:
+        return limits[book.reason]
     if book.finished:
         return "Cancelled" if book.phase == "Cancelled" else "JobFinished"
     if spec.cancelled:

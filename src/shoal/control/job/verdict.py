@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from shoal.control.job.book import Book, indices_of
 from shoal.control.job.ends import Verdict, slot_of
+from shoal.control.job.nodehours import hours_at, seconds_until
 from shoal.control.job.seen import Seen, role_indices, scope_of
 from shoal.objects.elastic import is_coordinator, own_roles
 from shoal.objects.job import Role, Success
 
 __all__ = ["decided", "seconds_until_limit"]
+_ROUNDING = 1 - 1e-9
+"""A sum of stretches of time may fall short of the moment that was waited for."""
 
 
 def decided(seen: Seen, book: Book, now: float) -> Verdict | None:
@@ -28,6 +31,9 @@ def seconds_until_limit(seen: Seen, book: Book, now: float) -> float | None:
     limits, waits = seen.job.spec.limits, list[float]()
     if limits.wall_time is not None and book.started:
         waits.append(book.started + float(limits.wall_time) - now)
+    if limits.node_hours is not None:
+        wait = seconds_until(book.node_time, limits.node_hours, now)
+        waits += [] if wait is None else [wait]
     idle = _idle_since(seen)
     if limits.idle_timeout is not None and idle:
         waits.append(idle + float(limits.idle_timeout) - now)
@@ -97,6 +103,9 @@ def _by_limits(seen: Seen, book: Book, now: float) -> Verdict | None:
         return Verdict(
             "Failed", "WallTimeExceeded", f"it ran for its wall time of {limits.wall_time.text()}"
         )
+    hours = limits.node_hours
+    if hours is not None and hours_at(book.node_time, now) >= hours * _ROUNDING:
+        return Verdict("Failed", "NodeHoursExceeded", f"it used its budget of {hours:g} node hours")
     idle = _idle_since(seen)
     if limits.idle_timeout is not None and idle and now - idle >= limits.idle_timeout:
         return Verdict(
