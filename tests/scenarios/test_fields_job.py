@@ -7,6 +7,7 @@ import time
 import pytest
 
 from shoal.cluster.local.isolation import names
+from shoal.objects.errors import Invalid
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
 from shoal.testing.require import require
