@@ -96,7 +96,9 @@ def judged(before: list[Ask], after: list[Ask], runs=(), capacity: Capacity | No
     made = plan(first, running(first, Run((4,), 10)), waiting(first, *before), EXACT, 0.0)
     dated = {ask.key: ask for ask in promised(before, made)}
     asks = [
-        replace(ask, promised=dated[ask.key].promised, promised_pool=0) if ask.key in dated else ask
+        replace(ask, promised=dated[ask.key].promised, promised_pool=0)
+        if ask.key in dated and ask.seconds <= dated[ask.key].seconds
+        else ask
         for ask in after
     ]
     now = first if capacity is None else capacity

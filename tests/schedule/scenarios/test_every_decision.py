@@ -19,7 +19,6 @@ MOST = 8
 """Decisions of one file that are looked at, evenly over its time."""
 
 RESTLESS: dict[str, str] = {
-    "E7-higher-class-takes-the-kept-place": "a kept place is started on and given to a higher class",
     "E5-growth-takes-back-its-own": "what has just started asks for its queue's own a second later",
 }
 """What goes on though nothing has happened. A file that comes to rest must be taken off."""

@@ -36,8 +36,6 @@ SLOW = frozenset({"B9-equal-jobs-that-cannot-start"})
 """Take more than a quarter of a second."""
 
 MISSING: dict[str, str] = {
-    "B1-a-decision-that-is-late": "half a second too late, a promise goes behind all others",
-    "E7-higher-class-takes-the-kept-place": "what is kept is not asked back for a higher class",
     "G8-any-of-two-roles": "a minimum over roles is taken for one composition",
 }
 """What is not right yet, and what it lacks. A file that holds again must be taken off."""

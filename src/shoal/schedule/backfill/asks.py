@@ -92,7 +92,8 @@ class Waiting:
     seconds: Floats
     """(m,): after which its capacity is back, wall time and grace; infinity where nobody knows."""
     promised: Floats
-    """(m,): the date it has been promised, infinity where none."""
+    """(m,): the date it has been promised, infinity where none. Who asks for more than when it was told
+    has none: those whose dates come after would start later for it."""
     promised_pool: Ints
     """(m,): in which pool, -1 where none."""
     starved: Flags
@@ -132,6 +133,9 @@ class Settings:
     """Between a decision and a job's start, and between its end and its capacity being back."""
     notice_seconds: float = 30.0
     """In which surplus is back once it is asked for; above 0."""
+    lateness_seconds: float = 0.0
+    """By so much a promised date may be put off, and those after it with it, where what it waits for
+    ends late. One that has to wait longer goes behind those that can be kept."""
     overdue_seconds: float = 60.0
     """In which work is expected to end that should have ended."""
 

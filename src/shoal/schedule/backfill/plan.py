@@ -79,8 +79,10 @@ class Plan:
     """(m,): when its capacity is back; infinity where it is unknown or there is no date."""
     pool: Ints
     """(m,): where it starts or what is kept for it is; -1 where neither."""
+    laid: NDArray[np.bool_]
+    """(m,): its promise was laid before its class was planned, at its date or later."""
     kept: NDArray[np.bool_]
-    """(m,): its promise was laid before its class was planned."""
+    """(m,): it was laid at its date."""
     pools: tuple[Profile, ...]
     """(c,): what is left with all of this in place."""
     shared: Profile
@@ -127,6 +129,7 @@ class _Planner:
         m = len(waiting)
         self._dates = Dates(np.full(m, math.inf), np.full(m, math.inf), np.full(m, -1))
         self._verdict = np.full(m, Verdict.BEYOND_DEPTH, dtype=np.int8)
+        self._laid = np.zeros(m, dtype=np.bool_)
         self._kept = np.zeros(m, dtype=np.bool_)
         self._aside = np.zeros_like(capacity.pools)
         self._aside_shared = np.zeros_like(capacity.shared)
@@ -136,7 +139,7 @@ class _Planner:
 
     def serve(self, low: int, high: int) -> None:
         """The jobs from `low` to `high`, which are one class: what they were promised first."""
-        self._board, self._kept[low:high] = lay(
+        self._board, self._laid[low:high], self._kept[low:high] = lay(
             self._board,
             self._waiting,
             self._shapes,
@@ -145,10 +148,10 @@ class _Planner:
             range(low, high),
             self._dates,
         )
-        kept: list[bool] = self._kept[low:high].tolist()
+        laid: list[bool] = self._laid[low:high].tolist()
         job = low
         while job < high:
-            if kept[job - low]:
+            if laid[job - low]:
                 self._compress(job)
                 job += 1
             elif self._planned >= self._settings.depth:
@@ -160,7 +163,7 @@ class _Planner:
         """The plan, of all that were served."""
         start = self._dates.start
         dated = np.isfinite(start)
-        far = (start > self._now + self._settings.horizon_seconds) & ~self._kept
+        far = (start > self._now + self._settings.horizon_seconds) & ~self._laid
         self._verdict[dated] = np.where(far, Verdict.BEYOND_HORIZON, Verdict.RESERVED)[dated]
         self._verdict[dated & (start <= self._now)] = Verdict.START
         return Plan(
@@ -169,6 +172,7 @@ class _Planner:
             start=start,
             end=self._dates.end,
             pool=self._dates.pool,
+            laid=self._laid,
             kept=self._kept,
             pools=tuple(Profile(lane.times, lane.free) for lane in self._board.pools),
             shared=Profile(self._board.shared.times, self._board.shared.free),

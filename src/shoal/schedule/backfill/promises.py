@@ -6,7 +6,7 @@ asks for more than before has no promise for that. Whatever else moves is a viol
 wrong.
 
 Each move is tried again: the date must be impossible beside what runs, the higher classes, and those of
-its class whose promises came first and were kept. It is the higher class' doing if the date were
+its class whose dates come first, where they are now. It is the higher class' doing if the date were
 possible without it; if not, what was once possible no longer is, and then there must be a loss to
 account for it.
 """
@@ -112,14 +112,16 @@ def moves(
     loss = _Losses(before, capacity, work, late | work.overdue(plan.now))
     found: list[Move] = []
     for rank in np.unique(waiting.rank[new[later]])[::-1].tolist():
-        mine = waiting.rank[new] == rank
+        mine = np.flatnonzero(waiting.rank[new] == rank)
+        mine = mine[np.argsort(before.date[old[mine]], kind="stable")]
         judge = _Judge(rank, plan, capacity, work, waiting, settings)
         for promise, job, moved in zip(old[mine].tolist(), new[mine].tolist(), later[mine], strict=True):
             if plan.kept[job]:
                 judge.keep(job)
             elif moved:
                 found.append(judge.move(before, promise, job, loss))
-    return found
+                judge.put(job)
+    return sorted(found, key=lambda each: each.job)
 
 
 class _Losses:
@@ -161,11 +163,19 @@ class _Judge:
         self._alone = _with(running, kept, waiting.promised_pool, self._begun, ends, waiting)
 
     def keep(self, job: int) -> None:
-        """The promise of this job came before those after it."""
+        """Those whose dates come after have to do with the promise of this job."""
         waiting, pool = self._waiting, int(self._waiting.promised_pool[job])
         shape = _shape(pool, waiting.amounts[job], waiting.shared[job])
         end = self._end(waiting.promised[[job]], waiting.seconds[[job]])[0]
         self._beside.take(shape, pool, float(self._begun[job]), float(end))
+
+    def put(self, job: int) -> None:
+        """It is planned later than it was promised, and those whose dates come after have to do with
+        that."""
+        if math.isfinite(self._starts[job]):
+            pool = int(self._plan.pool[job])
+            shape = _shape(pool, self._waiting.amounts[job], self._waiting.shared[job])
+            self._beside.take(shape, pool, float(self._starts[job]), float(self._ends[job]))
 
     def move(self, before: Promises, promise: int, job: int, loss: _Losses) -> Move:
         """Why the date of this job moved."""

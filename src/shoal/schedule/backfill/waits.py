@@ -83,7 +83,7 @@ def _planned_before(job: int, plan: Plan, waiting: Waiting) -> Flags:
     """(m,): was in the plan when this job looked for its place: who is served before it, and who of its
     class had a promise."""
     before = np.arange(len(waiting)) < job
-    before |= plan.kept & (waiting.rank == waiting.rank[job])
+    before |= plan.laid & (waiting.rank == waiting.rank[job])
     before[job] = False
     return before & (plan.pool >= 0)
 

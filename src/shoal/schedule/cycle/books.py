@@ -38,6 +38,16 @@ class Books:
         for tasks in placement:
             self.room.occupy(tasks)
 
+    def take(self, placement: Placement) -> bool:
+        """Exactly these places, or nothing."""
+        mark = self.room.mark()
+        for tasks in placement:
+            if len(tasks) and not self.room.holds(tasks):
+                self.room.rollback(mark)
+                return False
+            self.room.occupy(tasks)
+        return True
+
     def charge(self, asked: Asked, amounts: Sequence[float], sign: int = 1) -> None:
         """To the queue and the user; with the job itself what it takes of shared amounts."""
         job = asked.job
@@ -65,7 +75,10 @@ class Books:
         self._aside.setdefault(queue, amounts)
 
     def lacks(self, asked: Asked) -> str | None:
-        """A shared amount of which there is not enough left."""
+        """A shared amount of which there is not enough left for it; who is there has what it asks
+        for."""
+        if asked.job.present:
+            return None
         return next(
             (name for name, ask in asked.job.shared.items() if ask > self.shared.get(name, 0)), None
         )

@@ -56,6 +56,7 @@ class Dates:
                 resolution_seconds=desk.rules.resolution_seconds,
                 slack_seconds=0.0,
                 notice_seconds=desk.rules.notice_seconds,
+                lateness_seconds=desk.rules.notice_seconds,
             )
             self._plan = plan(
                 self._capacity(), self._work(), self._waiting(waiting), self._settings, desk.now
@@ -76,6 +77,11 @@ class Dates:
         """Whether nobody before it starts later for it."""
         found = self._of(asked)
         return found is None or found[0] in (Verdict.START, Verdict.TOO_LARGE)
+
+    def keeps(self, asked: Asked) -> bool:
+        """Whether something is kept for it: from a date on, or as it comes free."""
+        found = self._of(asked)
+        return found is not None and found[0] in _CODES and found[0] != Verdict.BEYOND_DEPTH
 
     def answer(self, asked: Asked) -> list[tuple[str, dict[str, Any]]]:
         """Why it waits, and until when; empty: what there is has to say it."""

@@ -42,6 +42,15 @@ class Desk:
         """Whose wall time is over so soon that `later` is without them."""
         self.settled: set[str] = set()
         """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
+        self.withdrawn: list[Asked] = []
+        """Who was started in this plan, and then had to leave its place to others: it waits again, and
+        leaves none a second time."""
+        self.effects = 0
+        """So many things have been done by now, besides telling who waits why."""
+        self._fresh: set[str] = set()
+        self._grown: dict[str, tuple[Task, ...]] = {}
+        self._gained: set[int] = set()
+        self._kept_on: set[str] = set()
         self._changed: set[str] = set()
         self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
@@ -68,6 +77,11 @@ class Desk:
             books.charge(asked, amounts)
         self.present[job.name] = (*before, *tasks)
         self._changed.add(job.name)
+        self.effects += 1
+        self._gained.add(self.queue(job))
+        if not job.tasks and asked not in self.withdrawn:
+            self._fresh.add(job.name)
+        self._told_to_wait_no_more(job.name)
         kind = Grow if before else Start
         self._starting.append(kind(job=job.name, tasks=tasks, code="Started"))
 
@@ -78,30 +92,60 @@ class Desk:
     def keep(self, asked: Asked, tasks: tuple[Task, ...], code: str, evidence: dict[str, Any]) -> None:
         """As `reserve`, with these very tasks."""
         self.settled.add(asked.job.name)
+        self.effects += 1
+        self._told_to_wait_no_more(asked.job.name)
         self._keep(asked, tasks, later=False)
         self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
 
     def take_place(self, asked: Asked, leaving: Mapping[str, Sequence[Task]], to: Placement) -> None:
-        """These tasks of these jobs are told to go, and it is kept their place."""
+        """These tasks of these jobs are told to go, and it is kept their place; or has it at once, where
+        nobody has been there before this plan."""
         job = asked.job
         for name, tasks in leaving.items():
             other = self.asked[name].job
             equal = other.priority >= job.priority and other.queue == job.queue
-            over = equal and len(tasks) == len(self.present[name]) and self.turn_over(other)
+            over = equal and len(tasks) == len(self.offered(name)) and self.turn_over(other)
             code = "TurnOver" if over else "Preempted"
             self.depart(self.asked[name], tasks, job.name, code, priority=job.priority)
+        told = sorted(name for name in leaving if name in self._told)
+        amounts = asked.ask([len(tasks) for tasks in to], new=not job.tasks)
+        stopping = any(task.stopping for task in job.tasks)
+        if not (told or stopping or self.refused_now(asked, amounts)) and self.current.take(to):
+            self.start(asked, to)
+            return
         self.later.occupy(to)
-        self.reserve(asked, to, "Preempting", {"waitsFor": sorted(leaving)})
+        code = "Preempting" if told else "Departing"
+        self.reserve(asked, to, code, {"waitsFor": told} if told else {})
+
+    def keep_on(self, asked: Asked) -> None:
+        """The place that it was kept before this plan."""
+        self.keep(asked, asked.job.reserved, "Departing", {})
+        if not asked.job.tasks:
+            self._kept_on.add(asked.job.name)
+            self._changed.add(asked.job.name)
 
     def date(self, step: Reserve) -> None:
         """It is promised a date, and nothing on nodes."""
+        self._told_to_wait_no_more(step.job)
         self._reserved.append(step)
 
     def depart(
         self, asked: Asked, tasks: Sequence[Task], beneficiary: str, code: str, **why: Any
     ) -> None:
-        """These are told to go."""
+        """These are told to go. Who was started in this plan is not, nor is what somebody has grown by;
+        and who was kept a place is not kept it: it holds nothing yet."""
         job = asked.job
+        self.effects += 1
+        grown = self._grown_back(asked)
+        tasks = [task for task in tasks if task not in grown]
+        if not tasks:
+            return
+        if job.name in self._fresh:
+            self._withdraw(asked)
+            return
+        if job.name in self._kept_on:
+            self._let_go(asked)
+            return
         self._told.add(job.name)
         gone = {(task.role, task.index) for task in tasks}
         staying = tuple(task for task in self.present[job.name] if (task.role, task.index) not in gone)
@@ -116,6 +160,33 @@ class Desk:
         if not staying:
             del self.present[job.name]
 
+    def _told_to_wait_no_more(self, job: str) -> None:
+        """It was looked at before in this plan, and had to wait then."""
+        if self.denied.pop(job, None) is None:
+            self._reserved = [step for step in self._reserved if step.job != job]
+
+    def _withdraw(self, asked: Asked) -> None:
+        """It is not started by this plan after all."""
+        name = asked.job.name
+        self._fresh.discard(name)
+        self._give_back(asked, self.present.pop(name), new=True)
+        self._starting = [step for step in self._starting if step.job != name]
+        self._again(asked)
+
+    def _let_go(self, asked: Asked) -> None:
+        """The place that it was kept before this plan is not kept any more."""
+        name = asked.job.name
+        self._kept_on.discard(name)
+        self._reserved = [step for step in self._reserved if step.job != name]
+        self.release(asked)
+        self._again(asked)
+
+    def _again(self, asked: Asked) -> None:
+        name = asked.job.name
+        self.settled.discard(name)
+        self._changed.add(name)
+        self.withdrawn.append(asked)
+
     def move(self, asked: Asked, to: Placement, beneficiary: str) -> None:
         """All of it goes, and comes back elsewhere; `later` has it there already."""
         job = asked.job
@@ -123,6 +194,7 @@ class Desk:
         self._changed.add(job.name)
         new = asked.tasks(to, self.names, ())
         self.settled.add(job.name)
+        self.effects += 1
         self.current.occupy(to)
         self.departing = True
         step = Move(job=job.name, tasks=tasks, to=new, beneficiary=beneficiary, code="Consolidated")
@@ -130,11 +202,13 @@ class Desk:
 
     def deny(self, step: Deny) -> None:
         """It waits."""
+        self._told_to_wait_no_more(step.job)
         self.denied[step.job] = step
 
     def plan(self, again_at: Stamp | None) -> Plan:
         """The steps, in an order that is safe to cut."""
-        steps = (*self._reserved, *self._giving, *self._starting, *self.denied.values())
+        grown = (Grow(job=name, tasks=tasks, code="Grown") for name, tasks in self._grown.items())
+        steps = (*self._reserved, *self._giving, *self._starting, *grown, *self.denied.values())
         return Plan(steps=steps, again_at=again_at)
 
     def grown(self, asked: Asked, placement: Placement) -> None:
@@ -142,7 +216,33 @@ class Desk:
         job = asked.job
         tasks = asked.tasks(placement, self.names, (*job.tasks, *self.present[job.name]))
         self.present[job.name] = (*self.present[job.name], *tasks)
-        self._starting.append(Grow(job=job.name, tasks=tasks, code="Grown"))
+        self._grown[job.name] = (*self._grown.get(job.name, ()), *tasks)
+        self._gained.add(self.queue(job))
+        self._changed.add(job.name)
+
+    def _grown_back(self, asked: Asked) -> tuple[Task, ...]:
+        """By what it has grown in this plan; it has not any more."""
+        name = asked.job.name
+        tasks = self._grown.pop(name, ())
+        if not tasks:
+            return ()
+        self.present[name] = tuple(task for task in self.present[name] if task not in tasks)
+        self._changed.add(name)
+        self._give_back(asked, tasks, new=False)
+        return tasks
+
+    def _give_back(self, asked: Asked, tasks: Sequence[Task], *, new: bool) -> None:
+        """What was there by this plan alone."""
+        amounts = asked.ask(asked.counts(tasks), new=new)
+        for books in (self.current, self.later):
+            for each in asked.placement(tasks):
+                books.room.give_back(each)
+            books.charge(asked, amounts, -1)
+
+    def gained(self) -> set[int]:
+        """Queues of which something was started or has grown since this was asked last."""
+        found, self._gained = self._gained, set()
+        return found
 
     def holders(self, resource: str) -> list[str]:
         """Who holds most of it in this plan, when it was asked first."""
@@ -162,6 +262,19 @@ class Desk:
         found, self._changed = self._changed, set()
         return found
 
+    def offered(self, job: str) -> tuple[Task, ...]:
+        """What others may take from it: what is there, or what it was kept before this plan. Nothing,
+        where it has been moved, or has just been kept a place that others leave for it, or ends by
+        itself."""
+        if job in self._kept_on:
+            return self.asked[job].job.reserved
+        spared = job in self.settled or self.asked[job].job.reserved or job in self.ending
+        return self.present.get(job, ()) if job in self._fresh or not spared else ()
+
+    def began(self, job: Job) -> Stamp:
+        """When it began to hold what it holds: now, where this plan has started it."""
+        return job.since if job.present else self.now
+
     def ends(self, job: Job) -> Stamp:
         """When its capacity is back at the latest."""
         return job.since + job.longest_seconds
@@ -170,7 +283,7 @@ class Desk:
         """Whether it will have held something for a turn when the notice is over, and nobody knows for
         how long it will."""
         turn, told = self.rules.minimum_run_seconds, self.now + self.rules.notice_seconds
-        return bool(turn) and job.wall_seconds is None and told >= job.since + turn
+        return bool(turn) and job.wall_seconds is None and told >= self.began(job) + turn
 
     def free_at(self, asked: Asked) -> Stamp:
         """When the place that is kept for it is free at the latest: when those have ended that are on

@@ -8,11 +8,15 @@
    before it start later.
 4. Who has lost its minimum, and found no way back to it in time, gives back the rest.
 5. What is left goes to those that may have more (`growing`).
+6. Who was refused is served again where it may take from what others were given after that. Nobody is
+   told anything then: they have just not been started, or not grown. So the next plan does not undo this
+   one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -26,16 +30,20 @@ from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.rows import Cluster, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
+from shoal.schedule.cycle.units import claim_of
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Gang, Placement
 from shoal.schedule.placing.consolidate import Mover, consolidate
 from shoal.schedule.placing.grow import grow
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
+from shoal.schedule.shares.laws import Laws, may_give
 
 __all__ = ["plan"]
 
 _SOON_SECONDS = 1.0
+_ROUNDS = 3
+"""So many times those who wait are served in one plan; mostly nothing changes in the second."""
 
 
 def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
@@ -79,15 +87,9 @@ class _Cycle:
                 desk.deny(reasons.denied(asked, held))
             elif not self._kept(asked):
                 waiting.append((asked, self._lacks(asked)))
-        order = in_order(waiting, desk.columns, desk.current.ledger)
+        order = self._by_date(in_order(waiting, desk.columns, desk.current.ledger))
         desk.waiting = order
-        if any(asked.job.promised is not None for asked in order):
-            self.dates = Dates(desk, order)
-        for at, asked in enumerate(order):
-            self._serve(asked, order[at:])
-        for asked in desk.asked.values():
-            self._stale(asked)
-        grow_all(desk, order)
+        self._serve_all(order)
         soon = take_back_own(desk, self._victims)
         return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))
 
@@ -136,22 +138,84 @@ class _Cycle:
             return False
         amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
         gone = not any(task.stopping for task in job.tasks)
+        told = not gone or any(task.node in desk.emptying for task in job.reserved)
+        if not told and self._due(asked) > desk.now:
+            return False  # those whose dates come first are served first
         if gone and not desk.refused_now(asked, amounts):
-            if _take(desk.current.room, placement):
+            if desk.current.take(placement):
                 desk.start(asked, placement, kept=True)
                 return True
             found = self._placed(desk.current.room, asked) if self._waits(asked) else None
             if found is not None:
                 desk.start(asked, found)  # what came free elsewhere meanwhile does as well
                 return True
-        told = not gone or any(task.node in desk.emptying for task in job.reserved)
         allowed = desk.later.refusal(asked, amounts) is None and desk.later.lacks(asked) is None
-        if told and allowed and _take(desk.later.room, placement):
-            desk.keep(asked, job.reserved, "Departing", {})
+        if told and allowed and desk.later.take(placement):
+            desk.keep_on(asked)
             return True
         return False
 
+    def _due(self, asked: Asked) -> Stamp:
+        """Its date, where that is no farther off than the notice; else minus infinity."""
+        at = asked.job.promised
+        soon = at is not None and at <= self.desk.now + self.desk.rules.notice_seconds
+        return at if at is not None and soon else -math.inf
+
+    def _by_date(self, order: Sequence[Asked]) -> list[Asked]:
+        """Those whose dates are here, or as good as, change places: who has the earlier comes first."""
+        places = [at for at, asked in enumerate(order) if self._due(asked) > -math.inf]
+        found = list(order)
+        dated = [order[at] for at in places]
+        for at, asked in zip(places, sorted(dated, key=self._due), strict=True):
+            found[at] = asked
+        return found
+
     # 2
+
+    def _serve_all(self, order: Sequence[Asked]) -> None:
+        """In order, and then what is left goes to those that may have more. Who was refused is served
+        again where it may take from what others got since: or those would be told to go by the next
+        plan. They are not told anything then, they have just not been started, or not grown."""
+        desk = self.desk
+        waiting, gained = list(order), None
+        for _ in range(_ROUNDS):
+            self._hopeless.clear()
+            self._alone.clear()
+            self._date(waiting)
+            for at, asked in enumerate(waiting):
+                if asked.job.name not in desk.settled and (
+                    gained is None or self._may_take(asked, gained)
+                ):
+                    self._serve_and_again(asked, waiting[at:])
+            if gained is None:
+                for asked in desk.asked.values():
+                    self._stale(asked)
+            grow_all(desk, order)
+            gained = desk.gained()
+            waiting = [asked for asked in order if asked.job.name not in desk.settled]
+            if not (gained and waiting):
+                return
+
+    def _may_take(self, asked: Asked, queues: Iterable[int]) -> bool:
+        """Whether the laws do not forbid from the start that it takes from one of these queues."""
+        desk = self.desk
+        mine = desk.queue(asked.job)
+        claim = claim_of(asked, mine, self._lacks(asked), desk.number[asked.job.name])
+        laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+        ledger = desk.later.ledger
+        return any(queue == mine or may_give(ledger, claim, queue, laws) for queue in sorted(queues))
+
+    def _date(self, waiting: Sequence[Asked]) -> None:
+        """Who has been promised a date keeps it from the first on that is served; else dates are made
+        for those from the first on that finds no room."""
+        promised = any(asked.job.promised is not None for asked in waiting)
+        self.dates = Dates(self.desk, waiting) if promised else None
+
+    def _serve_and_again(self, asked: Asked, rest: Sequence[Asked]) -> None:
+        known = len(self.desk.withdrawn)
+        self._serve(asked, rest)
+        for each in self.desk.withdrawn[known:]:
+            self._serve(each, [each, *(other for other in rest[1:] if other is not each)])
 
     def _serve(self, asked: Asked, rest: Sequence[Asked]) -> None:
         desk, job = self.desk, asked.job
@@ -161,7 +225,8 @@ class _Cycle:
             count + missing > room
             for count, missing, room in zip(there, _missing(asked), asked.room, strict=True)
         )
-        if lacking_indices or (job.tasks and not job.present):
+        gone = job.tasks and job.name not in desk.present
+        if lacking_indices or gone or desk.told_to_give(job.name):
             desk.deny(Deny(job=job.name, code="Stopping"))
             return
         if reasons.forbidden(desk, asked, amounts):
@@ -173,7 +238,7 @@ class _Cycle:
             return
         current, later = desk.current, desk.later
         free = not desk.refused_now(asked, amounts)
-        allowed = self.dates is None or self.dates.may_start(asked)
+        allowed = self.dates is None or self.dates.may_start(asked) or self._above_promises(asked)
         if free and allowed and (found := self._placed(current.room, asked)) is not None:
             desk.start(asked, found)
             return
@@ -181,15 +246,11 @@ class _Cycle:
         lacking = later.lacks(asked)
         soon = allowed or (self.dates is not None and self.dates.soon(asked))
         if quota is None and lacking is None and soon and desk.departing:
-            found = self._placed(later.room, asked)
+            found = self._placed_by(asked)
             if found is not None:
                 desk.reserve(asked, found, "Departing", {})
                 return
-        if (
-            lacking is None
-            and (soon or self._above_promises(asked))
-            and self._others_give_way(asked, amounts, rest)
-        ):
+        if lacking is None and soon and self._others_give_way(asked, amounts, rest):
             return
         if job.present and self._from_itself(asked, amounts):
             return
@@ -237,12 +298,36 @@ class _Cycle:
         missing = _missing(asked)
         return grow(room, asked.gang(asked.minimum, asked.maximum), there, missing, missing)
 
+    def _placed_by(self, asked: Asked) -> Placement | None:
+        """Among what comes free, and by its date where it has one."""
+        desk = self.desk
+        room = desk.later.room
+        due = self._due(asked)
+        after = [name for name in desk.ending if desk.ends(desk.asked[name].job) > due > -math.inf]
+        if not after:
+            return self._placed(room, asked)
+        mark = room.mark()
+        for name in sorted(after):
+            desk.later.occupy(desk.asked[name].placement(desk.present.get(name, ())))
+        found = self._placed(room, asked)
+        room.rollback(mark)
+        if found is not None:
+            desk.later.occupy(found)
+        return found
+
     def _above_promises(self, asked: Asked) -> bool:
-        """Whether it is of a higher class than everybody who has been promised a date."""
-        return all(
-            other.job.promised is None or other.job.priority < asked.job.priority
-            for other in self.desk.waiting
-        )
+        """Whether it is of a higher class than everybody who has been promised a date, or is told one
+        before it, or has what comes free kept."""
+        ahead = True
+        for other in self.desk.waiting:
+            ahead &= other is not asked
+            waits = other.job.name not in self.desk.settled
+            held = other.job.promised is not None or (
+                ahead and self.dates is not None and self.dates.keeps(other)
+            )
+            if waits and held and other.job.priority >= asked.job.priority and other is not asked:
+                return False
+        return True
 
     def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> bool:
         desk, job = self.desk, asked.job
@@ -303,6 +388,7 @@ class _Cycle:
             if desk.asked[name].job.movable
             and desk.asked[name].job.preemptible and all(task.preemptible for task in present)
             and not desk.asked[name].job.reserved and name not in desk.settled
+            and desk.now - desk.asked[name].job.since >= desk.rules.settling_seconds
             and name not in desk.ending
             and len(present) == len(desk.asked[name].job.tasks)
         ]  # fmt: skip
@@ -349,14 +435,3 @@ def _missing(asked: Asked) -> tuple[int, ...]:
     """Of each role, up to the minimum."""
     there = asked.counts(asked.job.present)
     return tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))
-
-
-def _take(room: Room, placement: Placement) -> bool:
-    """Exactly these places, or nothing."""
-    mark = room.mark()
-    for tasks in placement:
-        if len(tasks) and not room.holds(tasks):
-            room.rollback(mark)
-            return False
-        room.occupy(tasks)
-    return True

@@ -150,7 +150,8 @@ class Job(Part, frozen=True, kw_only=True):
     """What it takes of the cluster's shared amounts: licences."""
     suspended: bool = False
     promised: Stamp | None = None
-    """The date at which it starts at the latest, as it was told."""
+    """The date at which it starts at the latest, as it was told. Whoever lets it ask for more than it
+    did then takes this away."""
     promised_pool: str = ""
     reserved: tuple[Task, ...] = ()
     """Slots that are kept for it until those who are told to go are gone."""
@@ -199,6 +200,9 @@ class Rules(Part, frozen=True, kw_only=True):
     """Who is to have a place by then is looked after now: those whose wall time ends until then count as
     leaving, and surplus is asked back."""
     consolidate: bool = True
+    settling_seconds: float = 60.0
+    """Who has begun to hold what it holds less than so long ago is not moved: each move costs a
+    restart."""
     depth: int = 5000
     """So many waiting jobs get a place in the plan of dates."""
     resolution_seconds: float = 0.0

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.placing.asks import Placement
@@ -53,28 +54,37 @@ def is_surplus(kind: Kind) -> bool:
 
 
 def units_of(
-    asked: Asked, present: Sequence[Task], queue: int, number: int, *, turn_over: bool = False
+    asked: Asked,
+    present: Sequence[Task],
+    queue: int,
+    number: int,
+    began: Stamp,
+    *,
+    turn_over: bool = False,
 ) -> list[Unit]:
-    """Of a job with these tasks, in the order in which it gives them up: of the role listed last the
-    highest index first. A task that may not be taken keeps its job's minimum from being taken too.
-    Once its turn is over, all of the job gives way to equals."""
+    """Of a job with these tasks, which it `began` to hold then, in the order in which it gives them up:
+    of the role listed last the highest index first. A task that may not be taken keeps its job's
+    minimum from being taken too. Once its turn is over, all of the job gives way to equals. One that
+    has lost some of its minimum has nothing beyond it, of whatever role."""
     job = asked.job
     if not job.preemptible:
         return []
     spare = dict(zip((role.name for role in job.roles), asked.counts(present), strict=True))
     for role, least in zip(job.roles, asked.minimum, strict=True):
         spare[role.name] -= least
+    if min(spare.values(), default=0) < 0:
+        spare = dict.fromkeys(spare, 0)
     rank = {role.name: at for at, role in enumerate(job.roles)}
     staying: list[Task] = []
     units: list[Unit] = []
     for task in sorted(present, key=lambda each: (-rank[each.role], -each.index)):
         if task.preemptible and spare[task.role] > 0:
             spare[task.role] -= 1
-            units.append(_unit(asked, (task,), queue, number, core=False))
+            units.append(_unit(asked, (task,), queue, number, began, core=False))
         else:
             staying.append(task)
     if staying and all(task.preemptible for task in staying):
-        units.append(_unit(asked, tuple(staying), queue, number, core=True, turn_over=turn_over))
+        units.append(_unit(asked, tuple(staying), queue, number, began, core=True, turn_over=turn_over))
     return units
 
 
@@ -83,6 +93,7 @@ def _unit(
     tasks: tuple[Task, ...],
     queue: int,
     number: int,
+    began: Stamp,
     *,
     core: bool,
     turn_over: bool = False,
@@ -90,4 +101,4 @@ def _unit(
     job = asked.job
     amounts = asked.ask(asked.counts(tasks), new=False)
     priority = 4 * job.priority - (0 if core else 1) - (2 if turn_over else 0)
-    return Unit(asked, tasks, Holding(queue, amounts, priority, job.since, number), core)
+    return Unit(asked, tasks, Holding(queue, amounts, priority, began, number), core)

@@ -43,7 +43,8 @@ class Victims:
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
         for name in desk.present:
-            self._offer(name)
+            if desk.offered(name):
+                self._offer(name)
 
     def give_way(
         self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
@@ -102,30 +103,26 @@ class Victims:
         """These jobs hold more or less than before."""
         for name in sorted(names):
             present, numbers = self._of.pop(name, ((), []))
-            if self._desk.present.get(name) is present:
+            if self._desk.offered(name) is present:
                 self._of[name] = (present, numbers)
                 continue
             for number in numbers:
                 self._offers.remove(number)
-            if name in self._desk.present:
+            if self._desk.offered(name):
                 self._offer(name)
 
     def _offer(self, name: str) -> None:
         desk = self._desk
-        asked, present = desk.asked[name], desk.present[name]
+        asked, present = desk.asked[name], desk.offered(name)
         queue = desk.queue(asked.job)
         numbers: list[int] = []
-        spared = bool(asked.job.reserved) or name in desk.settled or name in desk.ending
-        offered = (
-            []
-            if spared
-            else units_of(asked, present, queue, desk.number[name], turn_over=desk.turn_over(asked.job))
-        )
-        for unit in offered:
+        began = desk.began(asked.job)
+        over = desk.turn_over(asked.job)
+        for unit in units_of(asked, present, queue, desk.number[name], began, turn_over=over):
             self._units.append(unit)
             numbers.append(self._offers.add(unit.holding))
         self._in_queue.setdefault(queue, set()).update(numbers)
-        if desk.now - asked.job.since < desk.cluster.queues[queue].minimum_seconds:
+        if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
             self._young.setdefault(queue, set()).update(numbers)
         self._of[name] = (present, numbers)
 
@@ -243,8 +240,8 @@ class Victims:
         for unit in units:
             name = unit.asked.job.name
             if unit.core:
-                found[name] = list(self._desk.present[name])
-            elif len(found.get(name, ())) < len(self._desk.present[name]):
+                found[name] = list(self._desk.offered(name))
+            elif len(found.get(name, ())) < len(self._desk.offered(name)):
                 found.setdefault(name, []).extend(unit.tasks)
         return found
 
