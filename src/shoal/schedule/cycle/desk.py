@@ -40,6 +40,8 @@ class Desk:
         """All that are served in this plan, in their order."""
         self.ending: set[str] = set()
         """Whose wall time is over so soon that `later` is without them."""
+        self.targets: dict[str, int] = {}
+        """How many tasks of their elastic role those jobs are to have that say how fast they are."""
         self.settled: set[str] = set()
         """Who has been started, moved or kept a place in this plan: nothing else is done to it."""
         self.withdrawn: list[Asked] = []
@@ -97,7 +99,13 @@ class Desk:
         self._keep(asked, tasks, later=False)
         self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
 
-    def take_place(self, asked: Asked, leaving: Mapping[str, Sequence[Task]], to: Placement) -> None:
+    def take_place(
+        self,
+        asked: Asked,
+        leaving: Mapping[str, Sequence[Task]],
+        to: Placement,
+        code: str = "Preempted",
+    ) -> None:
         """These tasks of these jobs are told to go, and it is kept their place; or has it at once, where
         nobody has been there before this plan."""
         job = asked.job
@@ -105,8 +113,8 @@ class Desk:
             other = self.asked[name].job
             equal = other.priority >= job.priority and other.queue == job.queue
             over = equal and len(tasks) == len(self.offered(name)) and self.turn_over(other)
-            code = "TurnOver" if over else "Preempted"
-            self.depart(self.asked[name], tasks, job.name, code, priority=job.priority)
+            why = "TurnOver" if over else code
+            self.depart(self.asked[name], tasks, job.name, why, priority=job.priority)
         told = sorted(name for name in leaving if name in self._told)
         amounts = asked.ask([len(tasks) for tasks in to], new=not job.tasks)
         stopping = any(task.stopping for task in job.tasks)
@@ -274,6 +282,18 @@ class Desk:
     def began(self, job: Job) -> Stamp:
         """When it began to hold what it holds: now, where this plan has started it."""
         return job.since if job.present else self.now
+
+    def starting(self) -> set[str]:
+        """Who starts, or grows, in this plan."""
+        return {*self._grown, *(step.job for step in self._starting)}
+
+    def most(self, asked: Asked) -> tuple[int, ...]:
+        """How many tasks of each role it may grow to: its target, where it has one."""
+        target = self.targets.get(asked.job.name)
+        if target is None:
+            return asked.room
+        rows = zip(asked.room, asked.minimum, asked.maximum, strict=True)
+        return tuple(min(room, target) if least < most else room for room, least, most in rows)
 
     def ends(self, job: Job) -> Stamp:
         """When its capacity is back at the latest."""

@@ -29,15 +29,20 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     """Those that hold something, and were not told to give back in this plan; who was served first in
     this plan comes first among equals."""
     rank = {asked.job.name: at for at, asked in enumerate(order)}
+    kept = {asked.job.name for asked, _ in desk.kept_for()}
     heap: list[tuple[_Key, str, int, int]] = []
     for name, present in desk.present.items():
         asked = desk.asked[name]
         counts = asked.counts(present)
         if asked.job.suspended or desk.told_to_give(name) or name in desk.ending:
             continue
+        if name in kept and name in desk.targets:
+            continue  # it grows by that first, for a plan changes a job once
         if any(count < low for count, low in zip(counts, asked.minimum, strict=True)):
             continue
-        for at, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
+        for at, (count, low, high) in enumerate(
+            zip(counts, asked.minimum, desk.most(asked), strict=True)
+        ):
             if low <= count < high:
                 key = _key(desk, asked, at, count - low, rank.get(name, -1))
                 heap.append((key, name, at, count))
@@ -60,7 +65,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
             hopeless.add(alike)
             continue
         gained.setdefault(name, []).append(placed)
-        if count + 1 < asked.room[role]:
+        if count + 1 < desk.most(asked)[role]:
             more = count + 1 - asked.minimum[role]
             again = _key(desk, asked, role, more, rank.get(name, -1))
             heapq.heappush(heap, (again, name, role, count + 1))
@@ -87,7 +92,9 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
         if bound:
             continue  # whose place is bound to where it is grows into what is free there
         counts = asked.counts(desk.present[name])
-        for role, (count, low, high) in enumerate(zip(counts, asked.minimum, asked.room, strict=True)):
+        for role, (count, low, high) in enumerate(
+            zip(counts, asked.minimum, desk.most(asked), strict=True)
+        ):
             more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
             if more > 0 and name in desk.settled:
                 later = later or not desk.is_kept_a_place(name)

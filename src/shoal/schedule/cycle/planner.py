@@ -29,6 +29,8 @@ from shoal.schedule.cycle.giving import give_back
 from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.rows import Cluster, Rules, Task
+from shoal.schedule.cycle.sizes.exchange import even_out, from_beyond
+from shoal.schedule.cycle.sizes.targets import targets
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
 from shoal.schedule.cycle.units import claim_of
 from shoal.schedule.cycle.victims import Victims
@@ -90,7 +92,8 @@ class _Cycle:
         order = self._by_date(in_order(waiting, desk.columns, desk.current.ledger))
         desk.waiting = order
         self._serve_all(order)
-        soon = take_back_own(desk, self._victims)
+        soon = even_out(desk)
+        soon = take_back_own(desk, self._victims) or soon
         return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))
 
     def _again_at(self, soon: Stamp | None) -> Stamp | None:
@@ -181,6 +184,7 @@ class _Cycle:
         for _ in range(_ROUNDS):
             self._hopeless.clear()
             self._alone.clear()
+            desk.targets = targets(desk, waiting)
             self._date(waiting)
             for at, asked in enumerate(waiting):
                 if asked.job.name not in desk.settled and (
@@ -190,6 +194,7 @@ class _Cycle:
             if gained is None:
                 for asked in desk.asked.values():
                     self._stale(asked)
+            desk.targets = targets(desk, [])  # who was not served claims nothing of what is left
             grow_all(desk, order)
             gained = desk.gained()
             waiting = [asked for asked in order if asked.job.name not in desk.settled]
@@ -250,7 +255,11 @@ class _Cycle:
             if found is not None:
                 desk.reserve(asked, found, "Departing", {})
                 return
-        if lacking is None and soon and self._others_give_way(asked, amounts, rest):
+        if (
+            lacking is None
+            and soon
+            and (from_beyond(desk, asked) or self._others_give_way(asked, amounts, rest))
+        ):
             return
         if job.present and self._from_itself(asked, amounts):
             return

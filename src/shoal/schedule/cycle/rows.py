@@ -155,6 +155,16 @@ class Job(Part, frozen=True, kw_only=True):
     promised_pool: str = ""
     reserved: tuple[Task, ...] = ()
     """Slots that are kept for it until those who are told to go are gone."""
+    speeds: tuple[float, ...] = ()
+    """Progress per second with 1, 2, ... tasks of its elastic role, in any unit; empty: unknown."""
+    work: float | None = None
+    """Progress in all, as its user declared it, in the same unit."""
+    done: float = 0.0
+    """Progress up to now."""
+    restart_seconds: float = 0.0
+    """What a change of its size costs it."""
+    service_seconds: float = 0.0
+    """Seconds that its tasks have run, added up."""
 
     @property
     def waiting_since(self) -> Stamp:
@@ -183,6 +193,8 @@ class Cluster(Part, frozen=True, kw_only=True):
     jobs: tuple[Job, ...] = ()
     shared: dict[str, int] = {}
     """Amounts that belong to no node: licences."""
+    acted: Stamp | None = None
+    """When a plan last started, stopped or changed something; None: when the last job began."""
 
 
 class Rules(Part, frozen=True, kw_only=True):
@@ -207,3 +219,11 @@ class Rules(Part, frozen=True, kw_only=True):
     """So many waiting jobs get a place in the plan of dates."""
     resolution_seconds: float = 0.0
     """Steps of the grid of dates near now."""
+    policy: str = "shoal"
+    """Who decides, by name. All but `shoal` divide equal slots, and know of no queue but its limits."""
+    horizon_seconds: float = 200.0
+    """So long a decision about sizes is thought to hold: a restart has to pay within it."""
+    patience_seconds: float = 30.0
+    """`dragon`: who has waited so long takes workers from those that run."""
+    quiet_seconds: float = 60.0
+    """`dragon`: they grow once nothing has happened for so long."""

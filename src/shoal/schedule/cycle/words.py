@@ -244,6 +244,7 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "Preempting": _waits_for("it gets the place of {names}"),
     "Consolidating": _waits_for("room is made for it by moving {names}"),
     "Preempted": _fixed("it gives way"),
+    "Resized": _fixed("others gain more by these tasks than it does"),
     "Suspended": _fixed("it is suspended"),
     "Shrunk": _fixed("it may have fewer tasks than before"),
     "NodeDrained": lambda e: Explanation(f"{', '.join(e['nodes'])} is being drained"),

@@ -8,6 +8,7 @@ every moment the weighted sum of speeds is as large as can be.
 - `curves`: speed over sizes, as far as it is concave
 - `weights`: that weight of each job, from the one that ends last to the one that ends first
 - `choose`: the sizes that make the most of the weights at one price for a GPU, a restart included
+- `exact`: the same without a price, where there are few jobs
 - `estimate`: weights where nobody has declared how much work is left
 - `policy`: all of it on nodes of equal GPUs
 

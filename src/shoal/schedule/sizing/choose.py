@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.schedule.sizing import exact
 from shoal.schedule.sizing.curves import Curves
 
 __all__ = ["Demand", "choose"]
@@ -24,6 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _HALVINGS = 40
+_STEADY = 0.01
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class Demand:
     """What counts is how many times as fast a job is: for when nobody knows how much is left."""
 
 
-def choose(demand: Demand, capacity: int, horizon: float) -> Ints:
+def choose(demand: Demand, capacity: int, horizon: float, *, steady: bool = False) -> Ints:
     """Sizes, (m,), that together are at most `capacity`; 0 where there is not even the smallest left.
 
     `horizon`: seconds for which a decision is thought to hold, or until the job ends if that is sooner.
+    `steady`: who asks again, with the sizes given as those that are there, is to get the same. For few
+    jobs the best are found without a price; of many none changes for next to nothing.
     """
     smallest = int(demand.curves.grid[0])
     count = len(demand.weight)
@@ -56,6 +60,19 @@ def choose(demand: Demand, capacity: int, horizon: float) -> Ints:
         sizes[first] = smallest
         return sizes
     options = _Options(demand, capacity, horizon)
+    if steady and options.sizes.size * capacity <= exact.MOST_TRIED:
+        found = exact.best(np.roll(options.sizes, 1, 1), np.roll(options.earned, 1, 1), capacity)
+        assert found is not None, "all can have the smallest"
+        return found
+    found = _priced(options, capacity)
+    if steady and (demand.current > 0).all() and demand.current.sum() <= capacity:
+        kept = options.filled(demand.current, capacity)
+        more, less = (float(options.earning(each).sum()) for each in (found, kept))
+        return found if more - less > _STEADY * abs(less) else kept
+    return found
+
+
+def _priced(options: _Options, capacity: int) -> Ints:
     low, high = 0.0, options.prohibitive
     unpaid = options.at(low)
     if unpaid.sum() <= capacity:

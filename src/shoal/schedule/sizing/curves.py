@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Curves", "concave", "from_nothing", "size_grid"]
+__all__ = ["Curves", "concave", "every_size", "from_nothing", "size_grid"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-9
+_EACH = 16
+_PARTS = 8
 
 
 def size_grid(gpus_per_node: int, most: int) -> Ints:
@@ -21,6 +23,17 @@ def size_grid(gpus_per_node: int, most: int) -> Ints:
     inside = {size for size in sizes if size <= gpus_per_node and gpus_per_node % size == 0}
     whole = set(range(gpus_per_node, most + 1, gpus_per_node))
     return np.array(sorted(size for size in inside | whole if size <= most), dtype=np.int64)
+
+
+def every_size(gpus_per_node: int, most: int) -> Ints:
+    """All sizes up to sixteen, then whole nodes, in steps of an eighth of the size: what lies between
+    makes no difference worth having."""
+    sizes = list(range(1, min(most, _EACH) + 1))
+    while sizes[-1] < most:
+        step = max(1, sizes[-1] // _PARTS // gpus_per_node) * gpus_per_node
+        following = (sizes[-1] // gpus_per_node) * gpus_per_node + step
+        sizes.append(min(most, following))
+    return np.array(sizes, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.schedule.allot import Contender, Nodes, free_gpus, packed
 from shoal.schedule.sizing.choose import Demand, choose
-from shoal.schedule.sizing.curves import concave, size_grid
+from shoal.schedule.sizing.curves import Curves, concave, every_size, size_grid
 from shoal.schedule.sizing.estimate import attained_weights, expected
 from shoal.schedule.sizing.weights import weights
 
@@ -27,20 +27,28 @@ class Elastic:
     """`information` says what it is told of a job's work: none, declared, or profiles beside.
 
     `horizon`: seconds for which a decision is thought to hold. The figures were chosen on one of the
-    published lists of jobs.
+    published lists of jobs. `live`: somebody else places tasks, so that sizes need not be whole nodes,
+    and may ask again at any time, which is to change nothing.
     """
 
     elastic = True
 
     def __init__(
-        self, information: str = "declared", *, patience: float = -0.5, horizon: float = 200.0
+        self,
+        information: str = "declared",
+        *,
+        patience: float = -0.5,
+        horizon: float = 200.0,
+        live: bool = False,
     ) -> None:
         self.information = information
         self._patience = patience
         self._horizon = horizon
+        self._live = live
 
     def allot(self, jobs: Sequence[Contender], capacity: Sequence[int], now: float) -> dict[str, Nodes]:
-        """See `Allot`. Every job needs its `outlook`."""
+        """See `Allot`. Every job needs its `outlook`. Raises ValueError where some need more than one
+        GPU, and all together more than there are."""
         sizes = self._sizes(jobs, capacity)
         given = {job.name: job.nodes for job, n in zip(jobs, sizes, strict=True) if len(job.nodes) == n}
         free = free_gpus(capacity, given.values())
@@ -51,7 +59,15 @@ class Elastic:
         return given
 
     def _sizes(self, jobs: Sequence[Contender], capacity: Sequence[int]) -> Ints:
-        seen = _Seen.of(jobs, size_grid(max(capacity), sum(capacity)), max(capacity))
+        leasts = [job.least for job in jobs]
+        if max(leasts) > 1 and sum(leasts) > sum(capacity):
+            raise ValueError(f"{sum(leasts)} GPUs are needed, and there are {sum(capacity)}")
+        grid = size_grid(max(capacity), sum(capacity))
+        if self._live:
+            largest = max(_limit(job) for job in jobs)
+            grid = every_size(max(capacity), min(largest, sum(capacity)))
+        grid = np.union1d(grid, np.array(leasts, dtype=np.int64))
+        seen = _Seen.of(jobs, grid, max(capacity))
         if seen.remaining is not None:
             curves = concave(seen.grid, seen.allowed)
             order = np.argsort(-seen.remaining, kind="stable")
@@ -61,14 +77,25 @@ class Elastic:
             curves = concave(seen.grid, seen.allowed)
             weight = attained_weights(seen.done)
         demand = Demand(
-            curves=curves,
+            curves=_from_least(curves, np.array(leasts, dtype=np.int64)),
             weight=weight,
             current=np.array([len(job.nodes) for job in jobs], dtype=np.int64),
             remaining=np.full(len(jobs), np.inf) if seen.remaining is None else seen.remaining,
             restart=np.array([job.restart for job in jobs]),
             logarithmic=seen.remaining is None,
         )
-        return choose(demand, sum(capacity), self._horizon)
+        return choose(demand, sum(capacity), self._horizon, steady=self._live)
+
+
+def _limit(job: Contender) -> int:
+    assert job.outlook is not None, "only jobs with an outlook can be sized"
+    return max(job.outlook.limit, job.least, len(job.nodes))
+
+
+def _from_least(curves: Curves, leasts: Ints) -> Curves:
+    """No job has less than its least, and that it may have, whatever it gains."""
+    enough = curves.grid >= leasts[:, None]
+    return replace(curves, reached=(curves.reached & enough) | (curves.grid == leasts[:, None]))
 
 
 @dataclass(frozen=True)

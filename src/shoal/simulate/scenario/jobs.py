@@ -53,6 +53,11 @@ _JOB = (
     "promised",
     "promisedPool",
     "lasts",
+    "speeds",
+    "work",
+    "done",
+    "restart",
+    "service",
 )
 KEYS = (*_JOB, *_SIZE, *_BOTH)
 
@@ -127,7 +132,16 @@ def _job(fields: Spots, slots: Slots, created: float) -> Job:
         suspended=fields.flag("suspended", False),
         promised=fields.optional_seconds("promised"),
         promised_pool=fields.text("promisedPool"),
+        speeds=_numbers(fields.get("speeds")),
+        work=None if (work := fields.get("work")) is None else work.number(),
+        done=0.0 if (done := fields.get("done")) is None else done.number(),
+        restart_seconds=fields.seconds("restart"),
+        service_seconds=fields.seconds("service"),
     )
+
+
+def _numbers(spot: Spot | None) -> tuple[float, ...]:
+    return () if spot is None else tuple(part.number() for part in spot.items())
 
 
 def _role(name: str, spot: Spot) -> Role:

@@ -28,6 +28,8 @@ def read_rules(spot: Spot | None) -> Rules:
         field = known[key]
         if field.name.endswith(_UNIT):
             said[field.name] = part.seconds()
+        elif isinstance(field.default, str):
+            said[field.name] = part.text()
         elif isinstance(field.default, bool):
             said[field.name] = part.flag()
         elif isinstance(field.default, int):

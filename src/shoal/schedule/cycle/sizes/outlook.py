@@ -1,0 +1,88 @@
+"""What a job's row says of its speed and work, as policies see it.
+
+What a user declared is believed as long as it can be: a job that goes on beyond it has as much before it
+as behind it (`schedule.sizing.estimate`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.allot import Outlook
+from shoal.schedule.cycle.rows import Job, Role
+from shoal.schedule.sizing.estimate import expected
+
+__all__ = ["check", "elastic_role", "outlook", "remaining", "run_seconds", "speed"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Speeds = Callable[[Ints, Ints], Floats]
+
+
+def check(job: Job) -> None:
+    """Raises ValueError, in a sentence, for a curve or an amount of work that cannot be."""
+    for at, value in enumerate(job.speeds, 1):
+        if not math.isfinite(value) or value < 0:
+            raise ValueError(f"job {job.name}: a speed of {value:g} with {at} tasks is not a speed")
+    role = elastic_role(job)
+    least = max(1, role.minimum if role is not None else 1)
+    if job.speeds and speed(job, least) <= 0:
+        raise ValueError(f"job {job.name} makes no progress with {least} tasks, which is its minimum")
+    if job.work is not None and not (math.isfinite(job.work) and job.work > 0):
+        raise ValueError(f"job {job.name}: work of {job.work:g} is not an amount of work")
+    for name in ("done", "restart_seconds", "service_seconds"):
+        value = getattr(job, name)
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"job {job.name}: {name} of {value:g} is not a number from 0 up")
+
+
+def elastic_role(job: Job) -> Role | None:
+    """The role of which it may have more or fewer tasks; None: there is none, or more than one."""
+    found = [role for role in job.roles if role.maximum > max(role.minimum, 0)]
+    return found[0] if len(found) == 1 else None
+
+
+def speed(job: Job, tasks: int) -> float:
+    """Progress per second; beyond the end of its curve nothing is gained."""
+    return job.speeds[min(tasks, len(job.speeds)) - 1] if tasks > 0 and job.speeds else 0.0
+
+
+def remaining(job: Job) -> float | None:
+    """Progress still to make; None: nobody said."""
+    left = expected(_told(job, None))
+    return None if math.isnan(left) else left
+
+
+def run_seconds(job: Job, tasks: int, now: Stamp) -> float:
+    """How long it will go on with so many tasks, as far as is known: by its wall time, else its work."""
+    if job.wall_seconds is not None:
+        began = job.since if job.present else now
+        return max(0.0, began + job.longest_seconds - now)
+    left, fast = remaining(job), speed(job, tasks)
+    return math.inf if left is None or not fast else left / fast
+
+
+def outlook(job: Job, role: Role, width: int) -> Outlook:
+    """In units of which a task of its elastic role takes `width`. Below its minimum it is taken to be
+    as much slower as it is smaller: no job has so few."""
+    least = max(1, role.minimum)
+    curve = np.array([speed(job, tasks) for tasks in range(1, role.maximum + 1)])
+    curve[:least] = curve[least - 1] * np.arange(1, least + 1) / least
+
+    def speeds(nodes: Ints, units: Ints) -> Floats:
+        # the first task may be a part of itself, for a curve begins with one unit
+        part = np.minimum(units / width, 1.0)
+        return part * curve[np.clip(units // width, 1, len(curve)) - 1]
+
+    most = width * min(role.maximum, max(len(job.speeds), least))
+    return _told(job, speeds, most)
+
+
+def _told(job: Job, speeds: Speeds | None, most: int = 1) -> Outlook:
+    left = None if job.work is None else job.work - job.done
+    return Outlook(speeds=speeds, most=most, limit=most, done=job.done, remaining=left)

@@ -1,0 +1,206 @@
+"""The target of each job that says how fast it is: how many tasks of its elastic role it is to have.
+
+What such jobs of one queue hold and what is free is theirs, less what others ask for who wait and could
+have it. The highest priority has its sizes first, what it leaves is the next one's. Targets are bounds:
+whether a queue, a user or a node lets a job have so many is asked when it is to have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from shoal.schedule.allot import Contender
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.rows import Role, Task
+from shoal.schedule.cycle.sizes.outlook import check, elastic_role, outlook
+from shoal.schedule.cycle.sizes.slots import Unit, smallest
+from shoal.schedule.sizing.policy import Elastic
+
+__all__ = ["targets"]
+
+_LEAST_RESTART_SECONDS = 1.0
+"""Nobody changes for less: what is known of speeds is not that exact."""
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A job that says how fast it is. Counts are tasks of its elastic role."""
+
+    asked: Asked
+    role: Role
+    at: int
+    """Which of its roles."""
+    held: int
+    """There, or kept for it."""
+
+    @property
+    def least(self) -> int:
+        return max(1, self.asked.minimum[self.at])
+
+
+def targets(desk: Desk, waiting: Sequence[Asked]) -> dict[str, int]:
+    """By job. `waiting`: all who wait and may start, in the order in which they are served; nobody, when
+    that is over and only who holds something can grow.
+
+    Raises ValueError for curves and amounts of work that cannot be.
+    """
+    if not any(asked.job.speeds for asked in desk.asked.values()):
+        return {}
+    found: dict[str, int] = {}
+    for members in _groups(desk, waiting):
+        unit = smallest(member.asked.shapes[member.at] for member in members)
+        group = _Group(desk, unit, members, waiting)
+        for _, same in groupby(members, key=lambda member: member.asked.job.priority):
+            found.update(group.sized(list(same)))
+    return found
+
+
+def _groups(desk: Desk, waiting: Sequence[Asked]) -> Iterator[list[_Member]]:
+    """Of one queue and for the same nodes, by kind of task; the highest priority first, who holds
+    something before who waits, and these in their order."""
+    rank = {asked.job.name: at for at, asked in enumerate(waiting)}
+    kept = {asked.job.name: counts for asked, counts in desk.kept_for()}
+    found: dict[tuple[int, int, bool, bool], list[_Member]] = {}
+    for name, asked in desk.asked.items():
+        if not asked.job.speeds and asked.job.work is None:
+            continue
+        check(asked.job)
+        role = elastic_role(asked.job)
+        present: tuple[Task, ...] = desk.present.get(name, ())
+        if role is None or not asked.job.speeds or not asked.job.preemptible:
+            continue
+        if name in desk.ending or asked.job.suspended:
+            continue
+        if not present and name not in kept and name not in rank:
+            continue
+        at = asked.job.roles.index(role)
+        held = asked.counts(present)[at] + (kept[name][at] if name in kept else 0)
+        shape = asked.shapes[at]
+        key = (desk.queue(asked.job), shape.suits, shape.gpus > 0, shape.share > 0)
+        found.setdefault(key, []).append(_Member(asked, role, at, held))
+    for key in sorted(found):
+        yield sorted(
+            found[key],
+            key=lambda member: (
+                -member.asked.job.priority,
+                member.held == 0,
+                rank.get(member.asked.job.name, -1),
+                member.asked.job.created,
+                member.asked.job.name,
+            ),
+        )
+
+
+class _Group:
+    """What there is for them, in units, while class after class takes its part."""
+
+    def __init__(
+        self, desk: Desk, unit: Unit, members: Sequence[_Member], waiting: Sequence[Asked]
+    ) -> None:
+        self._desk = desk
+        self._unit = unit
+        self._per_node = max(1, unit.per_node(desk.later.room))
+        self._left = sum(self._units(member, member.held) for member in members)
+        self._left += self._free(members[0])
+        self._left -= self._claimed(members, waiting)
+        self._needed = sum(self._units(member, member.least) for member in members if member.held)
+        """By those who hold something and whose turn is still to come."""
+
+    def sized(self, members: Sequence[_Member]) -> dict[str, int]:
+        """Of one priority."""
+        self._needed -= sum(self._units(member, member.least) for member in members if member.held)
+        capacity = self._left - self._needed
+        here: list[_Member] = []
+        taken = 0
+        for member in members:
+            least = self._units(member, member.least)
+            if member.held or taken + least <= capacity:
+                here.append(member)
+                taken += least
+        if not here or taken > capacity:
+            sizes = [self._units(member, member.least) for member in here]
+        else:
+            sizes = self._chosen(here, capacity)
+        self._left -= sum(sizes)
+        found = {member.asked.job.name: member.least for member in members}
+        for member, size in zip(here, sizes, strict=True):
+            width = self._unit.width(member.asked.shapes[member.at])
+            most = member.asked.room[member.at]
+            found[member.asked.job.name] = max(member.least, min(size // width, most))
+        return found
+
+    def _chosen(self, members: Sequence[_Member], capacity: int) -> list[int]:
+        """Only sizes matter here, so nodes are made up, as full as they can be."""
+        size = self._per_node
+        nodes = [size] * (capacity // size) + [capacity % size] * bool(capacity % size)
+        contenders: list[Contender] = []
+        first = 0
+        for member in members:
+            held = min(self._units(member, member.held), capacity - first)
+            places = tuple((first + each) // size for each in range(held))
+            first += held
+            contenders.append(self._contender(member, places))
+        # equals are told apart by when they came, whatever they hold by now
+        contenders.sort(key=lambda contender: (contender.submitted, contender.name))
+        policy = Elastic("declared", horizon=self._desk.rules.horizon_seconds, live=True)
+        given = policy.allot(contenders, nodes, self._desk.now)
+        return [len(given[member.asked.job.name]) for member in members]
+
+    def _contender(self, member: _Member, places: tuple[int, ...]) -> Contender:
+        job, role = member.asked.job, member.role
+        width = self._unit.width(member.asked.shapes[member.at])
+        seen = outlook(job, role, width)
+        return Contender(
+            name=job.name,
+            submitted=job.created,
+            size=width * role.maximum,
+            least=width * member.least,
+            most=width * role.maximum,
+            nodes=places,
+            run_seconds=_unasked,
+            step_seconds=_unasked,
+            steps_left=_unasked,
+            restart=max(job.restart_seconds, _LEAST_RESTART_SECONDS),
+            outlook=seen,
+        )
+
+    def _units(self, member: _Member, count: int) -> int:
+        return count * self._unit.width(member.asked.shapes[member.at])
+
+    def _free(self, member: _Member) -> int:
+        """Once those are gone who go, and as far as the queue may have it."""
+        desk = self._desk
+        free = int(self._unit.free(desk.later.room).sum())
+        one = member.asked.vectors[member.at]
+        part = self._unit.width(member.asked.shapes[member.at])
+        need = [amount / part for amount in one]
+        return desk.later.ledger.tasks(desk.queue(member.asked.job), need, free)
+
+    def _claimed(self, members: Sequence[_Member], waiting: Sequence[Asked]) -> int:
+        """By others who wait, and could have it: what is free, or surplus of no higher priority in their
+        own queue."""
+        desk = self._desk
+        names = {member.asked.job.name for member in members}
+        queue = desk.queue(members[0].asked.job)
+        free, claimed = self._free(members[0]), 0
+        for asked in waiting:
+            if asked.job.name in names:
+                continue
+            there = asked.counts(asked.job.present)
+            lacking = [max(0, low - count) for low, count in zip(asked.minimum, there, strict=True)]
+            surplus = sum(
+                self._units(member, max(0, member.held - member.least))
+                for member in members
+                if desk.queue(asked.job) == queue and member.asked.job.priority <= asked.job.priority
+            )
+            units = self._unit.units(asked, lacking)
+            if claimed + units <= free + surplus:
+                claimed += units
+        return claimed
+
+
+def _unasked(size: int = 0) -> float:
+    raise AssertionError("sizes are chosen by what jobs say of themselves alone")
