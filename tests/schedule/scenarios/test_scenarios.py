@@ -20,7 +20,7 @@ NUMBERS = [
     *("T1", "T2", "T4", "C1", "C2", "F1", "F2", "F4"),
 ]
 
-NAMED = ["experiment-and-production", "worked-example", "sizes-"]
+NAMED = ["experiment-and-production", "worked-example", "sizes-", "policy-"]
 """Scenarios of no list, by the beginning of their names."""
 
 

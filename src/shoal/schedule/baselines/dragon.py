@@ -24,10 +24,15 @@ class Dragon:
     information = "none"
     elastic = False
 
-    def __init__(self, *, patience: float = 30.0, quiet: float = 60.0) -> None:
+    def __init__(self, *, patience: float = 30.0, quiet: float = 60.0, acted: float = 0.0) -> None:
         self._patience = patience
         self._quiet = quiet
-        self._acted = 0.0
+        self._acted = acted
+
+    @property
+    def quiet_until(self) -> float:
+        """Nobody is scaled up before."""
+        return self._acted + self._quiet
 
     def allot(self, jobs: Sequence[Contender], capacity: Sequence[int], now: float) -> dict[str, Nodes]:
         """See `Allot`. Passes follow each other until one finds nothing to do."""

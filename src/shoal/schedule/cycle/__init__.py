@@ -12,6 +12,7 @@ out are steps with their reasons (`steps`).
 - `giving`: what jobs give back for no one
 - `victims`: who gives way for whom; `dates`: when those start who wait for time
 - `growing`: what is left goes to elastic jobs
+- `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
 - `planner`: the stages in their order
 - `reasons`: why a job does not start, the first of a fixed order, with the numbers
 - `steps`: the plan

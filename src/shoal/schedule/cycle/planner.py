@@ -28,6 +28,8 @@ from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.giving import give_back
 from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
+from shoal.schedule.cycle.peers.follow import follow
+from shoal.schedule.cycle.peers.named import as_asked, peer
 from shoal.schedule.cycle.rows import Cluster, Rules, Task
 from shoal.schedule.cycle.sizes.exchange import even_out, from_beyond
 from shoal.schedule.cycle.sizes.targets import targets
@@ -53,7 +55,7 @@ def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
 
     Raises ValueError for rows that contradict each other.
     """
-    cycle = _Cycle(Desk(_sorted(cluster), rules, now))
+    cycle = _Cycle(Desk(_sorted(as_asked(cluster, rules)), rules, now))
     return cycle.run()
 
 
@@ -89,6 +91,12 @@ class _Cycle:
                 desk.deny(reasons.denied(asked, held))
             elif not self._kept(asked):
                 waiting.append((asked, self._lacks(asked)))
+        policy = peer(desk.cluster, desk.rules)
+        if policy is not None:
+            soon = follow(desk, policy, [asked for asked, _ in waiting])
+            for asked in desk.asked.values():
+                self._stale(asked)
+            return desk.plan(self._again_at(soon))
         order = self._by_date(in_order(waiting, desk.columns, desk.current.ledger))
         desk.waiting = order
         self._serve_all(order)

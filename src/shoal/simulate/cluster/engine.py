@@ -163,6 +163,7 @@ class _Run:
     def _decide(self) -> None:
         world, record = self._world, self._record
         self._changed = False
+        self._report()
         began = time.thread_time()
         plan = world.plan(self._now)
         record.decision_seconds.append(time.thread_time() - began)
@@ -176,6 +177,14 @@ class _Run:
             if plan.again_at <= self._now:
                 raise Broken(f"to decide again at {plan.again_at:g} is asked for at {self._now:g}")
             self._wake(plan.again_at)
+
+    def _report(self) -> None:
+        """Jobs that say how fast they are say how far they are, and how long their tasks have run."""
+        for name, progress in self._work.items():
+            job = self._world.jobs[name]
+            if job.speeds or job.work is not None or self._world.rules.policy == "tiresias":
+                done = progress.arrival.progress(progress.done(self._now))
+                self._world.report(name, done, progress.served(self._now))
 
     def _carry_out(self, plan: Plan) -> bool:
         """Whether anything changed but what those who wait are told."""

@@ -25,7 +25,18 @@ class Progress:
         """Up to when work is counted; later than now while it restarts."""
         self.turn = 0
         """Ends that were foreseen in earlier turns do not come."""
+        self.service = 0.0
+        """Seconds that its tasks have run, added up, up to when it had others."""
+        self._served_at: Stamp = arrival.at
         self._present: tuple[Task, ...] = ()
+
+    def done(self, now: Stamp) -> float:
+        """Seconds of work behind it."""
+        return self.seconds - self.left + max(0.0, now - self.at) * self.speed
+
+    def served(self, now: Stamp) -> float:
+        """Seconds that its tasks have run."""
+        return self.service + len(self._present) * (now - self._served_at)
 
     def turn_to(self, job: Job, now: Stamp, restart_seconds: float) -> bool:
         """The job has these tasks from now on. False, and nothing is new, where they are the same."""
@@ -35,6 +46,7 @@ class Progress:
         if now > self.at:
             self.left -= (now - self.at) * self.speed
             self.at = now
+        self.service, self._served_at = self.served(now), now
         if not present and not self.arrival.keeps:
             self.lost += self.seconds - self.left
             self.left = self.seconds

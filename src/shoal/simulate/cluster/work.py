@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.rows import Job
+from shoal.schedule.cycle.sizes import outlook
 from shoal.simulate.errors import BadInput
 
 __all__ = ["Arrival", "least"]
@@ -14,7 +15,8 @@ __all__ = ["Arrival", "least"]
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A job that comes at `at` with `seconds` of work, counted on its smallest gang."""
+    """A job that comes at `at` with `seconds` of work, counted on its smallest gang. It is as fast with
+    more as its row says (`Job.speeds`), where that says so."""
 
     at: Stamp
     job: Job
@@ -37,7 +39,18 @@ class Arrival:
             return 0.0
         if any(present.count(role.name) < role.minimum for role in job.roles):
             return 0.0
+        role = outlook.elastic_role(job)
+        if job.speeds and role is not None:
+            tasks = present.count(role.name)
+            return outlook.speed(job, tasks) / outlook.speed(job, max(1, role.minimum))
         return (len(present) / least(job)) ** self.exponent
+
+    def progress(self, seconds: float) -> float:
+        """So many seconds of work, in the unit of its row."""
+        role = outlook.elastic_role(self.job)
+        if not self.job.speeds or role is None:
+            return seconds
+        return seconds * outlook.speed(self.job, max(1, role.minimum))
 
 
 def least(job: Job) -> int:

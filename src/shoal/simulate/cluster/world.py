@@ -36,6 +36,7 @@ class World:
         self._cluster = cluster
         self._rows = cluster.nodes
         self._planner = planner
+        self._acted = cluster.acted
         self._ending: set[str] = set()
         for job in cluster.jobs:
             self.held.keep(job, job.reserved, +1)
@@ -48,7 +49,9 @@ class World:
     @property
     def cluster(self) -> Cluster:
         """The rows as they are, jobs in the order in which they came."""
-        return msgspec.structs.replace(self._cluster, nodes=self._rows, jobs=tuple(self.jobs.values()))
+        return msgspec.structs.replace(
+            self._cluster, nodes=self._rows, jobs=tuple(self.jobs.values()), acted=self._acted
+        )
 
     def plan(self, now: Stamp) -> Plan:
         """What the planner would do now; nothing is done."""
@@ -92,10 +95,10 @@ class World:
 
     def finish(self, name: str, now: Stamp) -> None:
         """The job has ended, with all its tasks, those that were stopping too."""
+        self._ending.discard(name)
         self._gone(self.jobs[name], self.jobs[name].tasks, now)
         self._change(name, reserved=())
         del self.jobs[name]
-        self._ending.discard(name)
 
     def gone(self, name: str, tasks: Iterable[Task] | None = None) -> None:
         """Those of its tasks that were told to go are gone: these, or all. A job that has none left
@@ -136,6 +139,10 @@ class World:
             raise KeyError(f"{name} has no role {role}")
         self._put(job, roles=roles)
 
+    def report(self, name: str, done: float, service_seconds: float) -> None:
+        """How far the job is, and how long its tasks have run."""
+        self._change(name, done=done, service_seconds=service_seconds)
+
     def cancel(self, name: str) -> None:
         """The job is told to end: it is gone at once if it holds nothing, else with its last task."""
         job = self.jobs[name]
@@ -151,6 +158,8 @@ class World:
         job = self.jobs.get(step.job)
         if job is None:
             raise Broken(f"{type(step).__name__} of {step.job}: there is no such job")
+        if not isinstance(step, Reserve | Deny):
+            self._acted = now
         match step:
             case Reserve():
                 self._put(job, reserved=step.tasks)
