@@ -7,7 +7,8 @@ import shlex
 from shoal.cli.elastictext import elastic_lines
 from shoal.cli.text import cores, duration, memory, plural, stamp
 from shoal.objects.columns import age
-from shoal.objects.job import Job, NodeTime, Role
+from shoal.objects.job import Job, NodeTime, Role, RoleTopology, Topology
+from shoal.objects.levels import named_levels
 
 __all__ = ["command_text", "job_lines"]
 
@@ -23,6 +24,12 @@ def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
         ("queue", f"{spec.queue}, priority {spec.priority}"),
         ("runtime", spec.runtime),
     ]
+    if spec.user:
+        lines.append(("user", spec.user))
+    if not spec.preemptible:
+        lines.append(("preemptible", "no"))
+    if spec.topology is not None:
+        lines.append(("topology", _levels(spec.topology)))
     waits = status.scheduling
     if waits.code and status.phase == "Pending":
         lines.append(("waits", f"{waits.code}: {waits.message}"))
@@ -90,10 +97,17 @@ def _role(role: Role) -> str:
         wants.append(f"cpu limit {cores(role.resources.cpu_limit)}")
     if role.resources.memory is not None:
         wants.append(f"memory {memory(role.resources.memory)}")
-    if role.resources.gpu:
-        wants.append(f"gpu {role.resources.gpu}")
+    if role.resources.gpu or role.resources.gpu_share:
+        wants.append(f"gpu {role.resources.gpu_share or role.resources.gpu:g}")
+    if role.topology is not None and (near := _levels(role.topology)):
+        wants.append(near)
     each = "each " if size != "1" else ""
     return f"{size} x {each}{', '.join(wants)}"
+
+
+def _levels(topology: Topology | RoleTopology) -> str:
+    """`required rack, spread node`."""
+    return ", ".join(f"{field} {level}" for field, level in named_levels(topology).items())
 
 
 def _node_hours(job: Job, now: float) -> str:

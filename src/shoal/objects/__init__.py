@@ -13,7 +13,7 @@ PyYAML inside `yaml` and `yaml_events`.
 - `yaml`, `yaml_events`, `scalars`, `places`: files to documents with lines, objects to YAML
 - `validate`, `wording`, `nearest`, `paths`: a document against its types, in words
 - `rules`, `job_rules`, `role_rules`, `queue_rules`: what must hold between fields
-- `queue_tree`: queues beside each other; `levels`: those of the topology
+- `queue_tree`, `standing`: queues beside each other; `levels`: those of the topology
 - `demand`, `advice`: what a job needs at least; what is allowed and surely not meant
 - `admit`, `update`: what may enter the store, and what may change there
 - `schema`, `docstrings`: schemas for custom resources and editors

@@ -114,14 +114,14 @@ JOB_COLUMNS = (
 )
 
 
-def _used(used: Quantity | int, quota: Quantity | int | None) -> str:
+def _used(used: Quantity | float, quota: Quantity | float | None) -> str:
     return _text(used) if quota is None else f"{_text(used)}/{_text(quota)}"
 
 
-def _text(value: Quantity | int) -> str:
+def _text(value: Quantity | float) -> str:
     if isinstance(value, Bytes):
         return rounded_bytes(value)
-    return value.text() if isinstance(value, Quantity) else str(value)
+    return value.text() if isinstance(value, Quantity) else f"{value:.10g}"
 
 
 def rounded_bytes(value: Bytes) -> str:
@@ -146,6 +146,8 @@ QUEUE_COLUMNS = (
     Column("MEMORY", lambda queue, now: _used(queue.status.usage.memory, queue.spec.quota.memory)),
     Column("GPU", lambda queue, now: _used(queue.status.usage.gpu, queue.spec.quota.gpu)),
     Column("AGE", _created),
+    Column("PARENT", lambda queue, now: queue.spec.parent or "-", wide=True),
+    Column("WEIGHT", lambda queue, now: f"{queue.spec.weight:g}", wide=True),
     Column("OLDEST", lambda queue, now: age(queue.status.oldest_pending, now), wide=True),
     Column("NAMESPACES", lambda queue, now: ",".join(queue.spec.namespaces) or "*", wide=True),
 )

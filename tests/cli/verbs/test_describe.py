@@ -3,16 +3,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.client import Client
 from shoal.cluster.simulated import SimulatedCluster
+from shoal.objects import codec
 from shoal.objects.job import ElasticStatus, Recovery, Role, RoleStatus, WorldSize
+from shoal.objects.kinds import QUEUE
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Node
-from shoal.objects.quantities import CpuMillis
-from shoal.objects.queue import Queue, QueueSpec, Quota
+from shoal.objects.quantities import CpuMillis, Seconds
+from shoal.objects.queue import Amounts, Queue, QueueBudget, QueueSpec, QueueUsage, Quota
+from shoal.store.base import SYSTEM
 from tests.cli.conftest import Shell
 from tests.cli.world import a_cluster, event, start_task, status
 from tests.server.harness import LiveServer, a_job
@@ -81,14 +85,113 @@ def test_a_queue_and_a_node(sh: Shell, client: Client, cluster: SimulatedCluster
     client.create(
         Queue(metadata=Metadata(name="q", namespace=""), spec=QueueSpec(quota=Quota(cpu=CpuMillis(500))))
     )
-    shown = sh("describe", "queue/q").out.split()
-    assert shown[shown.index("spec.quota.cpu:") + 1] == "500m"
-    assert shown[shown.index("cpu:") + 1] == "0/500m"
+    shown = [line.split() for line in sh("describe", "queue/q").lines]
+    assert ["cpu", "0", "0", "0", "0", "-", "-", "0.5"] in shown
     client.create(Node(metadata=Metadata(name="n1", namespace="", labels={"a": "b"})))
     start_task(cluster, client.create(a_job("train")), 0, "n1")
     said = sh("describe", "node", "n1")
     assert "labels:" in said.out
     assert any(line.split()[:4] == ["default/train", "worker", "0", "Running"] for line in said.lines)
+
+
+def a_tree(server: LiveServer, client: Client) -> None:
+    """Research owns 4 GPUs, of which vision (weight 2) has 3 and uses 5."""
+    specs = {
+        "research": QueueSpec(nominal=Amounts(gpu=4.0, cpu=CpuMillis(8000)), quota=Quota(gpu=8)),
+        "vision": QueueSpec(
+            parent="research",
+            weight=2,
+            priority=3,
+            fenced=True,
+            nominal=Amounts(gpu=3.0),
+            guaranteed=Amounts(gpu=0.5),
+            borrowing=Amounts(gpu=2.0),
+            lending=Amounts(gpu=1.0),
+            quota=Quota(jobs=4),
+            user_limit=Quota(gpu=2, jobs=1),
+            min_runtime=Seconds(600),
+            namespaces=("a", "b"),
+            highest_priority={"*": "normal"},
+            budgets=(QueueBudget(name="grant", resource="gpu", hours=100.0),),
+        ),
+        "speech": QueueSpec(parent="research"),
+    }
+    for name, spec in specs.items():
+        client.create(Queue(metadata=Metadata(name=name, namespace=""), spec=spec))
+    status_of(server, "vision", running=2, pending=1, usage=QueueUsage(gpu=5), spent={"grant": 12.345})
+    status_of(server, "speech", running=1, usage=QueueUsage(cpu=CpuMillis(500), gpu=1))
+
+
+def status_of(server: LiveServer, name: str, **fields: Any) -> None:
+    queue = server.store.get(Queue, "", name, actor=SYSTEM)
+    server.store.patch_status(
+        QUEUE,
+        *queue.key,
+        actor=SYSTEM,
+        writer="queue",
+        uid=queue.metadata.uid,
+        counter=queue.status.writers.get("queue", 0),
+        fields=codec.builtins(fields),
+    )
+
+
+def test_a_queue_in_its_tree(sh: Shell, server: LiveServer, client: Client) -> None:
+    a_tree(server, client)
+    shown = [" ".join(line.split()) for line in sh("describe", "queue/vision").lines]
+    for line in (
+        "path: research > vision",
+        "jobs: 2 running, 1 pending, 4 jobs at most",
+        "weight: 2 of 3, with its siblings",
+        "priority: 3 among its siblings",
+        "fenced: jobs in it take nothing back from outside",
+        "min runtime: 10m before others may take from a job",
+        "each user: gpu 2, 1 job at most",
+        "namespaces: a, b",
+        "highest priority: * normal",
+        "RESOURCE USED GUARANTEED OWN BORROWED BORROWS LENDS QUOTA",
+        "gpu 5 0.5 3 2 2 1 -",
+        "grant gpu 100 12.35 87.66",
+    ):
+        assert line in shown, line
+    assert "Queues below" not in shown
+    above = [" ".join(line.split()) for line in sh("describe", "queue/research").lines]
+    assert "jobs: 3 running, 1 pending" in above
+    assert "gpu 6 0.5 4 2 - - 8" in above
+    assert "cpu 0.5 0 8 0 - - -" in above
+    at = above.index("Queues below")
+    assert [line.split()[0] for line in above[at + 2 : at + 4]] == ["speech", "vision"]
+
+
+def test_a_queues_document(sh: Shell, server: LiveServer, client: Client) -> None:
+    a_tree(server, client)
+    document = sh("describe", "queue/research", "-o", "json").document
+    assert document["below"] == ["speech", "vision"]
+    assert document["object"]["spec"]["nominal"] == {"cpu": "8", "gpu": 4.0}
+    assert document["standing"] == {
+        "path": ["research"],
+        "pending": 1,
+        "running": 3,
+        "used": {"cpu": 500.0, "memory": 0.0, "gpu": 6.0},
+        "guaranteed": {"cpu": 0.0, "memory": 0.0, "gpu": 0.5},
+        "own": {"cpu": 8000.0, "memory": 0.0, "gpu": 4.0},
+        "borrowed": {"cpu": 0.0, "memory": 0.0, "gpu": 2.0},
+    }
+
+
+def test_the_tree_of_queues(sh: Shell, server: LiveServer, client: Client) -> None:
+    a_tree(server, client)
+    rows = [line.rpartition(" ")[0].rstrip() for line in sh("get", "queues").lines]
+    assert [" ".join(row.split()) for row in rows] == [
+        "NAME PENDING RUNNING CPU MEMORY GPU OWN BORROWED WEIGHT",
+        "default 0 0 0 0 0 - - 1",
+        "research 1 3 0.5 0 6/8 cpu 8, gpu 4 gpu 2 1",
+        "speech 0 1 0.5 0 1 - cpu 0.5, gpu 1 1",
+        "vision 1 2/4 0 0 5 gpu 3 gpu 2 2",
+    ]
+    assert [row[:4] for row in rows[2:]] == ["rese", "  sp", "  vi"], "below is indented"
+    (_, alone) = sh("get", "queue/vision", "-o", "wide").lines
+    assert " ".join(alone.split()[:11]) == "vision 1 2/4 0 0 5 gpu 3 gpu 2 2"
+    assert " ".join(alone.split()[-4:]) == "gpu 0.5 - a,b"
 
 
 @pytest.mark.parametrize("words", [["jobs"], ["job/a", "job/b"], ["job/nope"], ["nope"]])

@@ -21,7 +21,10 @@ from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.columns import age
 from shoal.objects.job import Job
-from shoal.objects.kinds import JOB, NODE
+from shoal.objects.kinds import JOB, NODE, QUEUE
+from shoal.objects.queue import Queue
+from shoal.objects.queue_tree import children_of
+from shoal.objects.standing import standings
 
 if TYPE_CHECKING:
     from shoal.cli.taskrows import TaskRow
@@ -39,7 +42,8 @@ _TASKS = 30
 def command(settings: Settings, objects: tuple[str, ...]) -> None:
     """Show one object in full, with its recent events.
 
-    For a job also its tasks, index by index, and what each uses.
+    For a job also its tasks, index by index, and what each uses; for a queue what is its own, what it
+    has borrowed, and the queues below it.
     """
     named = targets(objects, settings)
     if len(named) != 1:
@@ -52,13 +56,25 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
             uid=obj.metadata.uid, limit=_EVENTS,
         )  # fmt: skip
         tasks = _tasks(client, target, obj)
+        queues = _beside(client, obj) if isinstance(obj, Queue) else []
     if settings.output == "name":
         write_names([str(target)])
     elif settings.output in ("json", "yaml"):
-        document = {"object": obj, "events": events}
-        write_document(settings, document if tasks is None else {**document, "tasks": tasks})
+        document: dict[str, Any] = {"object": obj, "events": events}
+        if tasks is not None:
+            document["tasks"] = tasks
+        if queues:
+            document["standing"] = standings(queues)[target.name]
+            document["below"] = children_of(target.name, queues)
+        write_document(settings, document)
     else:
-        _print(target, obj, tasks, events)
+        _print(target, obj, tasks, events, queues)
+
+
+def _beside(client: Client, queue: Queue) -> list[Queue]:
+    """All queues, this one as it was read."""
+    there = {each.metadata.name: each for each in (r.object for r in client.list(QUEUE).records)}
+    return list((there | {queue.metadata.name: queue}).values())
 
 
 def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
@@ -80,13 +96,23 @@ def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
     return None
 
 
-def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequence[Entry]) -> None:
+def _print(
+    target: Target,
+    obj: Any,
+    tasks: list[TaskRow] | None,
+    events: Sequence[Entry],
+    queues: list[Queue],
+) -> None:
     now = time.time()
     print(target)
     if isinstance(obj, Job):
         from shoal.cli.jobtext import job_lines
 
         lines = job_lines(obj, now)
+    elif isinstance(obj, Queue):
+        from shoal.cli.queuetext import queue_lines
+
+        lines = queue_lines(obj, queues, now)
     else:
         lines = _lines(target, obj, now)
     labels = obj.metadata.labels
@@ -97,6 +123,8 @@ def _print(target: Target, obj: Any, tasks: list[TaskRow] | None, events: Sequen
         from shoal.cli.elastictext import RECOVERY_TITLES, recovery_rows
 
         _section("Recoveries", RECOVERY_TITLES, recovery_rows(obj, now))
+    if isinstance(obj, Queue):
+        _print_queue(obj, queues, now)
     _section("Conditions", ["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], [
         [c.type, c.status, age(c.changed, now), c.reason or "-", c.message or "-"]
         for c in obj.status.conditions
@@ -117,6 +145,23 @@ def _lines(target: Target, obj: Any, now: float) -> list[tuple[str, str]]:
     lines = [(column.title.lower(), column.value(obj, now)) for column in target.kind.columns[1:]]
     spec = flattened(codec.builtins(obj.spec)).items()
     return [*lines, *((f"spec.{path}", _shown(value)) for path, value in spec)]
+
+
+def _print_queue(queue: Queue, queues: list[Queue], now: float) -> None:
+    from shoal.cli.queuetext import (
+        AMOUNT_TITLES,
+        BUDGET_TITLES,
+        amount_rows,
+        budget_rows,
+        queue_table,
+    )
+
+    _section("Amounts", AMOUNT_TITLES, amount_rows(queue, queues))
+    _section("Budgets", BUDGET_TITLES, budget_rows(queue))
+    name = queue.metadata.name
+    path = {above: standing.path for above, standing in standings(queues).items()}
+    below = [q for q in queues if name in path[q.metadata.name][:-1]]
+    _section("Queues below", *queue_table(below, queues, now, wide=False))
 
 
 def _print_tasks(tasks: list[TaskRow], now: float) -> None:

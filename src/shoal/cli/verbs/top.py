@@ -193,7 +193,7 @@ def _queues(client: Client, settings: Settings, used: list[Used]) -> None:
                 _of(cores(status.usage.cpu), None if quota.cpu is None else cores(CpuMillis(quota.cpu))),
                 memory(total.memory),
                 _of(memory(status.usage.memory), None if quota.memory is None else memory(quota.memory)),
-                _of(str(status.usage.gpu), None if quota.gpu is None else str(quota.gpu)),
+                _of(f"{status.usage.gpu:.10g}", None if quota.gpu is None else str(quota.gpu)),
             ]
         )
     titles = ["QUEUE", "PENDING", "RUNNING", "CPU", "CPU ASKED", "MEMORY", "MEMORY ASKED", "GPU HELD"]
