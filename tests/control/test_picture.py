@@ -15,7 +15,7 @@ class Seen:
             queues=self.world.queues,
             nodes=self.world.nodes,
             tasks=self.world.tasks,
-            policy=Policy(),
+            policy=Policy,
         )
 
     def snapshot(self):

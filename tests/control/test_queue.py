@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from shoal.cluster.simulated import Script, run_for
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.queue import QueueStatus, QueueUsage
+from shoal.objects.queue import QueueBudget, QueueStatus, QueueUsage, Quota
 from tests.control.world import World, capacity, role
 
 
@@ -66,3 +68,39 @@ def test_changes_close_together_cost_one_write():
     world.run(2)
     assert status(world).pending == 20
     assert status(world).writers["queue"] <= before + 2
+
+
+def test_budgets_count_what_is_held_here_and_below_and_hold_jobs_when_they_are_used_up():
+    world = World({"a": capacity(8, gpus=2)}, run_for(None))
+    budgets = (
+        QueueBudget(name="cores", resource="cpu", hours=0.02),
+        QueueBudget(name="gpus", resource="gpu", hours=100),
+        QueueBudget(name="nodes", resource="node", hours=100),
+    )
+    world.queue("lab", budgets=budgets)
+    world.queue("team", parent="lab")
+    world.submit("here", role(2, gpu=1), queue="lab")
+    world.run(1)
+    world.submit("below", role(1), queue="team")
+    world.run(19.5)
+    spent = status(world, "lab").spent
+    for name, rate, first in (("cores", 3, 2), ("gpus", 2, 2), ("nodes", 2, 1)):
+        seconds = 3600 * spent[name]
+        assert first + 19.5 * rate - 10.5 * rate <= seconds <= first + 20 * rate, "ten seconds late"
+    assert status(world, "team").spent == {}
+    world.run(30)
+    world.submit("late", role(1), queue="team")
+    world.run(1)
+    assert world.why("late") == "BudgetExhausted"
+    assert "budget cores of its queue is used up" in world.job("late").status.scheduling.message
+    assert len(world.running("here")) == 2, "who runs goes on"
+
+
+def test_a_change_of_what_is_held_counts_from_then_on():
+    world = World({"a": capacity(8)}, run_for(None))
+    world.queue("q", budgets=(QueueBudget(name="b", resource="cpu", hours=9),), quota=Quota())
+    world.submit("j", role(4), queue="q")
+    world.run(10)
+    world.edit("j", cancelled=True)
+    world.run(100)
+    assert status(world, "q").spent["b"] == pytest.approx(40 / 3600, rel=0.15)

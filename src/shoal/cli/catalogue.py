@@ -56,6 +56,9 @@ VERBS: dict[str, Verb] = {
     "simulate": _verb(
         "offline.simulate", _SELF, "Try scheduling policies on a list of jobs, in virtual time."
     ),
+    "replay": _verb(
+        "offline.replay", _SELF, "Make recorded decisions again, and show what they do and why."
+    ),
     "version": _verb("verbs.version", _SELF, "Show the versions of client and server."),
     "completion": _verb("verbs.completion", _SELF, "Print a shell's completion script."),
 }

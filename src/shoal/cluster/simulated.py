@@ -8,6 +8,7 @@ the next call. Used by the simulator, by tests of controllers, and to replay rec
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -254,11 +255,15 @@ class SimulatedCluster:
         held = [r.task.spec for r in node.tasks.values() if r.task.phase != "Ended"]
         cpu = sum(int(other.cpu) for other in held) + int(spec.cpu)
         memory = sum(int(other.memory or 0) for other in held) + int(spec.memory or 0)
-        taken = {device for other in held for device in other.placement.devices}
+        taken: Counter[str] = Counter()
+        for other in held:
+            for device in other.placement.devices:
+                taken[device] += other.placement.thousandths
         _refuse_if(cpu > int(node.capacity.cpu), name, "OutOfCpu")
         _refuse_if(memory > int(node.capacity.memory), name, "OutOfMemory")
         for device in spec.placement.devices:
-            _refuse_if(device in taken or device not in node.capacity.gpus, name, "DeviceTaken")
+            left = 1000 - taken[device] if device in node.capacity.gpus else 0
+            _refuse_if(left < spec.placement.thousandths, name, "DeviceTaken")
         task = Task(
             spec=spec, phase="Admitted", endpoint=self._endpoint(spec), admitted=self._clock.now()
         )

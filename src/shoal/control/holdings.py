@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shoal.cluster.base import Task
-from shoal.objects.job import Job, Resources
+from shoal.objects.job import Job, Resources, share_of
 from shoal.objects.quantities import CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.snapshot import Hold
 
-__all__ = ["holds_of", "share_of", "task_holds"]
+__all__ = ["holds_of", "task_holds"]
 
 
 def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
@@ -44,11 +44,6 @@ def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
             held = there.setdefault((spec.role, spec.index, spec.placement.node), _Held())
             held.add(task)
     return tuple(held.row(*key) for key, held in sorted(there.items()))
-
-
-def share_of(resources: Resources) -> int:
-    """Thousandths of one device; 0: whole ones, or none."""
-    return 0 if resources.gpu_share is None else max(1, round(1000 * resources.gpu_share))
 
 
 def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:
@@ -92,6 +87,7 @@ class _Held:
         self.cpu = max(self.cpu, self.live_cpu)
         self.memory = max(self.memory, self.live_memory)
         self.devices += [each for each in spec.placement.devices if each not in self.devices]
+        self.share = max(self.share, spec.placement.share)
         if not self.share:
             self.gpu = max(self.gpu, len(self.devices))
 

@@ -41,8 +41,8 @@ class Picture:
         queues: ObjectCache[Queue],
         nodes: ObjectCache[Node],
         tasks: TaskCache,
-        policy: Policy,
-        levels: tuple[str, ...] = (),
+        policy: Callable[[], Policy] = Policy,
+        levels: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._jobs = jobs
         self._queues = queues
@@ -50,6 +50,7 @@ class Picture:
         self._tasks = tasks
         self._policy = policy
         self._levels = levels
+        self._known_levels: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._dirty: set[tuple[Key, str]] = set()
         self._stale: set[str] = {"nodes", "queues"}
@@ -71,15 +72,18 @@ class Picture:
         with self._lock:
             dirty, self._dirty = self._dirty, set()
             stale, self._stale = self._stale, set[str]()
-        news = bool(stale)
+        levels = self._levels()
+        news = bool(stale) or levels != self._known_levels
+        self._known_levels = levels
         try:
             if "nodes" in stale:
                 nodes = sorted(self._nodes.all(), key=lambda node: node.metadata.name)
                 self._node_rows = tuple(node_row(node) for node in nodes)
             if "queues" in stale:
                 self._queue_rows = queue_rows(self._queues.all())
+            policy = self._policy()
             for key, uid in sorted(dirty):
-                news |= self._renew(key, uid)
+                news |= self._renew(key, uid, policy)
         except BaseException:
             with self._lock:
                 self._dirty |= dirty
@@ -87,7 +91,7 @@ class Picture:
             raise
         snapshot = Snapshot(
             nodes=self._node_rows,
-            levels=self._levels,
+            levels=levels,
             queues=self._queue_rows,
             forms=self._forms.all(),
             jobs=tuple(self._sorted),
@@ -116,7 +120,7 @@ class Picture:
 
         return changed
 
-    def _renew(self, key: Key, uid: str) -> bool:
+    def _renew(self, key: Key, uid: str, policy: Policy) -> bool:
         job = self._jobs.get(key)
         tasks = self._tasks.of_job(uid)
         strangers = self._strangers.pop(uid, ())
@@ -133,7 +137,7 @@ class Picture:
         if old is not None:
             self._remove(key)
         form = self._forms.take(form_of(job))
-        row = job_row(job, tasks, form, self._policy)
+        row = job_row(job, tasks, form, policy)
         if row is None:
             self._forms.drop(form)
         else:
@@ -156,11 +160,12 @@ class Picture:
 
 
 def _essence(row: JobRow | None) -> JobRow | None:
-    """The row without what changes nothing while its slots stay: whether tasks are there already."""
+    """The row without what changes nothing while its slots stay: whether tasks are there already, and
+    how far they have come."""
     if row is None:
         return None
     holds = tuple(msgspec.structs.replace(hold, live=False, claimed=False) for hold in row.holds)
-    return msgspec.structs.replace(row, holds=holds)
+    return msgspec.structs.replace(row, holds=holds, progress=0.0)
 
 
 class _Forms:

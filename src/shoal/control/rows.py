@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from shoal.cluster.base import Task
-from shoal.control.holdings import holds_of, share_of
+from shoal.control.holdings import holds_of
 from shoal.control.job.seen import scope_of
 from shoal.objects.elastic import coordinator_of, own_roles
-from shoal.objects.job import PRIORITIES, Job, JobSpec, Role
+from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, share_of
 from shoal.objects.node import Node
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.plan import Policy
@@ -54,7 +54,7 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
     ending, holds = ending_of(job), holds_of(job, tasks)
     if ending and not holds and not status.scheduling.code:
         return None
-    refusal, allocation = status.refusal, status.allocation
+    refusal, allocation, speed = status.refusal, status.allocation, job.spec.speed or Speed()
     refused = refusal is not None and refusal.allocation == allocation.id
     doublings = min(max(0, status.infrastructure_failures - 1), 10)
     patience = min(LONGEST_AVOIDANCE_SECONDS, policy.avoid_seconds * 2.0**doublings)
@@ -72,6 +72,10 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         wall_seconds=_wall_seconds(job),
         grace_seconds=float(job.spec.grace_period),
         preemptible=job.spec.preemptible,
+        speeds=speed.curve,
+        work=speed.work,
+        progress=float(status.elastic.step) if status.elastic is not None else 0.0,
+        restart_seconds=float(speed.restart or 0.0),
         form=form,
         ending=ending,
         allocation=allocation.id,

@@ -7,7 +7,7 @@ the rest of the server. After a kill between any two writes the next pass decide
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from shoal.objects.queue import Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Write
+from shoal.schedule.record import Record
 
 __all__ = ["EVERYTHING", "Journal", "SchedulingController"]
 
@@ -74,9 +75,12 @@ class SchedulingController:
         guard: Guard,
         clock: Clock,
         journal: Journal,
-        policy: Policy | None = None,
-        levels: tuple[str, ...] = (),
+        policy: Callable[[], Policy] = Policy,
+        levels: Callable[[], tuple[str, ...]] = tuple,
+        record: Callable[[Record], None] | None = None,
     ) -> None:
+        """`policy` and `levels` (of the topology) are asked for each decision; what is decided goes to
+        `record`."""
         self._jobs = jobs
         self._queues = queues
         self._nodes = nodes
@@ -84,9 +88,10 @@ class SchedulingController:
         self._guard = guard
         self._clock = clock
         self._journal = journal
-        self._policy = policy or Policy()
+        self._policy = policy
+        self._record_decision = record
         self._picture = Picture(
-            jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=self._policy, levels=levels
+            jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=policy, levels=levels
         )
         self._not_before = 0.0
         self._refresh_at = 0.0
@@ -108,7 +113,10 @@ class SchedulingController:
         if not news and begun < self._again:
             return self._again - begun
         self._again = 0.0  # whatever stops this pass calls for another
-        plan = decide(snapshot, self._policy_now(begun), now)
+        policy = self._policy_now(begun)
+        plan = decide(snapshot, policy, now)
+        if plan.writes and self._record_decision is not None:
+            self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
         left = self._apply(plan, now)
         ended = self._clock.monotonic()
         self._not_before = ended + min(ended - begun, _LONGEST_REST_SECONDS)
@@ -119,10 +127,11 @@ class SchedulingController:
         return wait
 
     def _policy_now(self, begun: float) -> Policy:
+        policy = self._policy()
         if begun < self._refresh_at:
-            return self._policy
+            return policy
         self._refresh_at = begun + _REFRESH_SECONDS
-        return msgspec.structs.replace(self._policy, refresh=_REFRESHED)
+        return msgspec.structs.replace(policy, refresh=_REFRESHED)
 
     def _apply(self, plan: Plan, now: Stamp) -> int:
         denials = 0

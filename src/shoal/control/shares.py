@@ -25,7 +25,8 @@ __all__ = ["Shares", "Totals"]
 
 @dataclass
 class Totals:
-    """A queue's jobs together. `numbers` counts pending, running, cpu, memory and gpu."""
+    """A queue's jobs together. `numbers` counts pending, running, cpu, memory, gpu (whole devices),
+    share (thousandths of shared ones) and nodes (of each job)."""
 
     numbers: Counter[str] = field(default_factory=Counter[str])
     waiting: dict[Key, Stamp] = field(default_factory=dict[Key, Stamp])
@@ -80,6 +81,8 @@ class Shares:
             "cpu": sum(hold.cpu for hold in holds),
             "memory": sum(hold.memory for hold in holds),
             "gpu": sum(hold.gpu for hold in holds),
+            "share": sum(hold.share for hold in holds),
+            "nodes": len({hold.node for hold in holds}),
         }
         return _Share(job.spec.queue, pending, job.metadata.created, numbers)
 

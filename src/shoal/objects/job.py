@@ -44,6 +44,7 @@ __all__ = [
     "Topology",
     "WorldSize",
     "priority_number",
+    "share_of",
 ]
 
 PRIORITIES = {"production": 1000, "normal": 0, "experiment": -1000}
@@ -82,6 +83,11 @@ class Resources(Part, frozen=True, kw_only=True):
     """Whole devices."""
     gpu_share: float | None = None
     """Instead of whole devices, a part of one, from 0.001 to below 1."""
+
+
+def share_of(resources: Resources) -> int:
+    """What a task asks for of one device, in thousandths; 0: whole ones, or none."""
+    return 0 if resources.gpu_share is None else max(1, round(1000 * resources.gpu_share))
 
 
 class Port(Part, frozen=True, kw_only=True):

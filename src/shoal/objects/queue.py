@@ -95,7 +95,8 @@ class QueueStatus(Part, frozen=True, kw_only=True):
     oldest_pending: float = 0.0
     """When the oldest waiting job was created; 0: none waits."""
     spent: dict[str, float] = {}
-    """Budget to the hours of it that are used up."""
+    """Budget to the hours of it that are used up, by `accounted`."""
+    accounted: float = 0.0
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
     writers: dict[str, int] = {}

@@ -36,6 +36,13 @@ class Placement(Part, frozen=True, kw_only=True):
 
     node: str
     devices: tuple[str, ...] = ()
+    share: int = 0
+    """Thousandths that it has of its one device; 0: whole devices."""
+
+    @property
+    def thousandths(self) -> int:
+        """What it takes of each of its devices."""
+        return self.share or 1000
 
 
 class TaskSpec(Part, frozen=True, kw_only=True):

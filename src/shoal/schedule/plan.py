@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.objects.errors import Invalid
 from shoal.objects.job import Slots
 from shoal.objects.meta import Part, Stamp
+from shoal.objects.nearest import did_you_mean
+from shoal.schedule.cycle.peers.named import POLICIES
 from shoal.schedule.cycle.rows import Rules
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "Start",
     "Step",
     "Write",
+    "policy_named",
 ]
 
 
@@ -40,6 +44,18 @@ class Policy(Part, frozen=True, kw_only=True):
     """A node that refused a job is avoided so long for that job, doubling with its failures."""
     refresh: int = 0
     """Deny again so many waiting jobs whose code is the same but whose numbers have changed."""
+
+
+def policy_named(name: str) -> Policy:
+    """The policy of that name.
+
+    Raises:
+        Invalid: there is none.
+    """
+    if name not in POLICIES:
+        known = ", ".join(POLICIES)
+        raise Invalid(f"there is no policy {name}: there are {known}{did_you_mean(name, POLICIES)}")
+    return Policy(rules=Rules(policy=name))
 
 
 class JobName(Part, frozen=True, kw_only=True):

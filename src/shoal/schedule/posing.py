@@ -132,6 +132,10 @@ class Posing:
             preferred=form.preferred,
             spread=form.spread,
             promised=row.promised,
+            speeds=row.speeds,
+            work=row.work,
+            done=row.progress,
+            restart_seconds=row.restart_seconds,
             **fields,  # pyright: ignore[reportArgumentType]
         )
 

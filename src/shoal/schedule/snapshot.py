@@ -136,6 +136,14 @@ class JobRow(Part, frozen=True, kw_only=True):
     """Counted from `since`: after that it is ended."""
     grace_seconds: float = 0.0
     preemptible: bool = True
+    speeds: tuple[float, ...] = ()
+    """Progress per second with 1, 2, ... tasks of its elastic role; empty: unknown."""
+    work: float | None = None
+    """Progress in all, as its user declared it."""
+    progress: float = 0.0
+    """Up to now."""
+    restart_seconds: float = 0.0
+    """What a change of its size costs it."""
     form: int = 0
     """Position in `Snapshot.forms`."""
     ending: str = ""

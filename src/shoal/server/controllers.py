@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,16 +22,28 @@ from shoal.control.tasks import TaskCache
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
 from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskSpec, Told
+from shoal.schedule.plan import Policy
+from shoal.schedule.record import Record
 from shoal.server.notebook import HistoryNotebook
 from shoal.server.tokens import JobTokens
 from shoal.store.base import SYSTEM, Store
 
-__all__ = ["TOKEN_FILE", "Rendezvous", "make_runner"]
+__all__ = ["TOKEN_FILE", "Rendezvous", "Scheduling", "make_runner"]
 
 TOKEN_FILE = "token"
 """In the task's rendezvous folder, for its owner alone; `$SHOAL_TOKEN_FILE` is its path."""
 
 _JOB_THREADS = 4
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """How this server decides; each is asked for every decision."""
+
+    policy: Callable[[], Policy]
+    levels: Callable[[], tuple[str, ...]]
+    """Of the topology."""
+    record: Callable[[Record], None]
 
 
 class Rendezvous:
@@ -63,6 +76,7 @@ def make_runner(
     guard: Guard,
     tell: Rendezvous,
     notebook: HistoryNotebook,
+    scheduling: Scheduling,
 ) -> tuple[Runner, TaskCache]:
     """All controllers, ready to be started, and the tasks as they see them."""
 
@@ -81,7 +95,7 @@ def make_runner(
         rendezvous=tell,
         notebook=notebook,
     )
-    scheduling = SchedulingController(
+    scheduler = SchedulingController(
         jobs=jobs,
         queues=queues,
         nodes=nodes,
@@ -89,8 +103,11 @@ def make_runner(
         guard=guard,
         clock=clock,
         journal=notebook,
+        policy=scheduling.policy,
+        levels=scheduling.levels,
+        record=scheduling.record,
     )
     node = NodeController(nodes=nodes, states=states, guard=guard)
     queue = QueueController(queues=queues, jobs=jobs, nodes=nodes, tasks=tasks, guard=guard)
-    controllers = [(scheduling, 1), (job, _JOB_THREADS), (node, 1), (queue, 1)]
+    controllers = [(scheduler, 1), (job, _JOB_THREADS), (node, 1), (queue, 1)]
     return Runner(controllers, clock=clock, guard=guard), tasks

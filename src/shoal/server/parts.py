@@ -168,8 +168,11 @@ class Parts:
         self._audit.attach(Recorder(self._history, self._clock))
 
     def _start_controllers(self, services: Services) -> None:
+        from shoal.cluster.local.settings import Watched
+        from shoal.control.decisions import DecisionFiles
         from shoal.history.recorder import Recorder
-        from shoal.server.controllers import Rendezvous, make_runner
+        from shoal.schedule.plan import policy_named
+        from shoal.server.controllers import Rendezvous, Scheduling, make_runner
         from shoal.server.notebook import HistoryNotebook
 
         assert self._cluster is not None
@@ -177,6 +180,8 @@ class Parts:
         guard = self._lease or AlwaysLeader()
         if self._lease is not None:
             self._lease.start()
+        settings = Watched(self._home)
+        files = DecisionFiles(self._home.decisions, lambda: settings().record)
         self._runner, tasks = make_runner(
             store=self._store,
             cluster=self._cluster,
@@ -184,6 +189,11 @@ class Parts:
             guard=guard,
             tell=Rendezvous(self._tokens, f"unix://{self._home.tasks_socket}"),
             notebook=HistoryNotebook(Recorder(self._history, self._clock), self._cluster),
+            scheduling=Scheduling(
+                policy=lambda: policy_named(settings().policy),
+                levels=lambda: settings().topology,
+                record=files.record,
+            ),
         )
         self._runner.start()
 

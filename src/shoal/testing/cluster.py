@@ -83,6 +83,7 @@ class ClusterContract:
         cpu: int = 100,
         memory: int | None = None,
         devices: tuple[str, ...] = (),
+        share: int = 0,
     ) -> TaskSpec:
         """A task of a job of its own, unless `job` names one."""
         job = job or f"job{next(self._numbers)}"
@@ -96,7 +97,7 @@ class ClusterContract:
             index=index,
             attempt=1,
             incarnation=incarnation,
-            placement=Placement(node=node, devices=devices),
+            placement=Placement(node=node, devices=devices, share=share),
             command=command,
             cpu=CpuMillis(cpu),
             memory=None if memory is None else Bytes(memory),
@@ -205,6 +206,18 @@ class ClusterContract:
                 harness.cluster.start((self.spec(harness.sleeps(), devices=devices),), tell_nothing)
             assert caught.value.reason == "DeviceTaken"
         harness.cluster.start((self.spec(harness.sleeps(), devices=("1",)),), tell_nothing)
+
+    def test_tasks_share_a_device_up_to_the_whole_of_it(self, harness: ClusterHarness) -> None:
+        for share in (500, 400):
+            part = self.spec(harness.sleeps(), devices=("0",), share=share)
+            harness.cluster.start((part,), tell_nothing)
+        for share in (200, 0):
+            with pytest.raises(Refused) as caught:
+                wants = self.spec(harness.sleeps(), devices=("0",), share=share)
+                harness.cluster.start((wants,), tell_nothing)
+            assert caught.value.reason == "DeviceTaken"
+        last = self.spec(harness.sleeps(), devices=("0",), share=100)
+        harness.cluster.start((last,), tell_nothing)
 
     def test_an_ended_task_holds_no_capacity(self, harness: ClusterHarness) -> None:
         first = self.spec(harness.exits(0), cpu=2000, devices=("0", "1"))

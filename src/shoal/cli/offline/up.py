@@ -23,6 +23,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 if TYPE_CHECKING:
     from shoal.cluster.local.home import Home
     from shoal.cluster.local.nodes import NodeDecl
+    from shoal.cluster.local.settings import ClusterSettings
     from shoal.objects.node import Node
 
 _MOST_NODES = 64
@@ -40,6 +41,8 @@ _FORGET_SECONDS = 5.0
     metavar="LABEL,...",
     help="Labels of nodes that say what is near what, the widest first, such as block,rack.",
 )
+@click.option("--policy", "name", metavar="NAME", help="How to decide who gets what: shoal, fifo, ...")
+@click.option("--record", type=whole(0), metavar="N", help="Keep so many decisions as files; 0: none.")
 @reports
 def command(
     settings: Settings,
@@ -48,6 +51,8 @@ def command(
     memory: Bytes | None,
     gpu: int | None,
     topology: str | None,
+    name: str | None,
+    record: int | None,
 ) -> None:
     """Start Shoal on this machine.
 
@@ -57,8 +62,10 @@ def command(
     shoal up --nodes nodes.yaml   [{name: big, cpu: 8, memory: 32Gi, labels: {disk: ssd}}, ...]
 
     Several nodes on one machine are for trying things: they may promise more than there is. What is up
-    already stays up; an agent whose node changed is started anew, its tasks go on. The levels of the
-    topology stay what they were told to be; --topology '' leaves only the nodes themselves.
+    already stays up; an agent whose node changed is started anew, its tasks go on.
+
+    Levels of the topology, policy and record stay what they were told to be, and hold at once when they
+    are told anew; --topology '' leaves only the nodes themselves.
     """
     if settings.remote:
         raise Usage(
@@ -73,7 +80,7 @@ def command(
     home = Home(settings.home)
     before = {node.name for node in load(home)}
     declared = _declared(home, said, cpu, memory, gpu)
-    levels = _levels(home, topology)
+    kept = _kept(home, topology, name, record)
     started = ensure_up(home, declared)
     nodes = load(home)
     _forget(settings, before - {node.name for node in nodes})
@@ -82,7 +89,9 @@ def command(
         "home": str(home.path),
         "started": {"server": started.server, "nodes": started.nodes},
         "nodes": nodes,
-        "topology": levels,
+        "topology": kept.topology,
+        "policy": kept.policy,
+        "record": kept.record,
         "notReady": late,
     }
     rows = [_row(node, node.name in started.nodes) for node in nodes]
@@ -95,20 +104,27 @@ def command(
     say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
 
 
-def _levels(home: Home, said: str | None) -> tuple[str, ...]:
-    """The levels of the topology, after what was said of them has been kept."""
+def _kept(home: Home, topology: str | None, name: str | None, record: int | None) -> ClusterSettings:
+    """What holds for the cluster, after what was said of it has been kept."""
     from shoal.cluster.local.settings import load, save
     from shoal.objects.levels import levels_problem
 
-    settings = load(home)
-    if said is None:
-        return settings.topology
-    levels = tuple(level.strip() for level in said.split(",")) if said.strip() else ()
-    if problem := levels_problem(levels):
-        raise Usage(f"--topology: {problem}")
-    if levels != settings.topology:
-        save(home.create(), msgspec.structs.replace(settings, topology=levels))
-    return levels
+    before = load(home)
+    after = before
+    if topology is not None:
+        levels = tuple(level.strip() for level in topology.split(",")) if topology.strip() else ()
+        if problem := levels_problem(levels):
+            raise Usage(f"--topology: {problem}")
+        after = msgspec.structs.replace(after, topology=levels)
+    if name is not None:
+        from shoal.schedule.plan import policy_named
+
+        after = msgspec.structs.replace(after, policy=policy_named(name).rules.policy)
+    if record is not None:
+        after = msgspec.structs.replace(after, record=record)
+    if after != before:
+        save(home.create(), after)
+    return after
 
 
 def _forget(settings: Settings, gone: set[str]) -> None:

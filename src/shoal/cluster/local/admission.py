@@ -15,6 +15,9 @@ from shoal.objects.task import TaskSpec
 
 __all__ = ["check"]
 
+_WHOLE = 1000
+"""Thousandths of a device."""
+
 
 def check(
     node: str,
@@ -31,11 +34,18 @@ def check(
             DeviceTaken.
     """
     cpu = memory = 0
-    devices: dict[str, str] = {}
+    taken: dict[str, int] = {}
+    owners: dict[str, str] = {}
+
+    def take(device: str, spec: TaskSpec) -> None:
+        taken[device] = taken.get(device, 0) + spec.placement.thousandths
+        owners[device] = spec.name
+
     for spec in held:
         cpu += int(spec.cpu)
         memory += int(spec.memory or 0)
-        devices.update(dict.fromkeys(spec.placement.devices, spec.name))
+        for device in spec.placement.devices:
+            take(device, spec)
     for spec in wanted:
         if spec.placement.node != node:
             raise Refused(
@@ -66,8 +76,8 @@ def check(
         for device in spec.placement.devices:
             if device not in capacity.gpus:
                 raise Refused(node, "DeviceTaken", f"node {node} has no device {device}")
-            if device in devices:
+            if taken.get(device, 0) + spec.placement.thousandths > _WHOLE:
                 raise Refused(
-                    node, "DeviceTaken", f"device {device} of {node} is task {devices[device]}'s"
+                    node, "DeviceTaken", f"device {device} of {node} is task {owners[device]}'s"
                 )
-            devices[device] = spec.name
+            take(device, spec)

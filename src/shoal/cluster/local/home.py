@@ -53,6 +53,7 @@ class Home:
         self.keys = self.path / "keys"
         self.nodes_json = self.path / "nodes.json"
         self.settings_json = self.path / "settings.json"
+        self.decisions = self.path / "decisions"
         self.run = self.path / "run"
         self.down = self.run / "down"
         """There while nothing is to be started again."""

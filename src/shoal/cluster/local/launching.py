@@ -41,6 +41,7 @@ def description(
         "SHOAL_RENDEZVOUS": str(folders.rendezvous),
         "SHOAL_NODE": spec.placement.node,
         "SHOAL_PYTHON": sys.executable,
+        **({"SHOAL_GPU_SHARE": f"{spec.placement.share / 1000:g}"} if spec.placement.share else {}),
         **{
             name: value.replace(RENDEZVOUS_FOLDER, str(folders.rendezvous))
             for name, value in told.env.items()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from shoal.cluster.base import Task
-from shoal.objects.job import Job
+from shoal.objects.job import Job, share_of
 from shoal.objects.job_rules import FIXED_RUNTIMES
 from shoal.objects.ranges import IndexSet
 from shoal.objects.task import Placement
@@ -58,12 +58,16 @@ class Seen:
 def expand(job: Job) -> dict[Slot, Placement]:
     """The allocation's slots, one by one, with each task's own share of the devices."""
     placed: dict[Slot, Placement] = {}
+    shares = {role.name: share_of(role.resources) for role in job.spec.roles}
     for slots in job.status.allocation.slots:
         indices = list(IndexSet.parse(slots.indices))
-        share = len(slots.devices) // max(1, len(indices))
+        each = len(slots.devices) // max(1, len(indices))
         for position, index in enumerate(indices):
-            devices = slots.devices[position * share : (position + 1) * share]
-            placed[slots.role, index] = Placement(node=slots.node, devices=devices)
+            placed[slots.role, index] = Placement(
+                node=slots.node,
+                devices=slots.devices[position * each : (position + 1) * each],
+                share=shares.get(slots.role, 0),
+            )
     return placed
 
 

@@ -12,11 +12,14 @@ from shoal.simulate.scenario.spot import Spot
 
 __all__ = ["KEYS", "read_queues"]
 
-_AMOUNTS = ("nominal", "guaranteed", "limit", "borrowing", "lending")
 KEYS = (
     "name",
     "parent",
-    *_AMOUNTS,
+    "nominal",
+    "guaranteed",
+    "limit",
+    "borrowing",
+    "lending",
     "weight",
     "priority",
     "fenced",
@@ -55,7 +58,11 @@ def _queue(entry: Spot) -> Queue:
     return Queue(
         name=fields.need("name").text(),
         parent=fields.text("parent"),
-        **{name: fields.quotas(name) for name in _AMOUNTS},
+        nominal=fields.quotas("nominal"),
+        guaranteed=fields.quotas("guaranteed"),
+        limit=fields.quotas("limit"),
+        borrowing=fields.quotas("borrowing"),
+        lending=fields.quotas("lending"),
         weight=1.0 if weight is None else weight.number(),
         priority=0 if priority is None else priority.signed(),
         fenced=fields.flag("fenced", False),
