@@ -16,7 +16,7 @@ PyYAML inside `yaml` and `yaml_events`.
 - `queue_tree`, `standing`: queues beside each other; `levels`: those of the topology
 - `demand`, `advice`: what a job needs at least; what is allowed and surely not meant
 - `admit`, `update`: what may enter the store, and what may change there
-- `schema`, `docstrings`: schemas for custom resources and editors
+- `schema`, `docstrings`, `reference`: schemas for custom resources and editors; the page of all fields
 
 Light (every command loads them): the first six lines. The rest is imported where it is needed.
 """

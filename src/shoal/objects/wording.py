@@ -86,6 +86,8 @@ def _plural(kind: inspect.Type) -> str:
             return "texts"
         case inspect.IntType():
             return wanted(kind).replace("a whole number", "whole numbers")
+        case inspect.FloatType():
+            return wanted(kind).replace("a number", "numbers")
         case _:
             return "values"
 
