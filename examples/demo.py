@@ -32,6 +32,7 @@ from shoal.objects.job import Job
 ROOT = Path(__file__).resolve().parent.parent
 SHOAL = Path(sys.executable).with_name("shoal")
 NAME = "language-model"
+REPORT = "report"
 WORKERS = 4
 PATIENCE_SECONDS = 120.0
 
@@ -121,7 +122,7 @@ def act(story: Story) -> None:
     story.until("four workers", lambda: story.size == WORKERS)
     story.note("4", f"grown to {WORKERS}")
     story.until("steps with four", lambda: story.step >= story.steps * 0.3)
-    shoal("run", "--name", "report", "--priority", "production", "--workers", "2", "--cpu", "1", "-d",
+    shoal("run", "--name", REPORT, "--priority", "production", "--workers", "2", "--cpu", "1", "-d",
           "--", "sleep", "6")  # fmt: skip
     story.until("two workers are taken", lambda: story.size == 2)
     story.note("P", "a production job took two of them")
@@ -190,6 +191,7 @@ def account(client: Client, story: Story, job: Job) -> None:
             f"{len(means)} of {story.steps}, " + (f"missing {missing}" if missing else "none missing"),
         ),
         *((f"pause, {title}", milliseconds(pause)) for title, pause in pauses(story)),
+        ("the production job", f"started {seconds_to_start(client):.2f} s after it was submitted"),
         ("restarts of the gang", f"{status.attempt - 1}"),
         ("loss", f"{first:.2f} at first; {last:.2f} nats per character on held-out files"),
     ]
@@ -197,6 +199,12 @@ def account(client: Client, story: Story, job: Job) -> None:
     print(f"\n  {bold('what it writes after')} def")
     for line in textwrap.dedent(result["sample"]).strip("\n").splitlines()[:8]:
         print(f"    {green(line[:90])}".rstrip())
+
+
+def seconds_to_start(client: Client) -> float:
+    """From the production job's submission, on a full cluster, to its first task's start."""
+    report = client.get(Job, "default", REPORT)
+    return report.status.started - report.metadata.created
 
 
 def pauses(story: Story) -> list[tuple[str, float]]:

@@ -113,7 +113,7 @@ def test_a_production_job_takes_two_of_four_and_gives_them_back(cluster: Standin
     notes = cluster.notes(job)
     assert sorted(line for line in notes if line.startswith("left")) == ["left 2 1", "left 3 1"]
     told = cluster.cli("explain", f"job/{job.metadata.name}").out.decode()
-    assert f"for default/{production.metadata.name}, of higher priority" in told
+    assert f"for default/{production.metadata.name}; " in told
 
     cluster.client.cancel("default", production.metadata.name)
     until_running(cluster, job, 4)
