@@ -117,7 +117,7 @@ def queue_status(queue: Queue, totals: Totals) -> QueueStatus:
         usage=QueueUsage(
             cpu=CpuMillis(numbers["cpu"]),
             memory=Bytes(numbers["memory"]),
-            gpu=numbers["gpu"] - -numbers["share"] // 1000,
+            gpu=numbers["gpu"] + numbers["share"] / 1000,
         ),
         oldest_pending=totals.oldest,
         conditions=queue.status.conditions,

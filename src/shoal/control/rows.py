@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import msgspec
@@ -72,7 +73,7 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         wall_seconds=_wall_seconds(job),
         grace_seconds=float(job.spec.grace_period),
         preemptible=job.spec.preemptible,
-        speeds=speed.curve,
+        speeds=_sound(speed.curve),
         work=speed.work,
         progress=float(status.elastic.step) if status.elastic is not None else 0.0,
         restart_seconds=float(speed.restart or 0.0),
@@ -97,6 +98,11 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         avoid_reason=refusal.reason if refusal is not None else "",
         avoid_message=refusal.message if refusal is not None else "",
     )
+
+
+def _sound(curve: tuple[float, ...]) -> tuple[float, ...]:
+    """A curve that makes no sense, from before it was refused, is none: it is not to stop a decision."""
+    return curve if all(math.isfinite(speed) and speed > 0 for speed in curve) else ()
 
 
 def form_of(job: Job) -> Form:

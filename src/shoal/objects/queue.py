@@ -83,7 +83,8 @@ class QueueUsage(Part, frozen=True, kw_only=True):
 
     cpu: CpuMillis = CpuMillis(0)
     memory: Bytes = Bytes(0)
-    gpu: int = 0
+    gpu: float = 0
+    """Devices; parts of one count too."""
 
 
 class QueueStatus(Part, frozen=True, kw_only=True):
