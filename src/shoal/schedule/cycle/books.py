@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
-from shoal.schedule.cycle.rows import Cluster
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.placing.room import Room
 from shoal.schedule.shares.ledger import Ledger, Refusal
@@ -23,13 +21,9 @@ __all__ = ["Books"]
 class Books:
     """Of one tense. Mutable."""
 
-    def __init__(self, cluster: Cluster, columns: Columns) -> None:
-        self._columns = columns
-        self.room = Room(columns.nodes)
-        zeros = columns.quotas.nominal * 0.0
-        self.ledger = Ledger(columns.quotas, zeros, columns.capacity)
-        self.users = UserCaps(columns.tree, columns.user_caps)
-        self.shared = dict(cluster.shared)
+    def __init__(self, room: Room, ledger: Ledger, users: UserCaps, shared: dict[str, int]) -> None:
+        self.room, self.ledger, self.users = room, ledger, users
+        self.shared = shared
         """What is left of each."""
         self._aside: dict[int, tuple[float, ...]] = {}
 
@@ -51,7 +45,7 @@ class Books:
     def charge(self, asked: Asked, amounts: Sequence[float], sign: int = 1) -> None:
         """To the queue and the user; with the job itself what it takes of shared amounts."""
         job = asked.job
-        queue = self._columns.queue_at[job.queue]
+        queue = asked.queue
         self.ledger.charge(queue, amounts, sign)
         self.users.charge(queue, job.user, amounts, sign)
         if amounts[-1]:
@@ -60,14 +54,19 @@ class Books:
 
     def refusal(self, asked: Asked, amounts: Sequence[float]) -> Refusal | None:
         """Of the user's caps, then of the queue."""
-        queue = self._columns.queue_at[asked.job.queue]
+        queue = asked.queue
         found = self.users.refusal(queue, asked.job.user, amounts)
         if found is not None:
             return found
-        aside = self._aside.get(queue)
-        if aside is not None:
-            amounts = [ask + kept for ask, kept in zip(amounts, aside, strict=True)]
-        return self.ledger.refusal(queue, amounts)
+        return self.ledger.refusal(queue, self._with_aside(queue, amounts))
+
+    def allows(self, asked: Asked, amounts: Sequence[float]) -> bool:
+        """Whether there is no `refusal`, and no shared amount `lacks`."""
+        return (
+            self.ledger.allows(asked.queue, self._with_aside(asked.queue, amounts))
+            and (not self.users.capped or self.refusal(asked, amounts) is None)
+            and self.lacks(asked) is None
+        )
 
     def set_aside(self, queue: int, amounts: tuple[float, ...]) -> None:
         """Others of the queue are to leave so much, for the first who asked for it. It is in no use, so
@@ -82,3 +81,9 @@ class Books:
         return next(
             (name for name, ask in asked.job.shared.items() if ask > self.shared.get(name, 0)), None
         )
+
+    def _with_aside(self, queue: int, amounts: Sequence[float]) -> Sequence[float]:
+        aside = self._aside.get(queue)
+        if aside is None:
+            return amounts
+        return [ask + kept for ask, kept in zip(amounts, aside, strict=True)]

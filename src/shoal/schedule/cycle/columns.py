@@ -37,6 +37,7 @@ class Columns:
 
     def __init__(self, cluster: Cluster) -> None:
         self.resources = _resources(cluster)
+        self._known = frozenset(self.resources)
         self.names = (*self.resources, GPU, JOBS)
         """Of the columns of queues."""
         self.node_at = {node.name: at for at, node in enumerate(cluster.nodes)}
@@ -50,12 +51,9 @@ class Columns:
         self.nodes = self._nodes()
         self.tree = self._tree(cluster.queues)
         self.quotas = self._quotas(cluster.queues)
-        self.total = self._total(cluster.jobs)
-        """Of nodes that answer, and what is in use on others, by column of queues; of jobs there is no
-        end."""
-        self.capacity = self._measured(cluster.queues)
-        """What shares are measured in: if queues name some resources and not others, those others are as
-        good as endless, and nodes alone bound them."""
+        self.silent = {node.name for node in cluster.nodes if not node.ready}
+        """Nodes that do not answer."""
+        self.measure(cluster)
         self.user_caps = np.array(
             [
                 self.vector({**queue.user_limit, **_jobs(queue.user_jobs)}, missing=np.inf)
@@ -63,10 +61,25 @@ class Columns:
             ]
         ).reshape(len(cluster.queues), len(self.names))
 
+    def measure(self, cluster: Cluster) -> None:
+        """What there is of everything, with these jobs."""
+        self.total = self._total(sorted(cluster.jobs, key=lambda job: job.name) if self.silent else ())
+        """Of nodes that answer, and what is in use on others, by column of queues; of jobs there is no
+        end."""
+        self.capacity = self._measured(cluster.queues)
+        """What shares are measured in: if queues name some resources and not others, those others are as
+        good as endless, and nodes alone bound them."""
+
+    def knows(self, job: Job) -> bool:
+        """Whether there are columns and masks for what it asks for."""
+        return all(
+            _key(role) in self._suits and all(name in self._known for name in role.amounts)
+            for role in job.roles
+        )
+
     def suits_of(self, role: Role) -> int:
         """Which mask says on what nodes the role may stand."""
-        key = (tuple(sorted(role.selector.items())), role.tolerations, role.avoid)
-        return self._suits.setdefault(key, len(self._suits))
+        return self._suits.setdefault(_key(role), len(self._suits))
 
     def level(self, name: str) -> int | None:
         """Of the topology; `node` is the last."""
@@ -97,14 +110,14 @@ class Columns:
     def all_nodes(self) -> Nodes:
         """With those that do not answer, or take nothing, for now."""
         there = np.array([node.ready and node.schedulable for node in self._rows], dtype=np.bool_)
+        if there.all():
+            return self.nodes
         rows = [
             _suits(msgspec.structs.replace(node, ready=True, schedulable=True), key)
             for key in self._suits
             for node in self._rows
         ]
         suits = np.array(rows, dtype=np.bool_).reshape(self.nodes.suits.shape)
-        if there.all():
-            return self.nodes
         return Nodes(self.nodes.total, self.nodes.slots, self.nodes.topology, suits)
 
     def _domains(self) -> NDArray[np.int64]:
@@ -147,15 +160,13 @@ class Columns:
         total = self.nodes.total[there].sum(axis=0)
         gpus = (self.nodes.slots[there] == WHOLE).sum()
         found = np.array([*total.tolist(), gpus, np.inf], dtype=np.float64)
-        if not there.all():
-            silent = {node.name for node in self._rows if not node.ready}
-            for job in jobs:
-                roles = {role.name: role for role in job.roles}
-                for task in job.tasks:
-                    if task.node in silent:
-                        role = roles[task.role]
-                        gpu = role.gpus + role.share / 1000
-                        found += np.array(self.vector({**role.amounts, GPU: gpu}))
+        for job in jobs:
+            roles = {role.name: role for role in job.roles}
+            for task in job.tasks:
+                if task.node in self.silent:
+                    role = roles[task.role]
+                    gpu = role.gpus + role.share / 1000
+                    found += np.array(self.vector({**role.amounts, GPU: gpu}))
         return found
 
 
@@ -163,6 +174,11 @@ def _resources(cluster: Cluster) -> tuple[str, ...]:
     named = {name for node in cluster.nodes for name in node.amounts}
     named |= {name for job in cluster.jobs for role in job.roles for name in role.amounts}
     return tuple(sorted(named))
+
+
+def _key(role: Role) -> _Suits:
+    selector = tuple(sorted(role.selector.items())) if role.selector else ()
+    return selector, role.tolerations, role.avoid
 
 
 def _suits(node: Node, key: _Suits) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.objects.meta import Stamp
-from shoal.schedule.cycle.books import Books
-from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.fitting import Fitting
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.ground import Ground
 from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
 from shoal.schedule.placing.asks import Placement
@@ -20,26 +19,23 @@ __all__ = ["Desk"]
 class Desk:
     """Mutable. Raises ValueError for rows that contradict each other."""
 
-    def __init__(self, cluster: Cluster, rules: Rules, now: Stamp) -> None:
+    def __init__(self, ground: Ground, cluster: Cluster, rules: Rules, now: Stamp) -> None:
         self.cluster, self.rules, self.now = cluster, rules, now
-        self.columns = Columns(cluster)
-        self.names = [node.name for node in cluster.nodes]
-        self.asked = {job.name: Asked(job, self.columns) for job in _known(cluster, self.columns)}
-        self.number = {name: at for at, name in enumerate(self.asked)}
-        self.present: dict[str, tuple[Task, ...]] = {}
+        self.columns, self.names = ground.columns, ground.names
+        self.asked, self.number = ground.asked, ground.number
+        self.current, self.later, self.ending = ground.open(now, rules.notice_seconds)
+        """In `ending`: whose wall time is over so soon that `later` is without them."""
+        self.present = {name: asked.present for name, asked in self.asked.items() if asked.present}
         """Of each job that holds something: what is there and stays."""
-        self.current = Books(cluster, self.columns)
-        self.later = Books(cluster, self.columns)
-        self.emptying = {task.node for job in cluster.jobs for task in job.tasks if task.stopping}
+        leaving = [asked for asked in self.asked.values() if asked.present is not asked.job.tasks]
+        self.emptying = {task.node for asked in leaving for task in asked.job.tasks if task.stopping}
         """Nodes on which somebody was told to go: a place kept there is kept to the letter. One among
         what ends by itself is found anew each time, in the order of dates."""
-        self.departing = False
+        self.departing = bool(leaving or self.ending)
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
         self.waiting: list[Asked] = []
         """All that are served in this plan, in their order."""
-        self.ending: set[str] = set()
-        """Whose wall time is over so soon that `later` is without them."""
         self.targets: dict[str, int] = {}
         """How many tasks of their elastic role those jobs are to have that say how fast they are."""
         self.settled: set[str] = set()
@@ -56,12 +52,10 @@ class Desk:
         self._changed: set[str] = set()
         self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
-        self.fitting = Fitting(cluster, self.columns, self.later.room)
+        self.fitting = Fitting(ground, self.later.room)
         self._reserved: list[Reserve] = []
         self._giving: list[Shrink | Preempt | Move] = []
         self._starting: list[Start | Grow] = []
-        for asked in self.asked.values():
-            self._enter(asked)
 
     def queue(self, job: Job) -> int:
         """Its row."""
@@ -96,7 +90,7 @@ class Desk:
         self.settled.add(asked.job.name)
         self.effects += 1
         self._told_to_wait_no_more(asked.job.name)
-        self._keep(asked, tasks, later=False)
+        self._keep(asked, tasks)
         self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
 
     def take_place(
@@ -295,6 +289,11 @@ class Desk:
         rows = zip(asked.room, asked.minimum, asked.maximum, strict=True)
         return tuple(min(room, target) if least < most else room for room, least, most in rows)
 
+    def counts(self, asked: Asked) -> tuple[int, ...]:
+        """How many of each role are there and stay."""
+        present = self.present.get(asked.job.name, ())
+        return asked.there if present is asked.present else asked.counts(present)
+
     def ends(self, job: Job) -> Stamp:
         """When its capacity is back at the latest."""
         return job.since + job.longest_seconds
@@ -330,34 +329,14 @@ class Desk:
         kept = [(self.asked[step.job], step.tasks) for step in self._reserved if step.tasks]
         return [(asked, asked.counts(tasks)) for asked, tasks in kept]
 
-    # what rows say
+    # what is kept
 
-    def _enter(self, asked: Asked) -> None:
-        job = asked.job
-        present = job.present
-        stopping = [task for task in job.tasks if task.stopping]
-        if present and self.ends(job) <= self.now + self.rules.notice_seconds:
-            self.ending.add(job.name)
-        staying = () if job.name in self.ending else present
-        for books, tasks in ((self.current, job.tasks), (self.later, staying)):
-            if tasks:
-                books.occupy(asked.placement(tasks))
-                books.charge(asked, asked.ask(asked.counts(tasks), new=True))
-        if present:
-            self.present[job.name] = present
-        self.departing |= bool(stopping) or job.name in self.ending
-        if job.reserved:
-            self._keep(asked, job.reserved, later=True)
-
-    def _keep(self, asked: Asked, tasks: Iterable[Task], *, later: bool) -> None:
-        """Taken on nodes in both books (with `later` False it is so there already), and in use later:
-        now those are in use who leave for it."""
-        tasks = tuple(tasks)
+    def _keep(self, asked: Asked, tasks: tuple[Task, ...]) -> None:
+        """Taken on nodes (in `later` it is so already), and in use later: now those are in use who leave
+        for it."""
         placement = asked.placement(tasks)
         amounts = asked.ask(asked.counts(tasks), new=not asked.job.present)
         self.current.occupy(placement)
-        if later:
-            self.later.occupy(placement)
         self.later.charge(asked, amounts)
 
     def release(self, asked: Asked) -> None:
@@ -371,10 +350,7 @@ class Desk:
 
     def refused_now(self, asked: Asked, amounts: Sequence[float]) -> bool:
         """Whether its queue, its user, or licences do not let it start on what is free."""
-        books = (self.current, self.later)
-        return any(
-            each.refusal(asked, amounts) is not None or each.lacks(asked) is not None for each in books
-        )
+        return not (self.current.allows(asked, amounts) and self.later.allows(asked, amounts))
 
     def _leave(self, asked: Asked, tasks: Sequence[Task], *, last: bool) -> None:
         if asked.job.name in self.ending:
@@ -383,10 +359,3 @@ class Desk:
             self.later.room.give_back(each)
         self.later.charge(asked, asked.ask(asked.counts(tasks), new=last), -1)
         self.departing = True
-
-
-def _known(cluster: Cluster, columns: Columns) -> Iterable[Job]:
-    for job in cluster.jobs:
-        if job.queue not in columns.queue_at:
-            raise ValueError(f"job {job.name}: there is no queue {job.queue}")
-        yield job

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal.schedule.cycle.books import Books
-from shoal.schedule.cycle.columns import GPU, Columns
+from shoal.schedule.cycle.columns import GPU
 from shoal.schedule.cycle.gangs import Asked
-from shoal.schedule.cycle.rows import Cluster
+from shoal.schedule.cycle.ground import Ground
 from shoal.schedule.placing.asks import Gang
 from shoal.schedule.placing.foresee import would_fit
-from shoal.schedule.placing.room import Nodes, Room
+from shoal.schedule.placing.room import Room
 from shoal.schedule.placing.shortfall import Shortfall, shortfall
 from shoal.schedule.shares.ledger import Refusal
 
@@ -23,37 +22,32 @@ _MOST_NAMES = 5
 
 
 class Fitting:
-    """Of one decision. `later`: the room once those who go are gone."""
+    """Of one decision on this ground. `later`: the room once those who go are gone."""
 
-    def __init__(self, cluster: Cluster, columns: Columns, later: Room) -> None:
-        self._columns = columns
+    def __init__(self, ground: Ground, later: Room) -> None:
         self._later = later
-        self._rows = cluster.nodes
-        self._all: Nodes = columns.all_nodes()
-        self._empty = Room(self._all)
-        self._open = self._empty if self._all is columns.nodes else Room(columns.nodes)
-        """Empty as well, without nodes that do not answer, or take nothing for now."""
-        self._unused = Books(cluster, columns)
-        self._fits: dict[tuple[object, ...], bool] = {}
-        self._short: dict[tuple[object, ...], tuple[int, list[Reason]]] = {}
+        self._ground = ground
+        self._columns, self._rows = ground.columns, ground.rows
+        self._short: dict[int, tuple[int, list[Reason]]] = {}
 
     def ever(self, asked: Asked) -> bool:
         """Whether its minimum would fit if nothing ran."""
-        if asked.need not in self._fits:
-            self._fits[asked.need] = would_fit(self._empty, _least(asked)) is not None
-        return self._fits[asked.need]
+        fits = self._ground.fits
+        if asked.need not in fits:
+            fits[asked.need] = would_fit(self._ground.empty, _least(asked)) is not None
+        return fits[asked.need]
 
     def shortfall_ever(self, asked: Asked) -> tuple[Shortfall, ...]:
         """How far each role gets if nothing runs."""
-        return shortfall(self._empty, _least(asked))
+        return shortfall(self._ground.empty, _least(asked))
 
     def refused_ever(self, asked: Asked) -> list[Refusal]:
         """What its user and queue may never have, though nothing ran."""
         amounts = asked.ask(asked.minimum, new=True)
-        queue = self._columns.queue_at[asked.job.queue]
-        rules = self._unused.ledger.refusals(queue, amounts)
+        unused = self._ground.unused
+        rules = unused.ledger.refusals(asked.queue, amounts)
         return [
-            *self._unused.users.refusals(queue, asked.job.user, amounts),
+            *unused.users.refusals(asked.queue, asked.job.user, amounts),
             *(each for each in rules if each.rule != "Capacity"),
         ]
 
@@ -68,7 +62,8 @@ class Fitting:
         gang = _least(asked)
         if would_fit(self._later, gang) is not None:
             return []
-        if self._open is self._empty or would_fit(self._open, gang) is not None:
+        ground = self._ground
+        if ground.open_nodes is ground.empty or would_fit(ground.open_nodes, gang) is not None:
             return [self._lack(asked, gang, self._later)]
         found: list[Reason] = [("WaitingForNode", self._closed())]
         if would_fit(everywhere := self._everywhere(), gang) is None:
@@ -104,7 +99,7 @@ class Fitting:
         """As `later`, with all nodes."""
         room = self._later.copy()
         rows = [at for at, node in enumerate(self._rows) if not (node.ready and node.schedulable)]
-        room.replace(self._all, np.array(rows, dtype=np.int64))
+        room.replace(self._ground.all_nodes, np.array(rows, dtype=np.int64))
         return room
 
 

@@ -2,57 +2,90 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from shoal.schedule.cycle.columns import Columns
-from shoal.schedule.cycle.rows import Job, Role, Task
-from shoal.schedule.placing.asks import Gang, Group, Placement, Reach, Shape, Tasks
+from shoal.schedule.cycle.needs import Kinds
+from shoal.schedule.cycle.rows import Job, Task
+from shoal.schedule.placing.asks import Gang, Placement, Tasks
 
-__all__ = ["Asked"]
+__all__ = ["Asked", "reached"]
 
 
 class Asked:
-    """What one job asks for. Counts are one number for each of its roles."""
+    """What one job asks for, and what follows from its row alone: it lives as long as the row. Counts
+    are one number for each of its roles."""
 
-    def __init__(self, job: Job, columns: Columns) -> None:
+    def __init__(self, job: Job, columns: Columns, kinds: Kinds) -> None:
         self.job = job
-        self._columns = columns
-        self.shapes = tuple(_shape(role, columns) for role in job.roles)
-        self.vectors = tuple(_vector(role, columns) for role in job.roles)
-        """Of one task of each role, by column of queues."""
-        self.minimum = _least(job)
-        self.maximum = tuple(role.maximum for role in job.roles)
-        going = self.counts(task for task in job.tasks if task.stopping)
-        self.room = tuple(most - count for most, count in zip(self.maximum, going, strict=True))
-        """How many of each role there may be until those that were told to go are gone."""
-        self.reach = Reach(columns.level(job.required), columns.level(job.preferred))
-        bound = tuple(role.required for role in job.roles)
-        self.need = (self.shapes, self.minimum, self.reach, job.spread, bound)
+        self.needs = needs = kinds.of(job)
+        self.queue = columns.queue_at[job.queue]
+        """Its row."""
+        self._node_at = columns.node_at
+        self.shapes, self.vectors = needs.shapes, needs.vectors
+        self.minimum, self.maximum = needs.minimum, needs.maximum
+        self.reach = needs.reach
+        self.need = needs.number
         """Whoever has the same fits where this fits."""
+        stopping = any(task.stopping for task in job.tasks)
+        self.present = job.present if stopping else job.tasks
+        """What is there and is to stay."""
+        self.there = self.counts(self.present)
+        """How many of each role that is."""
+        self.holds = bool(job.tasks or job.reserved)
+        """Whether anything is taken for it."""
+        self.ends = job.since + job.longest_seconds if self.present else math.inf
+        """When what is present is back at the latest."""
+        self.room = self.maximum
+        """How many of each role there may be until those that were told to go are gone."""
+        if stopping:
+            going = self.counts(task for task in job.tasks if task.stopping)
+            self.room = tuple(most - count for most, count in zip(self.maximum, going, strict=True))
 
     def gang(self, least: Sequence[int], most: Sequence[int]) -> Gang:
         """That many tasks of each role."""
-        columns = self._columns
-        groups = tuple(
-            Group(shape, low, high, Reach(columns.level(role.required), columns.level(role.preferred)))
-            for shape, low, high, role in zip(self.shapes, least, most, self.job.roles, strict=True)
-        )
-        return Gang(groups, reach=self.reach, spread=columns.level(self.job.spread))
+        return self.needs.gang(least, most)
 
     def ask(self, counts: Sequence[int], *, new: bool) -> tuple[float, ...]:
         """By column of queues; `new`: the job itself counts."""
-        total = [0.0] * len(self._columns.names)
-        for count, vector in zip(counts, self.vectors, strict=True):
-            for at, amount in enumerate(vector):
-                total[at] += count * amount
-        total[-1] = float(new and self.job.counts)
-        return tuple(total)
+        return self.needs.ask(counts, new=new and self.job.counts)
+
+    @cached_property
+    def missing(self) -> tuple[int, ...]:
+        """Of each role, up to the minimum."""
+        return tuple(max(0, low - count) for low, count in zip(self.minimum, self.there, strict=True))
+
+    @cached_property
+    def lacks_indices(self) -> bool:
+        """Whether what it misses has to wait for tasks that were told to go."""
+        rows = zip(self.there, self.missing, self.room, strict=True)
+        return any(count + missing > room for count, missing, room in rows)
+
+    @cached_property
+    def reached(self) -> bool:
+        """Whether it has its minimum."""
+        return reached(self.there, self.minimum)
+
+    @cached_property
+    def wish(self) -> tuple[int, tuple[float, ...]]:
+        """Its queue, and by column what it starts with; jobs are not counted."""
+        return self.queue, self.ask(self.minimum, new=False)
+
+    @cached_property
+    def placed(self) -> Placement:
+        """`present` as arrays."""
+        return self.placement(self.present)
 
     def counts(self, tasks: Iterable[Task]) -> tuple[int, ...]:
         """How many of each role."""
-        found = dict.fromkeys((role.name for role in self.job.roles), 0)
+        names = self.needs.names
+        if tasks == ():
+            return (0,) * len(names)
+        found = dict.fromkeys(names, 0)
         for task in tasks:
             found[task.role] += 1
         return tuple(found.values())
@@ -66,14 +99,14 @@ class Asked:
 
     def placement(self, tasks: Iterable[Task]) -> Placement:
         """As arrays; tasks on nodes that are not known any more are left out."""
-        rows: dict[str, list[Task]] = {role.name: [] for role in self.job.roles}
+        rows: dict[str, list[Task]] = {name: [] for name in self.needs.names}
         for task in tasks:
-            if task.node in self._columns.node_at:
+            if task.node in self._node_at:
                 rows[task.role].append(task)
         return tuple(
             Tasks(
                 shape,
-                np.array([self._columns.node_at[task.node] for task in mine], dtype=np.int64),
+                np.array([self._node_at[task.node] for task in mine], dtype=np.int64),
                 np.array([task.gpus for task in mine], dtype=np.int64).reshape(len(mine), shape.slots),
             )
             for shape, mine in zip(self.shapes, rows.values(), strict=True)
@@ -82,31 +115,18 @@ class Asked:
     def tasks(self, placement: Placement, names: list[str], taken: Sequence[Task]) -> tuple[Task, ...]:
         """As rows with the lowest indices that `taken` leaves; `names` of nodes."""
         found: list[Task] = []
-        for role, placed in zip(self.job.roles, placement, strict=True):
-            used = {task.index for task in taken if task.role == role.name}
+        for role, placed in zip(self.needs.names, placement, strict=True):
+            used = {task.index for task in taken if task.role == role}
             free = (index for index in range(len(used) + len(placed)) if index not in used)
             nodes: list[int] = placed.node.tolist()
             slots: list[list[int]] = placed.slots.tolist()
             found += [
-                Task(role=role.name, index=index, node=names[node], gpus=tuple(mine))
+                Task(role=role, index=index, node=names[node], gpus=tuple(mine))
                 for index, node, mine in zip(free, nodes, slots, strict=False)
             ]
         return tuple(found)
 
 
-def _shape(role: Role, columns: Columns) -> Shape:
-    ask = tuple(role.amounts.get(name, 0) for name in columns.resources)
-    return Shape(ask, gpus=role.gpus, share=role.share, suits=columns.suits_of(role))
-
-
-def _vector(role: Role, columns: Columns) -> tuple[float, ...]:
-    amounts = [float(role.amounts.get(name, 0)) for name in columns.resources]
-    return (*amounts, role.gpus + role.share / 1000, 0.0)
-
-
-def _least(job: Job) -> tuple[int, ...]:
-    """Each role's minimum, and of the roles in their order so many more as the job's minimum says."""
-    counts = [role.minimum for role in job.roles]
-    for at, role in enumerate(job.roles):
-        counts[at] += max(0, min(role.maximum - role.minimum, job.minimum - sum(counts)))
-    return tuple(counts)
+def reached(counts: Sequence[int], least: Sequence[int]) -> bool:
+    """Whether so many of each role are the minimum."""
+    return all(count >= low for count, low in zip(counts, least, strict=True)) and any(counts)

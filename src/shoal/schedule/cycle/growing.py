@@ -31,9 +31,11 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     rank = {asked.job.name: at for at, asked in enumerate(order)}
     kept = {asked.job.name for asked, _ in desk.kept_for()}
     heap: list[tuple[_Key, str, int, int]] = []
-    for name, present in desk.present.items():
+    for name in desk.present:
         asked = desk.asked[name]
-        counts = asked.counts(present)
+        if not asked.needs.elastic:
+            continue
+        counts = desk.counts(asked)
         if asked.job.suspended or desk.told_to_give(name) or name in desk.ending:
             continue
         if name in kept and name in desk.targets:
@@ -86,12 +88,14 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
     for name in sorted(desk.present):
         asked = desk.asked[name]
         job = asked.job
+        if not asked.needs.elastic:
+            continue
         if name in desk.ending or desk.told_to_give(name) or job.suspended:
             continue
         bound = asked.reach.required is not None or job.spread or any(r.required for r in job.roles)
         if bound:
             continue  # whose place is bound to where it is grows into what is free there
-        counts = asked.counts(desk.present[name])
+        counts = desk.counts(asked)
         for role, (count, low, high) in enumerate(
             zip(counts, asked.minimum, desk.most(asked), strict=True)
         ):
@@ -135,7 +139,7 @@ def _key(desk: Desk, asked: Asked, role: int, more: int, rank: int) -> _Key:
     ledger, queue = desk.later.ledger, desk.queue(asked.job)
     path = list(reversed(ledger.rules.tree.paths[queue]))
     beyond = beyond_own(ledger, queue, asked.vectors[role]) >= 0
-    first = tuple(-int(ledger.rules.priority[node]) for node in path) if beyond else ()
+    first = tuple(-ledger.priority[node] for node in path) if beyond else ()
     ahead = tuple(standing(ledger, node) for node in path)
     return (beyond, first, -asked.job.priority, ahead, more, rank)
 

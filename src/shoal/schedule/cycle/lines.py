@@ -46,7 +46,7 @@ def in_order(
             continue
         asked, amounts = line.pop()
         found.append(asked)
-        if trial.refusal(queue, amounts) is None:
+        if trial.allows(queue, amounts):
             trial.charge(queue, amounts)
         if line:
             heapq.heappush(heap, (_key(trial, queue, *line[-1]), queue))
@@ -62,7 +62,7 @@ def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> 
     job = asked.job
     beyond = beyond_own(ledger, queue, amounts) >= 0
     path = list(reversed(ledger.rules.tree.paths[queue]))
-    first = tuple(-int(ledger.rules.priority[node]) for node in path) if beyond else ()
+    first = tuple(-ledger.priority[node] for node in path) if beyond else ()
     # a gang is ahead by all of its ask at once: who would be evicted for it is not started before it
     more = amounts if beyond else None
     ahead = tuple(standing(ledger, node, more) for node in path)

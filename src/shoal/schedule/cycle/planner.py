@@ -18,14 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
-from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.giving import give_back
+from shoal.schedule.cycle.ground import Ground
 from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.peers.follow import follow
@@ -43,7 +42,7 @@ from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
 from shoal.schedule.shares.laws import Laws, may_give
 
-__all__ = ["plan"]
+__all__ = ["Planner", "plan"]
 
 _SOON_SECONDS = 1.0
 _ROUNDS = 3
@@ -55,12 +54,29 @@ def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
 
     Raises ValueError for rows that contradict each other.
     """
-    cycle = _Cycle(Desk(_sorted(as_asked(cluster, rules)), rules, now))
-    return cycle.run()
+    return Planner(rules).plan(cluster, now)
 
 
-def _sorted(cluster: Cluster) -> Cluster:
-    return msgspec.structs.replace(cluster, jobs=tuple(sorted(cluster.jobs, key=lambda job: job.name)))
+class Planner:
+    """Remembers between decisions what rows come to: who asks again with most rows the same is answered
+    sooner, and the answer is that of `plan`. Not for sharing between threads."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._ground: Ground | None = None
+
+    def plan(self, cluster: Cluster, now: Stamp) -> Plan:
+        """What to do now; raises as `plan` does, and has then forgotten everything."""
+        cluster = as_asked(cluster, self.rules)
+        ground, self._ground = self._ground, None
+        if ground is None or not ground.carries(cluster):
+            ground = Ground(cluster)
+        else:
+            ground.update(cluster)
+        found = _Cycle(Desk(ground, cluster, self.rules, now)).run()
+        ground.close()
+        self._ground = ground
+        return found
 
 
 class _Cycle:
@@ -121,14 +137,11 @@ class _Cycle:
         return min((each for each in moments if each is not None and each > desk.now), default=None)
 
     def _waits(self, asked: Asked) -> bool:
-        job = asked.job
-        if job.suspended:
-            return False
-        return not _reached(asked.counts(job.present), asked.minimum)
+        return not asked.job.suspended and not asked.reached
 
     def _lacks(self, asked: Asked) -> tuple[float, ...]:
         """By column: up to its minimum."""
-        return asked.ask(_missing(asked), new=not asked.job.tasks)
+        return asked.ask(asked.missing, new=not asked.job.tasks)
 
     def _gang(self, asked: Asked) -> Gang:
         return asked.gang(asked.minimum, asked.minimum)
@@ -142,7 +155,7 @@ class _Cycle:
             return False
         desk.release(asked)
         placement = asked.placement(job.reserved)
-        enough = _reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
+        enough = reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
         held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.maximum, strict=True)
         too_many = any(count + more > room for count, more, room in held)
         if not enough or too_many or sum(map(len, placement)) < len(job.reserved):
@@ -233,13 +246,8 @@ class _Cycle:
     def _serve(self, asked: Asked, rest: Sequence[Asked]) -> None:
         desk, job = self.desk, asked.job
         amounts = self._lacks(asked)
-        there = asked.counts(job.present)
-        lacking_indices = any(
-            count + missing > room
-            for count, missing, room in zip(there, _missing(asked), asked.room, strict=True)
-        )
         gone = job.tasks and job.name not in desk.present
-        if lacking_indices or gone or desk.told_to_give(job.name):
+        if asked.lacks_indices or gone or desk.told_to_give(job.name):
             desk.deny(Deny(job=job.name, code="Stopping"))
             return
         if reasons.forbidden(desk, asked, amounts):
@@ -311,9 +319,8 @@ class _Cycle:
     def _placed(self, room: Room, asked: Asked) -> Placement | None:
         if not asked.job.present:
             return place(room, self._gang(asked))
-        there = asked.placement(asked.job.present)
-        missing = _missing(asked)
-        return grow(room, asked.gang(asked.minimum, asked.maximum), there, missing, missing)
+        missing = asked.missing
+        return grow(room, asked.gang(asked.minimum, asked.maximum), asked.placed, missing, missing)
 
     def _placed_by(self, asked: Asked) -> Placement | None:
         """Among what comes free, and by its date where it has one."""
@@ -355,7 +362,7 @@ class _Cycle:
         capped = desk.later.users.refusal(desk.queue(job), job.user, amounts) is not None
         if capped or desk.later.refusal(asked, one) is not None:
             return False
-        missing = _missing(asked)
+        missing = asked.missing
         alike = (job.queue, job.priority, asked.need, missing)
         found = None
         if alike not in self._alone:
@@ -438,17 +445,7 @@ class _Cycle:
         present = desk.present.get(job.name, ())
         if job.name in desk.settled or job.below_since is None or not present:
             return
-        if _reached(asked.counts(present), asked.minimum):
+        if reached(asked.counts(present), asked.minimum):
             return
         if desk.now - job.below_since >= desk.rules.stale_seconds:
             desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))
-
-
-def _reached(counts: Sequence[int], least: Sequence[int]) -> bool:
-    return all(count >= low for count, low in zip(counts, least, strict=True)) and any(counts)
-
-
-def _missing(asked: Asked) -> tuple[int, ...]:
-    """Of each role, up to the minimum."""
-    there = asked.counts(asked.job.present)
-    return tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))

@@ -10,7 +10,7 @@ a place among what is then free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
@@ -39,6 +39,9 @@ class Victims:
         self._offers = Offers()
         self._units: list[Unit] = []
         self._of: dict[str, tuple[tuple[Task, ...], list[int]]] = {}
+        self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
+        self._vain: set[tuple[object, ...]] = set()
+        """Asks of queues for more of their own that found nobody, since anything changed."""
         self._in_queue: dict[int, set[int]] = {}
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
@@ -96,12 +99,20 @@ class Victims:
 
     def surplus_for(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
         """As `give_way`, of surplus of other queues alone, and of what is the queue's own."""
+        kind = (asked.queue, asked.job.priority, asked.need, amounts)
+        if kind in self._vain:
+            return None
         gone = self._chosen(asked, amounts, gang, (), surplus_only=True, own_only=True)
+        if not gone:
+            self._vain.add(kind)
         return self._found(gone, gang) if gone else None
 
     def changed(self, names: Iterable[str]) -> None:
         """These jobs hold more or less than before."""
-        for name in sorted(names):
+        names = sorted(names)
+        if names:
+            self._vain.clear()
+        for name in names:
             present, numbers = self._of.pop(name, ((), []))
             if self._desk.offered(name) is present:
                 self._of[name] = (present, numbers)
@@ -143,6 +154,8 @@ class Victims:
         freed: list[int] = []
 
         def enough(gone: Sequence[int]) -> set[int] | None:
+            if not gone and not freed:
+                return set() if self._fits_now(asked, gang) else None
             # mostly one more has gone than when it was asked last
             if freed != list(gone[: len(freed)]):
                 room.rollback(start)
@@ -158,20 +171,21 @@ class Victims:
 
         def refill(ledger: Ledger, gone: Sequence[int]) -> None:
             """Who would start, or start again, in what is left."""
-            wishes = [(desk.queue(each.job), each.ask(each.minimum, new=False)) for each in rest]
+            wishes = [each.wish for each in rest]
             for at in sorted(gone, key=lambda each: -self._units[each].holding.priority):
                 holding = self._units[at].holding
                 wishes.append((holding.queue, holding.amounts))
             for wish, times in Counter(wishes).items():
                 for _ in range(times):
-                    if ledger.refusal(*wish) is not None:
+                    if not ledger.allows(*wish):
                         break
                     ledger.charge(*wish)
 
-        spared = {at for other, young in self._young.items() if other != queue for at in young}
+        spared: Collection[int] = {at for q, young in self._young.items() if q != queue for at in young}
         claim = claim_of(asked, queue, amounts, desk.number[asked.job.name])
         if own_only:
-            spared |= self._in_queue.get(queue, set())
+            mine = self._in_queue.get(queue, set())
+            spared = mine.union(spared) if spared else mine
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal and not own_only)
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
@@ -189,6 +203,17 @@ class Victims:
             )
         finally:
             room.rollback(start)
+
+    def _fits_now(self, asked: Asked, gang: Gang) -> bool:
+        """Without anybody's going."""
+        room = self._desk.later.room
+        key = (asked.need, tuple(group.minimum for group in gang.groups))
+        mark = room.mark()
+        known = self._fits.get(key)
+        if known is None or known[0] != mark:
+            known = self._fits[key] = (mark, place(room, gang) is not None)
+            room.rollback(mark)
+        return known[1]
 
     def _beside_guarantees(self, numbers: Sequence[int], gone: Sequence[int]) -> list[int]:
         """Those that leave every queue what is kept for it, also for the moment until it grows again."""
@@ -219,7 +244,7 @@ class Victims:
             theirs = desk.queue(asked.job)
             if theirs == queue or asked.job.name in desk.settled:
                 continue
-            claim = claim_of(asked, theirs, asked.ask(asked.minimum, new=False), -1)
+            claim = claim_of(asked, theirs, asked.wish[1], -1)
             kind = (theirs, claim.priority, claim.ask)
             if kind not in seen:
                 seen.add(kind)

@@ -46,6 +46,13 @@ class Shape:
         if not 0 <= self.share < WHOLE or (self.gpus and self.share):
             raise ValueError("a task asks for whole GPUs, or for 1 to 999 thousandths of one")
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.ask, self.gpus, self.share, self.suits))
+
     @cached_property
     def vector(self) -> Ints:
         """`ask`, (r,), not to be written."""

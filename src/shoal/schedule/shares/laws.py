@@ -24,13 +24,13 @@ alone: that something may be taken does not mean that it helps, see `victims`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shoal.schedule.shares.ledger import Ledger, Refusal
 from shoal.schedule.shares.standing import excess, standing
 
-__all__ = ["Claim", "Holding", "Laws", "beyond_own", "may_give", "reclaim_refusal"]
+__all__ = ["Claim", "Holding", "Laws", "beyond_own", "givers", "may_give", "reclaim_refusal"]
 
 _SLACK = 1e-9
 _BEHIND = 1e-8
@@ -87,7 +87,7 @@ def reclaim_refusal(
     if holding.priority > claim.priority and not laws.any_priority:
         return Refusal("PriorityHigher", holding.queue, bound=claim.priority, used=holding.priority)
     for node in mine:
-        if ledger.rules.fenced[node]:
+        if ledger.fenced[node]:
             return Refusal("Fenced", node)
     contested = [k for k in _bounded(ledger, claim.ask) if holding.amounts[k] > 0]
     if not contested:
@@ -100,10 +100,10 @@ def reclaim_refusal(
 def beyond_own(ledger: Ledger, queue: int, ask: Sequence[float]) -> int:
     """The first resource of the ask that would take the queue beyond its own, -1 if none does. What the
     cluster has no end of is nobody's own."""
+    nominal, use = ledger.nominal[queue], ledger.use[queue]
     for k, amount in enumerate(ask):
-        own = ledger.nominal[queue][k]
-        beyond = ledger.use[queue][k] + amount > own + _SLACK * max(1.0, own)
-        if amount > 0 and beyond and ledger.capacity[k] != float("inf"):
+        beyond = amount > 0 and use[k] + amount > nominal[k] + _SLACK * max(1.0, nominal[k])
+        if beyond and ledger.capacity[k] != float("inf"):
             return k
     return -1
 
@@ -111,24 +111,52 @@ def beyond_own(ledger: Ledger, queue: int, ask: Sequence[float]) -> int:
 def may_give(ledger: Ledger, claim: Claim, queue: int, laws: Laws) -> bool:
     """Whether anything that the queue might hold could be taken: what no holding of it would be let go
     for is known without looking at any. Less is left to take as things are taken."""
-    mine, theirs = ledger.rules.tree.fork(claim.queue, queue)
-    if not mine or not theirs:
-        return True
-    if any(ledger.rules.fenced[node] for node in mine):
-        return False
+    return bool(givers(ledger, claim, (queue,), laws))
+
+
+def givers(ledger: Ledger, claim: Claim, queues: Iterable[int], laws: Laws) -> list[int]:
+    """Those of the queues of which `may_give` is true, in their order; what is so of all of them is
+    looked at once."""
     contested = _bounded(ledger, claim.ask)
-    for node in theirs:
-        use, nominal = ledger.use[node], ledger.nominal[node]
-        if not any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested):
-            return False
-    me = mine[-1]
-    if any(ledger.rules.weight[node] == 0 and beyond_own(ledger, node, claim.ask) >= 0 for node in mine):
-        return False
-    if beyond_own(ledger, me, claim.ask) < 0:
-        return True
-    if not laws.beyond_nominal:
-        return False
-    return standing(ledger, me, claim.ask) <= standing(ledger, theirs[-1]) + _SLACK
+    bars: dict[tuple[int, ...], float | None] = {}
+    over: dict[int, bool] = {}
+    found: list[int] = []
+    for queue in queues:
+        mine, theirs = ledger.rules.tree.fork(claim.queue, queue)
+        if not mine or not theirs:
+            found.append(queue)
+            continue
+        if mine not in bars:
+            bars[mine] = _bar(ledger, mine, claim, laws)
+        bar = bars[mine]
+        if bar is None:
+            continue
+        for node in theirs:
+            if node not in over:
+                over[node] = _beyond_nominal(ledger, node, contested)
+            if not over[node]:
+                break
+        else:
+            if bar <= standing(ledger, theirs[-1]) + _SLACK:
+                found.append(queue)
+    return found
+
+
+def _bar(ledger: Ledger, mine: Sequence[int], claim: Claim, laws: Laws) -> float | None:
+    """How far ahead another must be at least to give anything; None: nobody gives."""
+    if any(ledger.fenced[node] for node in mine):
+        return None
+    if any(ledger.weightless[node] and beyond_own(ledger, node, claim.ask) >= 0 for node in mine):
+        return None
+    if beyond_own(ledger, mine[-1], claim.ask) < 0:
+        return -1.0
+    return standing(ledger, mine[-1], claim.ask) if laws.beyond_nominal else None
+
+
+def _beyond_nominal(ledger: Ledger, node: int, contested: Sequence[int]) -> bool:
+    """Of anything that is asked for."""
+    use, nominal = ledger.use[node], ledger.nominal[node]
+    return any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested)
 
 
 def _bounded(ledger: Ledger, ask: Sequence[float]) -> list[int]:
@@ -151,7 +179,7 @@ def _protected(
         for k, amount in enumerate(holding.amounts):
             if amount > 0 and kept[k] > 0 and use[k] - amount < kept[k] - _SLACK * max(1.0, kept[k]):
                 return Refusal("Kept", node, k, kept[k], use[k], amount)
-        if not any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested):
+        if not _beyond_nominal(ledger, node, contested):
             k = contested[0]
             return Refusal("WithinNominal", node, k, nominal[k], use[k], holding.amounts[k])
     return None
@@ -169,7 +197,7 @@ def _unfair(
     """What the claim may not do, given who is ahead."""
     for node in mine:
         k = beyond_own(ledger, node, claim.ask)
-        if k >= 0 and ledger.rules.weight[node] == 0:
+        if k >= 0 and ledger.weightless[node]:
             return Refusal(
                 "WeightZero", node, k, ledger.nominal[node][k], ledger.use[node][k], claim.ask[k]
             )
@@ -181,7 +209,7 @@ def _unfair(
         return Refusal("OverNominal", me, k, ledger.nominal[me][k], ledger.use[me][k], claim.ask[k])
     if holding.priority > claim.priority:
         return Refusal("PriorityHigher", other, bound=claim.priority, used=holding.priority)
-    if ledger.rules.priority[me] < ledger.rules.priority[other]:
+    if ledger.priority[me] < ledger.priority[other]:
         return Refusal("QueuePriority", me, k, ledger.nominal[me][k], ledger.use[me][k], claim.ask[k])
     after = standing(ledger, me, claim.ask)
     there = standing(ledger, other)

@@ -47,6 +47,8 @@ class Ledger:
     def __init__(self, rules: Quotas, used: Floats, capacity: Floats) -> None:
         self.rules = rules
         self.capacity: list[float] = capacity.astype(np.float64).tolist()
+        self.bounded = [k for k, most in enumerate(self.capacity) if most not in (0.0, float("inf"))]
+        """The resources of which shares can be told."""
         tree = rules.tree
         claimed = used.astype(np.float64)
         inside = claimed.copy()
@@ -63,6 +65,9 @@ class Ledger:
         self._in_use: list[float] = used.sum(axis=0).tolist()
         self.weight = _weights(rules.weight)
         """Per queue, as a part of the largest; what is next to nothing stands for 0."""
+        self.weightless: list[bool] = (rules.weight == 0).tolist()
+        self.fenced: list[bool] = rules.fenced.tolist()
+        self.priority: list[int] = rules.priority.tolist()
         self.kept: list[list[float]] = rules.kept.tolist()
         self.nominal: list[list[float]] = rules.nominal.tolist()
         self._ceiling: list[list[float]] = rules.ceiling.tolist()
@@ -95,8 +100,31 @@ class Ledger:
             self._total[resource] += more
             self._in_use[resource] += sign * amount
 
+    def allows(self, queue: int, ask: Sequence[float]) -> bool:
+        """Whether `refusal` has nothing to say, which takes a part of the time."""
+        path = self.rules.tree.paths[queue]
+        for resource, amount in enumerate(ask):
+            if not amount:
+                continue
+            more = amount
+            for node in path:
+                inside = self._inside[node][resource] + more
+                bound = self._ceiling[node][resource]
+                if inside > bound and _above(inside, bound):
+                    return False
+                more = max(self.kept[node][resource], inside) - self._claimed[node][resource]
+                if more <= 0:
+                    break
+            else:
+                bound, total = self.capacity[resource], self._total[resource] + more
+                if total > bound and _above(total, bound):
+                    return False
+        return True
+
     def refusal(self, queue: int, ask: Sequence[float]) -> Refusal | None:
         """Why the queue may not have so much more (r,); None if it may."""
+        if self.allows(queue, ask):
+            return None
         found: Refusal | None = None
         found_at = len(self.rules.tree.paths[queue]) + 1
         for resource, amount in enumerate(ask):

@@ -7,7 +7,7 @@ laws say the same of all of them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from shoal.schedule.shares.laws import Holding
 
@@ -66,11 +66,20 @@ class Offers:
         """Those that offer something, ascending."""
         return sorted(self._lines)
 
-    def kinds(self, queue: int) -> Iterator[tuple[Kind, Iterator[int]]]:
-        """Each kind that the queue offers, whoever would go first coming first, with its numbers."""
-        of = self._kinds[queue]
-        for kind in sorted(of, key=lambda each: of[each][0]):
-            yield kind, (key[2] for key in of[kind])
+    def firsts(
+        self, queue: int, only: Callable[[Kind], bool] | None, left: Callable[[int], bool]
+    ) -> list[int]:
+        """Of each kind that the queue offers, and that counts, the first number that is left; whoever
+        would go first of all comes first."""
+        heads: list[_Key] = []
+        for kind, line in self._kinds[queue].items():
+            if only is None or only(kind):
+                for key in line:
+                    if left(key[2]):
+                        heads.append(key)
+                        break
+        heads.sort()
+        return [key[2] for key in heads]
 
 
 def _take(line: list[_Key], key: _Key) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,11 @@ class Tree:
     """The queues that have children, each before its parent."""
     levels: tuple[Ints, ...]
     """The queues of each depth in ascending order, the topmost first."""
+    _forks: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = field(
+        default_factory=dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]],
+        repr=False,
+        compare=False,
+    )
 
     def sums(self, values: Floats) -> Floats:
         """(q, r): what is stated for each queue and all below it, of `values` (q, r)."""
@@ -46,13 +51,16 @@ class Tree:
         The last of each path are siblings, and they are what is compared when one queue asks for what
         the other holds. A path is empty where its queue lies above the other, or is the same.
         """
-        mine, theirs = self.paths[one], self.paths[other]
-        common = 0
-        for a, b in zip(reversed(mine), reversed(theirs), strict=False):
-            if a != b:
-                break
-            common += 1
-        return mine[: len(mine) - common], theirs[: len(theirs) - common]
+        found = self._forks.get((one, other))
+        if found is None:
+            mine, theirs = self.paths[one], self.paths[other]
+            common = 0
+            for a, b in zip(reversed(mine), reversed(theirs), strict=False):
+                if a != b:
+                    break
+                common += 1
+            found = self._forks[one, other] = mine[: len(mine) - common], theirs[: len(theirs) - common]
+        return found
 
 
 def tree(parents: Sequence[int] | Ints) -> Tree:

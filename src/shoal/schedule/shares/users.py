@@ -32,6 +32,8 @@ class UserCaps:
         self._tree = tree
         self._most: list[list[float]] = most.tolist()
         self._capped = [bool(row.any()) for row in np.isfinite(most)]
+        self.capped = any(self._capped)
+        """Whether there is any cap."""
         self._used: dict[tuple[int, str], list[float]] = {}
 
     def charge(self, queue: int, user: str, amounts: Sequence[float], sign: int = 1) -> None:

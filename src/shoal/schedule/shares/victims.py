@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from shoal.schedule.shares.laws import Claim, Laws, may_give, reclaim_refusal
+from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Kind, Offers
 from shoal.schedule.shares.standing import idle_part, settles, standing
@@ -51,6 +51,8 @@ def choose(
     `spared` is not taken, nor what is of other kinds than `only`. `rivals` wait in other queues; unless
     one of them may then take from that of the claimant, a higher priority may use what is idle too.
     """
+    if ledger.allows(claim.queue, claim.ask) and (enough is None or enough(()) is not None):
+        return ()
     trial = ledger.copy()
     search = _Search(trial, claim, offers, laws, enough, spared, only)
     for unequal in (False, True):
@@ -98,13 +100,13 @@ class _Search:
 
     def fits(self) -> bool:
         """With what is gone by now."""
-        if self._trial.refusal(self._claim.queue, self._claim.ask) is not None:
+        if not self._trial.allows(self._claim.queue, self._claim.ask):
             return False
         return self._enough is None or self._enough(self._gone) is not None
 
     def widen(self, unequal: bool) -> None:
         """Take, from who is furthest ahead, until it fits or nobody may give any more."""
-        going = [queue for queue in self._offers.queues() if self._may(queue)]
+        going = givers(self._trial, self._claim, self._offers.queues(), self._laws)
         while going and not self.fits():
             queue = max(going, key=lambda q: (self._ahead(q), -q))
             # the others stay where they are, or fall with it: it goes on giving while it is ahead
@@ -124,7 +126,7 @@ class _Search:
             holding = self._holdings[at]
             self._trial.charge(holding.queue, holding.amounts)
             before = self._gone
-            if self._trial.refusal(self._claim.queue, self._claim.ask) is None:
+            if self._trial.allows(self._claim.queue, self._claim.ask):
                 self._gone = [other for other in before if other != at]
                 if self.fits() and self._lawful(ledger.copy()):
                     continue
@@ -145,9 +147,6 @@ class _Search:
             for at in spared:
                 self._trial.charge(self._holdings[at].queue, self._holdings[at].amounts, -1)
 
-    def _may(self, queue: int) -> bool:
-        return may_give(self._trial, self._claim, queue, self._laws)
-
     def _ahead(self, queue: int) -> tuple[float, ...]:
         """From the top downwards."""
         found: list[float] = []
@@ -160,18 +159,14 @@ class _Search:
 
     def _first(self, queue: int, unequal: bool) -> int | None:
         """The first in line that the laws let go."""
-        heads: list[tuple[int, float, int]] = []
-        for kind, numbers in self._offers.kinds(queue):
-            if self._only is not None and not self._only(kind):
-                continue
-            for at in numbers:
-                holding = self._holdings[at]
-                if at in self._taken or at in self._spared or holding.job == self._claim.job:
-                    continue
-                heads.append((holding.priority, -holding.started, at))
-                break
-        for _, _, at in sorted(heads):
-            holding = self._holdings[at]
+        job, holdings = self._claim.job, self._holdings
+        taken, spared = self._taken, self._spared
+
+        def left(at: int) -> bool:
+            return at not in taken and at not in spared and holdings[at].job != job
+
+        for at in self._offers.firsts(queue, self._only, left):
+            holding = holdings[at]
             if reclaim_refusal(self._trial, self._claim, holding, self._laws, unequal=unequal) is None:
                 return at
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from shoal.objects.meta import Stamp
-from shoal.schedule.cycle import planner
+from shoal.schedule.cycle.planner import Planner
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start, Step
 from shoal.simulate.cluster import rules as law
@@ -21,21 +21,22 @@ TURN_OVER = "TurnOver"
 WALL_TIME = "WallTime"
 """Code of a preemption after which a job does not come back."""
 
-Planner = Callable[[Cluster, Rules, Stamp], Plan]
+Plans = Callable[[Cluster, Rules, Stamp], Plan]
 
 
 class World:
     """A cluster under `rules`. All methods raise `Broken` where a plan breaks a rule, KeyError where a
     job or node is not known. What is told of twice (a lost node, a cancelled job) changes nothing."""
 
-    def __init__(self, cluster: Cluster, rules: Rules, planner: Planner = planner.plan) -> None:
+    def __init__(self, cluster: Cluster, rules: Rules, plans: Plans | None = None) -> None:
         self.rules = rules
         self.nodes: dict[str, Node] = {node.name: node for node in cluster.nodes}
         self.jobs: dict[str, Job] = {}
         self.held = Held(cluster)
         self._cluster = cluster
         self._rows = cluster.nodes
-        self._planner = planner
+        self.plans = plans or _remembering(rules)
+        """Who decides."""
         self._acted = cluster.acted
         self._ending: set[str] = set()
         for job in cluster.jobs:
@@ -55,7 +56,7 @@ class World:
 
     def plan(self, now: Stamp) -> Plan:
         """What the planner would do now; nothing is done."""
-        return self._planner(self.cluster, self.rules, now)
+        return self.plans(self.cluster, self.rules, now)
 
     def decide(self, now: Stamp) -> Plan:
         """What the planner does now, done."""
@@ -289,3 +290,14 @@ class World:
             self.held.keep(after, after.reserved, +1)
         self.jobs[job.name] = after
         return after
+
+
+def _remembering(rules: Rules) -> Plans:
+    """The planner that keeps what rows come to."""
+    planner = Planner(rules)
+
+    def plans(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
+        planner.rules = rules
+        return planner.plan(cluster, now)
+
+    return plans

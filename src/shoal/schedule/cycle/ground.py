@@ -1,0 +1,211 @@
+"""What rows come to, kept from one decision to the next: only what has changed is counted anew.
+
+A row that is the same object as last time is the same row: its job as placing knows it, its place on
+nodes and its use of queues are as they were. Other nodes or queues are other ground. Sums are kept in
+whole numbers (GPUs in thousandths), so that they do not depend on the order in which jobs came and went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.books import Books
+from shoal.schedule.cycle.columns import Columns
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.needs import Kinds
+from shoal.schedule.cycle.rows import Cluster, Job, Task
+from shoal.schedule.placing.asks import Shape, Tasks
+from shoal.schedule.placing.room import Room
+from shoal.schedule.shares.ledger import Ledger
+from shoal.schedule.shares.users import UserCaps
+
+__all__ = ["Ground"]
+
+_THOUSANDTHS = 1000
+_Entry = tuple[Asked, Sequence[Task]]
+
+
+class Ground:
+    """Of one set of nodes and queues. Raises ValueError for rows that contradict each other."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.columns = Columns(cluster)
+        self.names = [node.name for node in cluster.nodes]
+        self.kinds = Kinds(self.columns)
+        self.rows = cluster.nodes
+        self.all_nodes = self.columns.all_nodes()
+        self.empty = Room(self.all_nodes)
+        """All nodes, those that do not answer too, and nothing on them."""
+        whole = self.all_nodes is self.columns.nodes
+        self.open_nodes = self.empty if whole else Room(self.columns.nodes)
+        """Empty as well, without nodes that do not answer, or take nothing for now."""
+        self.fits: dict[int, bool] = {}
+        """Of each need, whether it would fit there."""
+        self.unused = self._unused()
+        """Books of it."""
+        self.asked: dict[str, Asked] = {}
+        """All jobs, by name."""
+        self.number: dict[str, int] = {}
+        """The place of each job among all."""
+        self._counted: dict[str, tuple[Asked, bool]] = {}
+        """Who is counted in the rooms and sums below, and whether it was about to end."""
+        self._rooms = (Room(self.columns.nodes), Room(self.columns.nodes))
+        wide = (len(cluster.queues), len(self.columns.names))
+        self._sums = (np.zeros(wide, dtype=np.int64), np.zeros(wide, dtype=np.int64))
+        self.update(cluster)
+
+    def carries(self, cluster: Cluster) -> bool:
+        """Whether rows of this cluster can be counted here."""
+        old = self._cluster
+        if not (cluster.nodes == old.nodes and cluster.queues == old.queues):
+            return False
+        if cluster.levels != old.levels or cluster.shared != old.shared:
+            return False
+        known = self.asked
+        return all(
+            (job.name in known and known[job.name].job is job) or self.columns.knows(job)
+            for job in cluster.jobs
+        )
+
+    def update(self, cluster: Cluster) -> None:
+        """The jobs that there are now."""
+        if self.columns.silent:  # what runs there counts, so that there is more with it than without
+            self.columns.measure(cluster)
+            self.unused = self._unused()
+        self._cluster = cluster
+        old = self.asked
+        new: dict[str, Asked] = {}
+        same = True
+        for job in cluster.jobs:
+            found = old.get(job.name)
+            if found is None or found.job is not job:
+                same = same and found is not None
+                found = self._made(job)
+            new[job.name] = found
+        if same and len(new) == len(old):
+            old.update(new)  # in the order in which they are already
+            return
+        self.asked = {name: new[name] for name in sorted(new)}
+        self.number = {name: at for at, name in enumerate(self.asked)}
+
+    def open(self, now: Stamp, notice_seconds: float) -> tuple[Books, Books, set[str]]:
+        """What is taken now and what is once those who leave are gone, and who they are because their
+        wall time is over; what is done to the books is undone by `close`."""
+        ending = {name for name, asked in self.asked.items() if asked.ends <= now + notice_seconds}
+        gone: list[tuple[Asked, bool]] = []
+        come: list[tuple[Asked, bool]] = []
+        for name, (asked, ended) in self._counted.items():
+            if self.asked.get(name) is not asked or (name in ending) is not ended:
+                gone.append((asked, ended))
+        for asked, _ in gone:
+            del self._counted[asked.job.name]
+        for name, asked in self.asked.items():
+            if asked.holds and name not in self._counted:
+                come.append((asked, name in ending))
+                self._counted[name] = come[-1]
+        for at, entries in enumerate((_now, _later)):
+            for sign, those in ((-1, gone), (1, come)):
+                listed = [entry for asked, ended in those for entry in entries(asked, ended)]
+                self._count(at, listed, sign)
+        return self._books(0), self._books(1), ending
+
+    def close(self) -> None:
+        """The rooms are as they were."""
+        for room in self._rooms:
+            room.rollback(0)
+
+    def _unused(self) -> Books:
+        columns = self.columns
+        ledger = Ledger(columns.quotas, columns.quotas.nominal * 0.0, columns.capacity)
+        users = UserCaps(columns.tree, columns.user_caps)
+        return Books(self.empty, ledger, users, dict(self._cluster.shared))
+
+    def _made(self, job: Job) -> Asked:
+        if job.queue not in self.columns.queue_at:
+            raise ValueError(f"job {job.name}: there is no queue {job.queue}")
+        return Asked(job, self.columns, self.kinds)
+
+    def _count(
+        self, at: int, entries: Sequence[tuple[Asked, Sequence[Task], bool, bool]], sign: int
+    ) -> None:
+        """`entries`: tasks of a job, whether they are in use in its queue, and whether the job itself is
+        counted with them."""
+        room = self._rooms[at]
+        for tasks in _gathered([(asked, tasks) for asked, tasks, _, _ in entries], self.columns.node_at):
+            if sign > 0:
+                room.occupy(tasks)
+            else:
+                room.give_back(tasks)
+        room.settle()
+        used = [
+            (asked.queue, (*asked.needs.amounts(asked.counts(tasks)), int(new and asked.job.counts)))
+            for asked, tasks, charged, new in entries
+            if charged
+        ]
+        if used:
+            queues = np.array([queue for queue, _ in used], dtype=np.int64)
+            np.add.at(
+                self._sums[at], queues, sign * np.array([amounts for _, amounts in used], dtype=np.int64)
+            )
+
+    def _books(self, at: int) -> Books:
+        columns = self.columns
+        used = self._sums[at].astype(np.float64)
+        used[:, -2] /= _THOUSANDTHS
+        users = UserCaps(columns.tree, columns.user_caps)
+        shared = dict(self._cluster.shared)
+        if users.capped or shared:
+            entries = _now if at == 0 else _later
+            for name in sorted(self._counted):
+                for asked, tasks, charged, new in entries(*self._counted[name]):
+                    amounts = asked.ask(asked.counts(tasks), new=new)
+                    if charged:
+                        users.charge(asked.queue, asked.job.user, amounts)
+                    if charged and amounts[-1]:
+                        for each, amount in asked.job.shared.items():
+                            shared[each] = shared.get(each, 0) - amount
+        return Books(self._rooms[at], Ledger(columns.quotas, used, columns.capacity), users, shared)
+
+
+_Counted = list[tuple[Asked, Sequence[Task], bool, bool]]
+
+
+def _now(asked: Asked, ending: bool) -> _Counted:
+    """What it is counted with in what there is now. What is kept for it is nobody else's, and in use
+    are those who leave for it."""
+    job = asked.job
+    found: _Counted = [(asked, job.tasks, True, True)] if job.tasks else []
+    return [*found, (asked, job.reserved, False, False)] if job.reserved else found
+
+
+def _later(asked: Asked, ending: bool) -> _Counted:
+    """And in what there is once those who leave are gone."""
+    job, staying = asked.job, () if ending else asked.present
+    found: _Counted = [(asked, staying, True, True)] if staying else []
+    return [*found, (asked, job.reserved, True, not asked.present)] if job.reserved else found
+
+
+def _gathered(entries: Iterable[_Entry], node_at: dict[str, int]) -> list[Tasks]:
+    """All tasks, by shape; those on nodes that are not known any more are left out."""
+    nodes: dict[Shape, list[int]] = {}
+    slots: dict[Shape, list[tuple[int, ...]]] = {}
+    for asked, tasks in entries:
+        shapes = dict(zip(asked.needs.names, asked.shapes, strict=True))
+        for task in tasks:
+            shape = shapes[task.role]
+            at = node_at.get(task.node)
+            if at is not None:
+                nodes.setdefault(shape, []).append(at)
+                slots.setdefault(shape, []).append(task.gpus)
+    return [
+        Tasks(
+            shape,
+            np.array(where, dtype=np.int64),
+            np.array(slots[shape], dtype=np.int64).reshape(len(where), shape.slots),
+        )
+        for shape, where in nodes.items()
+    ]

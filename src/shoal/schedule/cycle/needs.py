@@ -1,0 +1,129 @@
+"""What a job asks for, apart from who it is: shared by all jobs that state the same.
+
+Most jobs of a cluster are of few kinds. What follows from the kind alone (shapes, amounts, gangs) is
+found out once for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.schedule.cycle.columns import Columns
+from shoal.schedule.cycle.rows import Job, Role
+from shoal.schedule.placing.asks import Gang, Group, Reach, Shape
+
+__all__ = ["Kinds", "Needs"]
+
+_THOUSANDTHS = 1000
+
+
+class Needs:
+    """Of one kind. Counts are one number for each of its roles."""
+
+    def __init__(self, job: Job, columns: Columns, numbers: dict[tuple[object, ...], int]) -> None:
+        self._columns = columns
+        self.roles = job.roles
+        self.names = tuple(role.name for role in job.roles)
+        self.shapes = tuple(_shape(role, columns) for role in job.roles)
+        self.vectors = tuple(_vector(role, columns) for role in job.roles)
+        """Of one task of each role, by column of queues."""
+        self.whole = tuple(_whole(vector) for vector in self.vectors)
+        """The same in whole numbers: GPUs in thousandths."""
+        self.minimum = _least(job)
+        self.maximum = tuple(role.maximum for role in job.roles)
+        self.elastic = self.maximum != self.minimum
+        """Whether there may be more of some role than its minimum."""
+        self.reach = Reach(columns.level(job.required), columns.level(job.preferred))
+        self.spread = job.spread
+        bound = tuple(role.required for role in job.roles)
+        same = (self.shapes, self.minimum, self.reach, job.spread, bound, self.names)
+        self.number = numbers.setdefault(same, len(numbers))
+        """Whoever has the same fits where this fits."""
+        self._gangs: dict[tuple[tuple[int, ...], tuple[int, ...]], Gang] = {}
+        self._asks: dict[tuple[tuple[int, ...], bool], tuple[float, ...]] = {}
+
+    def gang(self, least: Sequence[int], most: Sequence[int]) -> Gang:
+        """That many tasks of each role."""
+        key = (tuple(least), tuple(most))
+        found = self._gangs.get(key)
+        if found is None:
+            columns = self._columns
+            groups = tuple(
+                Group(
+                    shape, low, high, Reach(columns.level(role.required), columns.level(role.preferred))
+                )
+                for shape, low, high, role in zip(self.shapes, *key, self.roles, strict=True)
+            )
+            found = Gang(groups, reach=self.reach, spread=columns.level(self.spread))
+            self._gangs[key] = found
+        return found
+
+    def ask(self, counts: Sequence[int], *, new: bool) -> tuple[float, ...]:
+        """By column of queues; `new`: the job itself counts."""
+        key = (tuple(counts), new)
+        found = self._asks.get(key)
+        if found is None:
+            total = [0.0] * len(self._columns.names)
+            for count, vector in zip(counts, self.vectors, strict=True):
+                for at, amount in enumerate(vector):
+                    total[at] += count * amount
+            total[-1] = float(new)
+            found = self._asks[key] = tuple(total)
+        return found
+
+    def amounts(self, counts: Sequence[int]) -> list[int]:
+        """By column of queues without that of jobs; GPUs in thousandths."""
+        if len(counts) == 1:
+            return [counts[0] * amount for amount in self.whole[0]]
+        rows = [
+            [count * amount for amount in row] for count, row in zip(counts, self.whole, strict=True)
+        ]
+        return [sum(column) for column in zip(*rows, strict=True)]
+
+
+class Kinds:
+    """All kinds that there are in a cluster with these columns."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._of: dict[tuple[object, ...], Needs] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def of(self, job: Job) -> Needs:
+        """The kind of the job. Raises ValueError for a level that there is not."""
+        key = (
+            *map(_stated, job.roles), job.minimum, job.required, job.preferred, job.spread,
+        )  # fmt: skip
+        found = self._of.get(key)
+        if found is None:
+            found = self._of[key] = Needs(job, self._columns, self._numbers)
+        return found
+
+
+def _stated(role: Role) -> tuple[object, ...]:
+    return (
+        role.name, role.minimum, role.maximum, tuple(role.amounts.items()), role.gpus, role.share,
+        tuple(role.selector.items()), role.tolerations, role.avoid, role.required, role.preferred,
+    )  # fmt: skip
+
+
+def _shape(role: Role, columns: Columns) -> Shape:
+    ask = tuple(role.amounts.get(name, 0) for name in columns.resources)
+    return Shape(ask, gpus=role.gpus, share=role.share, suits=columns.suits_of(role))
+
+
+def _vector(role: Role, columns: Columns) -> tuple[float, ...]:
+    amounts = [float(role.amounts.get(name, 0)) for name in columns.resources]
+    return (*amounts, role.gpus + role.share / _THOUSANDTHS, 0.0)
+
+
+def _whole(vector: Sequence[float]) -> tuple[int, ...]:
+    return (*map(round, vector[:-2]), round(vector[-2] * _THOUSANDTHS))
+
+
+def _least(job: Job) -> tuple[int, ...]:
+    """Each role's minimum, and of the roles in their order so many more as the job's minimum says."""
+    counts = [role.minimum for role in job.roles]
+    for at, role in enumerate(job.roles):
+        counts[at] += max(0, min(role.maximum - role.minimum, job.minimum - sum(counts)))
+    return tuple(counts)
