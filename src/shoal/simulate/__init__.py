@@ -5,6 +5,7 @@
 - `packing`: pods with parts of GPUs on the nodes of a published cluster
 - `cluster`: the whole decision, carried out and checked on rows of nodes, queues and jobs
 - `scenario`: a file of nodes, queues, jobs and events, and what is decided about it
+- `paced`: a list of jobs of known speed, run here and on real tasks, to compare policies
 - `policies`: who gets how many GPUs and where, each policy over the same view
 - `report`: what a run came to, as one record with the same fields for every policy; `plots`: pictures
 - `tables`: rows of CSV files, and what is wrong with them in a sentence

@@ -116,6 +116,7 @@ class _Cycle:
         order = self._by_date(in_order(waiting, desk.columns, desk.current.ledger))
         desk.waiting = order
         self._serve_all(order)
+        desk.targets = targets(desk, [])  # jobs without a target have grown as well
         soon = even_out(desk)
         soon = take_back_own(desk, self._victims) or soon
         return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))

@@ -222,7 +222,8 @@ class Rules(Part, frozen=True, kw_only=True):
     policy: str = "shoal"
     """Who decides, by name. All but `shoal` divide equal slots, and know of no queue but its limits."""
     horizon_seconds: float = 200.0
-    """So long a decision about sizes is thought to hold: a restart has to pay within it."""
+    """So long a decision about sizes is thought to hold, less where jobs are short: a restart has to pay
+    within it."""
     patience_seconds: float = 30.0
     """`dragon`: who has waited so long takes workers from those that run."""
     quiet_seconds: float = 60.0

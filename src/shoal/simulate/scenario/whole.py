@@ -19,7 +19,7 @@ from shoal.simulate.scenario.sound import check_jobs, check_queues
 from shoal.simulate.scenario.spot import Spot
 from shoal.simulate.scenario.wishes import Expectation, read_expectation
 
-__all__ = ["KEYS", "Scenario", "read_scenario"]
+__all__ = ["KEYS", "Scenario", "open_file", "read_scenario"]
 
 KEYS = (
     "description",
@@ -61,7 +61,7 @@ class Scenario:
 
 def read_scenario(path: Path) -> Scenario:
     """Raises `BadInput` with one sentence and the line for whatever cannot be used."""
-    spot = _open(path)
+    spot = open_file(path)
     fields = spot.fields(KEYS)
     now = fields.seconds("now")
     nodes = read_nodes(fields.need("nodes"))
@@ -99,7 +99,8 @@ def read_scenario(path: Path) -> Scenario:
     )
 
 
-def _open(path: Path) -> Spot:
+def open_file(path: Path) -> Spot:
+    """The one document of a file. Raises `BadInput`."""
     try:
         documents, problems = parse_documents(path.read_bytes())
     except OSError as error:

@@ -46,6 +46,8 @@ def even_out(desk: Desk) -> bool:
     """
     again = False
     changed = desk.starting()
+    # what another plan has done at this very moment is let be
+    acted = desk.cluster.acted is not None and desk.cluster.acted >= desk.now
     for name in sorted(desk.targets, key=lambda name: (-desk.asked[name].job.priority, name)):
         asked = desk.asked[name]
         at, present = _elastic(asked), desk.present.get(name)
@@ -56,7 +58,7 @@ def even_out(desk: Desk) -> bool:
         if more <= 0 or any(count < low for count, low in zip(counts, asked.minimum, strict=True)):
             continue
         one = tuple(int(each == at) for each in range(len(counts)))
-        if name in desk.settled or name in changed or desk.told_to_give(name):
+        if acted or name in desk.settled or name in changed or desk.told_to_give(name):
             again = again or (not desk.is_kept_a_place(name) and _could(desk, asked, one))
             continue
         _take(desk, asked, one, tuple(more * each for each in one))

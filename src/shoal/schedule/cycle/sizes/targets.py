@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import median
 
 from shoal.schedule.allot import Contender
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Role, Task
-from shoal.schedule.cycle.sizes.outlook import check, elastic_role, outlook
+from shoal.schedule.cycle.sizes.outlook import check, elastic_role, outlook, remaining, speed
 from shoal.schedule.cycle.sizes.slots import Unit, smallest
 from shoal.schedule.sizing.policy import Elastic
 
@@ -23,6 +24,8 @@ __all__ = ["targets"]
 
 _LEAST_RESTART_SECONDS = 1.0
 """Nobody changes for less: what is known of speeds is not that exact."""
+_RESTARTS = 6
+"""A decision is thought to hold for so many at least."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,27 @@ class _Group:
             places = tuple((first + each) // size for each in range(held))
             first += held
             contenders.append(self._contender(member, places))
-        # equals are told apart by when they came, whatever they hold by now
-        contenders.sort(key=lambda contender: (contender.submitted, contender.name))
-        policy = Elastic("declared", horizon=self._desk.rules.horizon_seconds, live=True)
+        # of equals who came first is to end first, whatever they hold by now
+        contenders.sort(key=lambda contender: (contender.submitted, contender.name), reverse=True)
+        policy = Elastic("declared", horizon=self._horizon(members, capacity), live=True)
         given = policy.allot(contenders, nodes, self._desk.now)
         return [len(given[member.asked.job.name]) for member in members]
+
+    def _horizon(self, members: Sequence[_Member], capacity: int) -> float:
+        """How long a decision is thought to hold: half of what is left of a job in the middle at a fair
+        share, by when so much has changed that all is decided anew; and for some restarts."""
+        most = self._desk.rules.horizon_seconds
+        fair = capacity / len(members)
+        left: list[float] = []
+        for member in members:
+            job, width = member.asked.job, self._unit.width(member.asked.shapes[member.at])
+            tasks = max(member.least, min(member.role.maximum, int(fair / width)))
+            if (work := remaining(job)) is not None:
+                left.append(work / speed(job, tasks))
+        if not left:
+            return most
+        restarts = median(_restart(member) for member in members)
+        return min(most, max(median(left) / 2, _RESTARTS * restarts))
 
     def _contender(self, member: _Member, places: tuple[int, ...]) -> Contender:
         job, role = member.asked.job, member.role
@@ -163,7 +182,7 @@ class _Group:
             run_seconds=_unasked,
             step_seconds=_unasked,
             steps_left=_unasked,
-            restart=max(job.restart_seconds, _LEAST_RESTART_SECONDS),
+            restart=_restart(member),
             outlook=seen,
         )
 
@@ -200,6 +219,10 @@ class _Group:
             if claimed + units <= free + surplus:
                 claimed += units
         return claimed
+
+
+def _restart(member: _Member) -> float:
+    return max(member.asked.job.restart_seconds, _LEAST_RESTART_SECONDS)
 
 
 def _unasked(size: int = 0) -> float:
