@@ -90,8 +90,9 @@ class Standing:
         self.written.clear()
 
     def clear(self) -> None:
-        """A test ends: delete what it made, and wait until all of that is gone."""
-        made, self._made = self._made, []
+        """A test ends: delete what it made, the newest first (a queue after those below it), and wait
+        until all of that is gone."""
+        made, self._made = self._made[::-1], []
         for kind, namespace, name in made:
             with contextlib.suppress(NotFound):
                 self.client.edit(kind.struct, namespace, name, _released)

@@ -8,9 +8,11 @@ from tests.scenarios import (
     test_fields_job,  # noqa: F401  their import registers what they show
     test_fields_metadata,  # noqa: F401
     test_fields_node,  # noqa: F401
+    test_fields_placing,  # noqa: F401
     test_fields_queue,  # noqa: F401
     test_fields_restart,  # noqa: F401
     test_fields_role,  # noqa: F401
+    test_fields_sharing,  # noqa: F401
 )
 from tests.scenarios.fields import SHOWN, has, unwritten
 
@@ -21,36 +23,7 @@ STAMPED = {
 """Metadata that the server writes and people cannot; `test_fields_metadata` shows that too."""
 
 WAITING: dict[str, set[str]] = {
-    "Job": {
-        "spec.preemptible",
-        "spec.roles[].resources.gpuShare",
-        "spec.roles[].topology.preferred",
-        "spec.roles[].topology.required",
-        "spec.speed.application",
-        "spec.speed.curve",
-        "spec.speed.restart",
-        "spec.speed.work",
-        "spec.topology.preferred",
-        "spec.topology.required",
-        "spec.topology.spread",
-        "spec.user",
-    },
-    "Queue": {
-        "spec.budgets[].hours",
-        "spec.budgets[].name",
-        "spec.budgets[].resource",
-        "spec.fenced",
-        "spec.minRuntime",
-        "spec.parent",
-        "spec.priority",
-        "spec.weight",
-        *(
-            f"spec.{amounts}.{resource}"
-            for amounts in ("nominal", "guaranteed", "borrowing", "lending", "userLimit")
-            for resource in ("cpu", "memory", "gpu")
-        ),
-        "spec.userLimit.jobs",
-    },
+    "Job": {"spec.speed.application", "spec.speed.curve", "spec.speed.restart", "spec.speed.work"},
 }
 """What servers do not schedule by yet. A field that a test shows is no longer one of them."""
 

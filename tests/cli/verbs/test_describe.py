@@ -118,8 +118,8 @@ def a_tree(server: LiveServer, client: Client) -> None:
     }
     for name, spec in specs.items():
         client.create(Queue(metadata=Metadata(name=name, namespace=""), spec=spec))
-    status_of(server, "vision", running=2, pending=1, usage=QueueUsage(gpu=5), spent={"grant": 12.345})
-    status_of(server, "speech", running=1, usage=QueueUsage(cpu=CpuMillis(500), gpu=1))
+    status_of(server, "vision", running=2, pending=1, usage=QueueUsage(gpu=5.5), spent={"grant": 12.345})
+    status_of(server, "speech", running=1, usage=QueueUsage(cpu=CpuMillis(500), gpu=0.5))
 
 
 def status_of(server: LiveServer, name: str, **fields: Any) -> None:
@@ -149,7 +149,7 @@ def test_a_queue_in_its_tree(sh: Shell, server: LiveServer, client: Client) -> N
         "namespaces: a, b",
         "highest priority: * normal",
         "RESOURCE USED GUARANTEED OWN BORROWED BORROWS LENDS QUOTA",
-        "gpu 5 0.5 3 2 2 1 -",
+        "gpu 5.5 0.5 3 2.5 2 1 -",
         "grant gpu 100 12.35 87.66",
     ):
         assert line in shown, line
@@ -185,12 +185,12 @@ def test_the_tree_of_queues(sh: Shell, server: LiveServer, client: Client) -> No
         "NAME PENDING RUNNING CPU MEMORY GPU OWN BORROWED WEIGHT",
         "default 0 0 0 0 0 - - 1",
         "research 1 3 0.5 0 6/8 cpu 8, gpu 4 gpu 2 1",
-        "speech 0 1 0.5 0 1 - cpu 0.5, gpu 1 1",
-        "vision 1 2/4 0 0 5 gpu 3 gpu 2 2",
+        "speech 0 1 0.5 0 0.5 - cpu 0.5, gpu 0.5 1",
+        "vision 1 2/4 0 0 5.5 gpu 3 gpu 2.5 2",
     ]
     assert [row[:4] for row in rows[2:]] == ["rese", "  sp", "  vi"], "below is indented"
     (_, alone) = sh("get", "queue/vision", "-o", "wide").lines
-    assert " ".join(alone.split()[:11]) == "vision 1 2/4 0 0 5 gpu 3 gpu 2 2"
+    assert " ".join(alone.split()[:11]) == "vision 1 2/4 0 0 5.5 gpu 3 gpu 2.5 2"
     assert " ".join(alone.split()[-4:]) == "gpu 0.5 - a,b"
 
 
