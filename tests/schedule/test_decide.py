@@ -123,6 +123,11 @@ def test_ended_indices_of_an_array_make_place_for_the_next_in_one_write():
     assert (write_of(result, "j").reason, write_of(result, "j").allocation) == ("Grown", 7)
 
 
+def test_who_asks_for_fewer_than_have_ended_gets_what_has_not():
+    job = Job("j", gang(2, whole=False), done=(("worker", "1-3"),))
+    assert placed(plan([node("n")], [job]), "j") == {0: "n"}
+
+
 def test_slots_are_as_few_ranges_as_can_be():
     result = plan([node("a", 3000), node("b", 2000)], [Job("j", gang(5))])
     assert [(s.indices, s.node) for s in write_of(result, "j").slots] == [("0-2", "a"), ("3-4", "b")]

@@ -148,8 +148,9 @@ class Posing:
         ) or (self._rests(draft))
         for form in draft.form.roles:
             there = sum(name == form.name for name, _ in draft.kept)
-            done = len(draft.done(form.name))
-            most = max(there, len(span(form.indices)) - done)
+            ended, allowed = set(draft.done(form.name)), span(form.indices)
+            done = len(ended)
+            most = max(there, len(allowed) - len(ended.intersection(allowed)))
             least = min(most, max(0, form.minimum - done))
             if settled:
                 least = most = there
