@@ -99,7 +99,7 @@ def test_a_gang_that_can_never_fit_waits_with_that_reason(guarded: Standing) -> 
     assert guarded.waiting(job) == "TooLarge"
     told = guarded.cli("explain", f"job/{job.metadata.name}")
     assert told.code == 0, told.err
-    assert b"only 8 would fit on the empty cluster" in told.out
+    assert b"empty nodes that suit hold 8 x worker" in told.out
 
 
 def test_an_unknown_queue_is_named(guarded: Standing) -> None:

@@ -15,7 +15,7 @@ from shoal.objects import codec
 from shoal.objects.node import Taint
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.cycle.rows import Queue
-from shoal.schedule.decide import decide
+from shoal.schedule.decide import Decider, decide
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Deny, Plan, Policy, Preempt, Reserve, Shrink, Start
 from shoal.schedule.snapshot import Form, JobRow, Snapshot
@@ -67,6 +67,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         queues = (Queue(name="default"), Queue(name="small", limit={"cpu": 3000}, jobs=2))
         self.world = msgspec.structs.replace(snapshot(nodes, []), queues=queues, forms=FORMS)
         self.count = 0
+        self.decider = Decider()
 
     @rule(
         form=st.integers(0, len(FORMS) - 1),
@@ -153,6 +154,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         plan = decide(before, POLICY, NOW + later)
         again = decide(codec.decode(codec.encode(before), Snapshot), POLICY, NOW + later)
         assert codec.encode(plan) == codec.encode(again)
+        remembered = self.decider.decide(before, POLICY, NOW + later).plan
+        assert codec.encode(plan) == codec.encode(remembered)
         writes = plan.writes[:cut]
         for write in writes:
             self.world = apply(self.world, write, NOW + later)

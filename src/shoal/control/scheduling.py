@@ -28,7 +28,7 @@ from shoal.objects.job import Allocation, Job, Scheduling
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
-from shoal.schedule.decide import decide
+from shoal.schedule.decide import Decider
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Write
 from shoal.schedule.record import Record
@@ -89,6 +89,7 @@ class SchedulingController:
         self._clock = clock
         self._journal = journal
         self._policy = policy
+        self._decider = Decider()
         self._record_decision = record
         self._picture = Picture(
             jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=policy, levels=levels
@@ -114,7 +115,7 @@ class SchedulingController:
             return self._again - begun
         self._again = 0.0  # whatever stops this pass calls for another
         policy = self._policy_now(begun)
-        plan = decide(snapshot, policy, now)
+        plan = self._decider.decide(snapshot, policy, now).plan
         if plan.writes and self._record_decision is not None:
             self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
         left = self._apply(plan, now)

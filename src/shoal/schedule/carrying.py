@@ -6,14 +6,14 @@ where it can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Preempt, Reserve, Shrink, Start, Step
 from shoal.schedule.give_back import Draft, Index, span
-from shoal.schedule.posing import avoided
+from shoal.schedule.posing import avoided, index_of
 from shoal.schedule.snapshot import Hold, NodeRow, RoleForm
 
 __all__ = ["Carrying"]
@@ -24,27 +24,37 @@ _FOR_OTHERS = "Preempted"
 
 
 class Carrying:
-    """Of one decision. `named`: whose its jobs are, by name; those of an array have an index besides."""
+    """Of one decision. `drafts` are there already, by uid, others are made by `made`; `named`: whose the
+    jobs of the decision are."""
 
     def __init__(
         self,
-        drafts: Mapping[str, Draft],
-        named: Mapping[str, tuple[str, int | None]],
+        drafts: dict[str, Draft],
+        made: Callable[[str], Draft],
+        named: Mapping[str, str],
         nodes: Sequence[NodeRow],
         now: Stamp,
     ) -> None:
         self._drafts = drafts
+        self._made = made
         self._named = named
         self._nodes = {node.name: node for node in nodes}
         self._now = now
-        self.touched: set[str] = set()
-        """Uids of those that a step was about."""
+
+    def has(self, uid: str) -> bool:
+        """Whether the job has a draft."""
+        return uid in self._drafts
+
+    def draft(self, uid: str) -> Draft:
+        """The job's draft."""
+        found = self._drafts.get(uid)
+        if found is None:
+            found = self._drafts[uid] = self._made(uid)
+        return found
 
     def carry(self, step: Step) -> None:
         """Into the job's draft."""
-        uid, part = self._named[step.job]
-        draft = self._drafts[uid]
-        self.touched.add(uid)
+        draft, part = self.draft(self._named[step.job]), index_of(step.job)
         match step:
             case Start() | Grow():
                 draft.got.update(self._holds(draft, step.tasks, part))

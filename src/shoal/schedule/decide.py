@@ -4,24 +4,29 @@
 2. What is left becomes the rows of a decision (`posing`), and the decision is made (`cycle`).
 3. Its steps are brought back to the jobs (`carrying`), and become writes in an order that is safe to
    cut anywhere (`sequence`).
+
+A `Decider` remembers what rows came to: one event among ten thousand jobs costs what that event changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.carrying import Carrying
-from shoal.schedule.cycle.planner import plan as planned
-from shoal.schedule.cycle.rows import Cluster, Job
+from shoal.schedule.cycle.planner import Planner
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue
+from shoal.schedule.cycle.steps import Deny, Step
+from shoal.schedule.cycle.steps import Plan as Steps
 from shoal.schedule.free import Free
-from shoal.schedule.give_back import give_back
+from shoal.schedule.give_back import Draft, give_back
 from shoal.schedule.plan import Plan, Policy
 from shoal.schedule.posing import NOWHERE, Posing, index_of, node_of
 from shoal.schedule.sequence import sequence
-from shoal.schedule.snapshot import VERSION, Hold, Snapshot
+from shoal.schedule.snapshot import VERSION, Form, Hold, JobRow, NodeRow, Snapshot
 
-__all__ = ["decide"]
+__all__ = ["Decided", "Decider", "decide"]
 
 
 def decide(snapshot: Snapshot, policy: Policy, now: Stamp) -> Plan:
@@ -29,63 +34,211 @@ def decide(snapshot: Snapshot, policy: Policy, now: Stamp) -> Plan:
 
     Raises ValueError for a snapshot of another version, and for rows that contradict each other.
     """
-    if snapshot.version != VERSION:
-        raise ValueError(
-            f"the snapshot was made by version {snapshot.version} of the rows; this is version {VERSION}"
-        )
-    return _Decision(snapshot, policy, now).plan()
+    return Decider().decide(snapshot, policy, now).plan
 
 
-class _Decision:
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> None:
-        self._snapshot, self._policy, self._now = snapshot, policy, now
-        self._nodes = [node for node in snapshot.nodes if not node.lost]
-        all_nodes = {node.name: node for node in snapshot.nodes}
-        self._drafts = {
-            row.uid: give_back(row, snapshot.forms[row.form], all_nodes) for row in snapshot.jobs
-        }
+@dataclass(frozen=True)
+class Decided:
+    """A decision, as it was posed and answered, and the plan that it came to."""
 
-    def plan(self) -> Plan:
-        snapshot, policy = self._snapshot, self._policy
-        queues = {queue.name for queue in snapshot.queues}
-        posing = Posing(self._nodes, snapshot.queues, policy, self._now)
-        rows: list[Job] = []
-        named: dict[str, tuple[str, int | None]] = {}
-        for uid, draft in self._drafts.items():
-            for job in posing.jobs_of(draft):
-                rows.append(job)
-                named[job.name] = (uid, index_of(job.name))
+    cluster: Cluster
+    steps: Steps
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What one job came to when it was seen last."""
+
+    row: JobRow
+    form: Form
+    jobs: tuple[Job, ...]
+    strange: tuple[Job, ...]
+    losing: bool
+    """It gives something back by itself."""
+    passing: bool
+    """It will be another though nothing happens."""
+
+
+class Decider:
+    """For one server; not for sharing between threads. Its answers are those of `decide`."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._named: dict[str, str] = {}
+        """Name of a row of the decision to the job's uid."""
+        self._telling: set[str] = set()
+        """Jobs whose status says why they wait, or what is kept for them."""
+        self._snapshot: Snapshot | None = None
+        self._policy: Policy | None = None
+        self._now: Stamp = 0.0
+        self._planner: Planner | None = None
+        self._nodes: list[NodeRow] = []
+        """Those that are not lost, and"""
+        self._by_name: dict[str, NodeRow] = {}
+        """all."""
+        self._node_rows: tuple[Node, ...] = ()
+        self._queues: tuple[Queue, ...] = ()
+
+    def decide(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> Decided:
+        """What to do now; see `decide`. After an error it has forgotten everything."""
+        if snapshot.version != VERSION:
+            raise ValueError(
+                f"the snapshot was made by version {snapshot.version} of the rows; this is version "
+                f"{VERSION}"
+            )
+        try:
+            return self._decide(snapshot, policy, now)
+        except BaseException:
+            self.__init__()
+            raise
+
+    def _decide(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> Decided:
+        if now < self._now:  # the clock was set back: what was over may not be over
+            self._forget()
+        self._now = now
+        planner = self._under(policy)
+        self._on(snapshot)
+        names = {queue.name for queue in snapshot.queues}
+        posing = Posing(self._nodes, snapshot.queues, policy, now)
+        drafts = self._pose(snapshot, posing)
         for hold in snapshot.strangers:
             posing.stranger(hold)
+        known = self._known
+        strange = [job for row in snapshot.jobs for job in known[row.uid].strange]
         cluster = Cluster(
-            nodes=tuple(node_of(node) for node in self._nodes),
+            nodes=self._node_rows,
             levels=snapshot.levels,
-            queues=(*snapshot.queues, NOWHERE),
-            jobs=(*rows, *posing.strange),
+            queues=self._queues,
+            jobs=(
+                *(job for row in snapshot.jobs for job in known[row.uid].jobs),
+                *strange,
+                *posing.strange,
+            ),
         )
-        decision = planned(cluster, policy.rules, self._now)
-        carrying = Carrying(self._drafts, named, self._nodes, self._now)
-        for step in decision.steps:
-            carrying.carry(step)
-        self._without_queue(queues)
-        self._without_nodes()
-        again = [at for at in (decision.again_at, posing.again_at) if at is not None]
-        drafts = list(self._drafts.values())
-        ledger = Free(self._nodes, _all_holds(snapshot))
-        return Plan(writes=sequence(drafts, ledger, policy.refresh), again_at=min(again, default=None))
+        steps = planner.plan(cluster, now)
+        carrying = Carrying(drafts, self._draft, self._named, self._nodes, now)
+        told = self._carry(steps.steps, carrying, policy)
+        for uid in self._telling:
+            if uid not in told:
+                carrying.draft(uid)
+        self._without_queue(snapshot, names, carrying)
+        self._without_nodes(snapshot, drafts)
+        ordered = [drafts[row.uid] for row in snapshot.jobs if row.uid in drafts]
+        again = [at for at in (steps.again_at, posing.again_at) if at is not None]
+        writes = sequence(ordered, self._ledger(snapshot, ordered), policy.refresh)
+        return Decided(cluster, steps, Plan(writes=writes, again_at=min(again, default=None)))
 
-    def _without_queue(self, queues: set[str]) -> None:
-        for draft in self._drafts.values():
-            row = draft.row
-            if row.queue not in queues and not row.ending and not draft.kept:
-                draft.code, draft.evidence = "QueueMissing", {"queue": row.queue}
+    def _under(self, policy: Policy) -> Planner:
+        if self._planner is None or self._planner.rules != policy.rules:
+            self._planner = Planner(policy.rules)
+        if self._policy is None or self._policy.regrow_seconds != policy.regrow_seconds:
+            self._forget()
+        self._policy = policy
+        return self._planner
 
-    def _without_nodes(self) -> None:
+    def _on(self, snapshot: Snapshot) -> None:
+        """Where nodes or queues are others, so may be all that was made of jobs there."""
+        old = self._snapshot
+        if old is None or old.nodes is not snapshot.nodes or old.queues is not snapshot.queues:
+            self._nodes = [node for node in snapshot.nodes if not node.lost]
+            self._by_name = {node.name: node for node in snapshot.nodes}
+            self._node_rows = tuple(node_of(node) for node in self._nodes)
+            self._queues = (*snapshot.queues, NOWHERE)
+            self._forget()
+        self._snapshot = snapshot
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._named.clear()
+        self._telling.clear()
+
+    def _pose(self, snapshot: Snapshot, posing: Posing) -> dict[str, Draft]:
+        """Drafts of those that give something back by themselves."""
+        known, forms = self._known, snapshot.forms
+        drafts: dict[str, Draft] = {}
+        for row in snapshot.jobs:
+            uid, form = row.uid, forms[row.form]
+            before = known.get(uid)
+            if before is not None and before.row is row and before.form is form and not before.passing:
+                if before.losing:
+                    drafts[uid] = give_back(row, form, self._by_name)
+                continue
+            draft = give_back(row, form, self._by_name)
+            first, passes = len(posing.strange), posing.passing
+            jobs = tuple(posing.jobs_of(draft))
+            self._enter(row, form, jobs, tuple(posing.strange[first:]), draft, posing.passing > passes)
+            del posing.strange[first:]
+            if draft.lost:
+                drafts[uid] = draft
+        if len(known) > len(snapshot.jobs):
+            for uid in known.keys() - {row.uid for row in snapshot.jobs}:
+                self._leave(uid)
+        return drafts
+
+    def _enter(
+        self,
+        row: JobRow,
+        form: Form,
+        jobs: tuple[Job, ...],
+        strange: tuple[Job, ...],
+        draft: Draft,
+        passing: bool,
+    ) -> None:
+        if row.uid in self._known:
+            self._leave(row.uid)
+        self._known[row.uid] = _Known(row, form, jobs, strange, bool(draft.lost), passing)
+        self._named.update((job.name, row.uid) for job in jobs)
+        if row.code or row.reserved or row.promised is not None:
+            self._telling.add(row.uid)
+
+    def _leave(self, uid: str) -> None:
+        for job in self._known.pop(uid).jobs:
+            if self._named.get(job.name) == uid:
+                del self._named[job.name]
+        self._telling.discard(uid)
+
+    def _draft(self, uid: str) -> Draft:
+        """Of a job that gives nothing back by itself."""
+        known = self._known[uid]
+        return give_back(known.row, known.form, self._by_name)
+
+    def _carry(self, steps: Sequence[Step], carrying: Carrying, policy: Policy) -> set[str]:
+        """Whom the steps were about. Who is told what his status says already needs no draft."""
+        told: set[str] = set()
+        for step in steps:
+            uid = self._named.get(step.job)
+            if uid is None:
+                continue  # what runs though nobody asks for it is told nothing
+            told.add(uid)
+            row = self._known[uid].row
+            old = isinstance(step, Deny) and row.code == step.code
+            quiet = old and not (row.reserved or row.avoid or policy.refresh or row.promised is not None)
+            if not quiet or index_of(step.job) is not None or carrying.has(uid):
+                carrying.carry(step)
+        return told
+
+    def _without_queue(self, snapshot: Snapshot, queues: set[str], carrying: Carrying) -> None:
+        for row in snapshot.jobs:
+            if row.queue not in queues and not row.ending:
+                draft = carrying.draft(row.uid)
+                if not draft.kept:
+                    draft.code, draft.evidence = "QueueMissing", {"queue": row.queue}
+
+    def _without_nodes(self, snapshot: Snapshot, drafts: dict[str, Draft]) -> None:
         """All are lost, which is something else than that there are none."""
-        lost = [node.name for node in self._snapshot.nodes if node.lost]
-        for draft in self._drafts.values() if lost and not self._nodes else ():
+        lost = [node.name for node in snapshot.nodes if node.lost]
+        for draft in drafts.values() if lost and not self._nodes else ():
             if draft.code == "NoNodes":
                 draft.evidence = {**draft.evidence, "lost": lost[:_MOST_NAMES]}
+
+    def _ledger(self, snapshot: Snapshot, drafts: Iterable[Draft]) -> Free:
+        """Of the nodes on which somebody gets something."""
+        names = {hold.node for draft in drafts for hold in draft.got.values()}
+        nodes = [node for node in self._nodes if node.name in names]
+        return Free(
+            nodes, (hold for hold in _all_holds(snapshot) if hold.node in names) if names else ()
+        )
 
 
 _MOST_NAMES = 5

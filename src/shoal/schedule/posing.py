@@ -74,6 +74,8 @@ class Posing:
         self._counting = any(queue.jobs is not None or queue.user_jobs is not None for queue in queues)
         self._policy, self._now = policy, now
         self.again_at: Stamp | None = None
+        self.passing = 0
+        """Counts what will be so for a while."""
         self.strange: list[Job] = []
         """What runs without being asked for by anybody: it is there until it is gone."""
 
@@ -316,6 +318,7 @@ class Posing:
         self.strange.append(_in(job, NOWHERE.name, (task,)))
 
     def _look_again(self, at: Stamp) -> None:
+        self.passing += 1
         self.again_at = at if self.again_at is None else min(at, self.again_at)
 
 
