@@ -30,8 +30,7 @@ from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.peers.follow import follow
 from shoal.schedule.cycle.peers.named import as_asked, peer
 from shoal.schedule.cycle.rows import Cluster, Rules, Task
-from shoal.schedule.cycle.sizes.exchange import even_out, from_beyond
-from shoal.schedule.cycle.sizes.targets import targets
+from shoal.schedule.cycle.sizes.exchange import Exchange
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
 from shoal.schedule.cycle.units import claim_of
 from shoal.schedule.cycle.victims import Victims
@@ -86,6 +85,7 @@ class _Cycle:
         self._hopeless: set[tuple[object, ...]] = set()
         self._alone: set[tuple[object, ...]] = set()
         self._victims = Victims(desk)
+        self._sizes = Exchange(desk)
 
     def run(self) -> Plan:
         desk = self.desk
@@ -116,8 +116,7 @@ class _Cycle:
         order = self._by_date(in_order(waiting, desk.columns, desk.current.ledger))
         desk.waiting = order
         self._serve_all(order)
-        desk.targets = targets(desk, [])  # jobs without a target have grown as well
-        soon = even_out(desk)
+        soon = self._sizes.even_out()
         soon = take_back_own(desk, self._victims) or soon
         return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))
 
@@ -206,7 +205,7 @@ class _Cycle:
         for _ in range(_ROUNDS):
             self._hopeless.clear()
             self._alone.clear()
-            desk.targets = targets(desk, waiting)
+            self._sizes.aim(waiting)
             self._date(waiting)
             for at, asked in enumerate(waiting):
                 if asked.job.name not in desk.settled and (
@@ -216,7 +215,8 @@ class _Cycle:
             if gained is None:
                 for asked in desk.asked.values():
                     self._stale(asked)
-            desk.targets = targets(desk, [])  # who was not served claims nothing of what is left
+            if waiting:
+                self._sizes.aim(())  # who was not served claims nothing of what is left
             grow_all(desk, order)
             gained = desk.gained()
             waiting = [asked for asked in order if asked.job.name not in desk.settled]
@@ -275,7 +275,7 @@ class _Cycle:
         if (
             lacking is None
             and soon
-            and (from_beyond(desk, asked) or self._others_give_way(asked, amounts, rest))
+            and (self._sizes.from_beyond(asked) or self._others_give_way(asked, amounts, rest))
         ):
             return
         if job.present and self._from_itself(asked, amounts):

@@ -47,9 +47,8 @@ class Elastic:
         self._live = live
 
     def allot(self, jobs: Sequence[Contender], capacity: Sequence[int], now: float) -> dict[str, Nodes]:
-        """See `Allot`. Every job needs its `outlook`. Raises ValueError where some need more than one
-        GPU, and all together more than there are."""
-        sizes = self._sizes(jobs, capacity)
+        """See `Allot`. Raises as `sizes` does."""
+        sizes = self.sizes(jobs, capacity)
         given = {job.name: job.nodes for job, n in zip(jobs, sizes, strict=True) if len(job.nodes) == n}
         free = free_gpus(capacity, given.values())
         changed = [position for position, job in enumerate(jobs) if job.name not in given]
@@ -58,7 +57,9 @@ class Elastic:
             given[jobs[position].name] = tuple(sorted(nodes or ()))
         return given
 
-    def _sizes(self, jobs: Sequence[Contender], capacity: Sequence[int]) -> Ints:
+    def sizes(self, jobs: Sequence[Contender], capacity: Sequence[int]) -> Ints:
+        """How many GPUs each is to have, wherever they are. Every job needs its `outlook`. Raises
+        ValueError where some need more than one GPU, and all together more than there are."""
         leasts = [job.least for job in jobs]
         if max(leasts) > 1 and sum(leasts) > sum(capacity):
             raise ValueError(f"{sum(leasts)} GPUs are needed, and there are {sum(capacity)}")

@@ -136,21 +136,16 @@ class _Group:
         return found
 
     def _chosen(self, members: Sequence[_Member], capacity: int) -> list[int]:
-        """Only sizes matter here, so nodes are made up, as full as they can be."""
+        """Only sizes matter here: nodes are as full as they can be, and who is on which is not asked."""
         size = self._per_node
         nodes = [size] * (capacity // size) + [capacity % size] * bool(capacity % size)
-        contenders: list[Contender] = []
-        first = 0
-        for member in members:
-            held = min(self._units(member, member.held), capacity - first)
-            places = tuple((first + each) // size for each in range(held))
-            first += held
-            contenders.append(self._contender(member, places))
+        contenders = [self._contender(member) for member in members]
         # of equals who came first is to end first, whatever they hold by now
         contenders.sort(key=lambda contender: (contender.submitted, contender.name), reverse=True)
         policy = Elastic("declared", horizon=self._horizon(members, capacity), live=True)
-        given = policy.allot(contenders, nodes, self._desk.now)
-        return [len(given[member.asked.job.name]) for member in members]
+        sizes = policy.sizes(contenders, nodes).tolist()
+        given = dict(zip((each.name for each in contenders), sizes, strict=True))
+        return [given[member.asked.job.name] for member in members]
 
     def _horizon(self, members: Sequence[_Member], capacity: int) -> float:
         """How long a decision is thought to hold: half of what is left of a job in the middle at a fair
@@ -168,7 +163,7 @@ class _Group:
         restarts = median(_restart(member) for member in members)
         return min(most, max(median(left) / 2, _RESTARTS * restarts))
 
-    def _contender(self, member: _Member, places: tuple[int, ...]) -> Contender:
+    def _contender(self, member: _Member) -> Contender:
         job, role = member.asked.job, member.role
         width = self._unit.width(member.asked.shapes[member.at])
         seen = outlook(job, role, width)
@@ -178,7 +173,7 @@ class _Group:
             size=width * role.maximum,
             least=width * member.least,
             most=width * role.maximum,
-            nodes=places,
+            nodes=(0,) * self._units(member, member.held),
             run_seconds=_unasked,
             step_seconds=_unasked,
             steps_left=_unasked,
