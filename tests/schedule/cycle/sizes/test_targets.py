@@ -133,23 +133,31 @@ def test_many_jobs_come_to_rest_too() -> None:
     draw = Random(5)
     nodes = tuple(Node(name=f"n{at:03d}", gpus=8) for at in range(60))
     there = World(Cluster(nodes=nodes, queues=(Queue(name="default"),)), RULES)
-    for number in range(90):
-        power = draw.uniform(0.4, 0.95)
-        there.submit(
-            Job(
-                name=f"j{number:02d}",
-                roles=(Role(minimum=draw.choice([1, 2]), maximum=40, gpus=1),),
-                speeds=tuple((at + 1) ** power for at in range(40)),
-                work=draw.lognormvariate(8, 1.5),
-                restart_seconds=5.0,
+
+    def come(first: int, last: int, now: float) -> None:
+        for number in range(first, last):
+            power = draw.uniform(0.4, 0.95)
+            there.submit(
+                Job(
+                    name=f"j{number:02d}",
+                    created=now,
+                    roles=(Role(minimum=draw.choice([1, 2]), maximum=40, gpus=1),),
+                    speeds=tuple((at + 1) ** power for at in range(40)),
+                    work=draw.lognormvariate(8, 1.5),
+                    restart_seconds=5.0,
+                )
             )
-        )
+
+    come(0, 60, 0.0)
     resized: list[int] = []
-    for second in range(8):
+    for second in range(12):
+        if second == 2:
+            come(60, 90, 2.0)
         made = there.decide(float(second))
         resized.append(sum(step.code == "Resized" for step in made.steps))
         for name in list(there.jobs):
             there.gone(name)
     print(resized)
-    assert resized[-2:] == [0, 0]
-    assert there.held.used("gpu") == 480
+    assert sum(resized[2:]) > 20
+    assert resized[-3:] == [0, 0, 0]
+    assert there.held.used("gpu") == 480_000
