@@ -255,12 +255,12 @@ def test_usage_and_nodes(client: Client, holding: Job) -> None:
 
 
 def test_a_waiting_job_is_explained(client: Client, holding: Job) -> None:
-    large = client.run(["true"], cpu="4", workers=2, priority="production")
-    small = client.run(["true"], cpu="4", workers=2)
+    large = client.run(["true"], cpu="4", workers=2)
+    small = client.run(["true"], cpu="4", workers=2, priority="experiment")
     name = small.metadata.name
     eventually(lambda: client.explain(JOB, "default", name).code == "NoRoom", SECONDS)
     told = client.explain(JOB, "default", name)
-    assert "cpu" in told.message
+    assert "for lack of CPU" in told.message
     assert told.remedy
     assert told.evidence
     assert told.ahead == (f"default/{large.metadata.name}",)

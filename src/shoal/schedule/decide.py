@@ -115,6 +115,7 @@ class Decider:
                 *strange,
                 *posing.strange,
             ),
+            acted=max((row.changed for row in snapshot.jobs), default=0.0) or None,
         )
         steps = planner.plan(cluster, now)
         carrying = Carrying(drafts, self._draft, self._named, self._nodes, now)
