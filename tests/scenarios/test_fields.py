@@ -13,6 +13,7 @@ from tests.scenarios import (
     test_fields_restart,  # noqa: F401
     test_fields_role,  # noqa: F401
     test_fields_sharing,  # noqa: F401
+    test_fields_speed,  # noqa: F401
 )
 from tests.scenarios.fields import SHOWN, has, unwritten
 
@@ -23,9 +24,10 @@ STAMPED = {
 """Metadata that the server writes and people cannot; `test_fields_metadata` shows that too."""
 
 WAITING: dict[str, set[str]] = {
-    "Job": {"spec.speed.application", "spec.speed.curve", "spec.speed.restart", "spec.speed.work"},
+    "Job": {"spec.speed.application"},
 }
-"""What servers do not schedule by yet. A field that a test shows is no longer one of them."""
+"""What servers do not schedule by yet: curves are known by the job that they are of. A field that a test
+shows is no longer one of them."""
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
