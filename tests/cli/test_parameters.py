@@ -5,7 +5,17 @@ import time
 import click
 import pytest
 
-from shoal.cli.parameters import CPU, DURATION, INDICES, KEY_VALUE, MEMORY, MOMENT, PRIORITY
+from shoal.cli.parameters import (
+    CPU,
+    DEVICES,
+    DURATION,
+    HOURS,
+    INDICES,
+    KEY_VALUE,
+    MEMORY,
+    MOMENT,
+    PRIORITY,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +31,9 @@ from shoal.cli.parameters import CPU, DURATION, INDICES, KEY_VALUE, MEMORY, MOME
         (KEY_VALUE, "A", ("A", None)),
         (PRIORITY, "production", "production"),
         (PRIORITY, "-5", -5),
+        (DEVICES, "2", 2),
+        (DEVICES, "0.25", 0.25),
+        (HOURS, "2.5", 2.5),
     ],
 )
 def test_what_they_read(kind: click.ParamType, text: str, value: object) -> None:
@@ -33,6 +46,15 @@ def test_what_they_read(kind: click.ParamType, text: str, value: object) -> None
         (CPU, "many"),
         (MEMORY, "2 gigs"),
         (DURATION, "soon"),
+        (DEVICES, "1.5"),
+        (DEVICES, "-1"),
+        (DEVICES, "inf"),
+        (DEVICES, "nan"),
+        (DEVICES, "half"),
+        (HOURS, "0"),
+        (HOURS, "nan"),
+        (HOURS, "inf"),
+        (HOURS, "2h"),
         (INDICES, "0-99%none"),
         (INDICES, "0-99%0"),
         (INDICES, ""),

@@ -27,6 +27,15 @@ def test_what_it_makes_is_admitted(tmp_path: Path) -> None:
     assert job.spec.limits.wall_time == 7200
 
 
+def test_a_part_of_a_device_and_a_budget() -> None:
+    spec = job_of(["true"], gpu=0.5, node_hours=2.0).spec
+    resources = spec.roles[0].resources
+    assert (resources.gpu, resources.gpu_share, spec.limits.node_hours) == (0, 0.5, 2.0)
+    for wrong in (1.5, -1, float("nan"), float("inf")):
+        with pytest.raises(Invalid, match="neither a whole number of GPUs nor a part of one"):
+            job_of(["true"], gpu=wrong)
+
+
 def test_an_array() -> None:
     spec = job_of(["true"], array="0-9", parallelism=3).spec
     assert spec.array is not None

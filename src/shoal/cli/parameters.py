@@ -3,15 +3,28 @@ them, with the option's name."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.objects.errors import Invalid
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError, Seconds
 
-__all__ = ["CPU", "DURATION", "INDICES", "KEY_VALUE", "MEMORY", "MOMENT", "PRIORITY", "whole"]
+__all__ = [
+    "CPU",
+    "DEVICES",
+    "DURATION",
+    "HOURS",
+    "INDICES",
+    "KEY_VALUE",
+    "MEMORY",
+    "MOMENT",
+    "PRIORITY",
+    "whole",
+]
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -87,6 +100,28 @@ def whole(least: int, most: int = 1_000_000) -> click.ParamType[int]:
     return _Parsed("n", read)
 
 
+def _devices(text: str) -> float:
+    from shoal.client.submit import devices
+
+    try:
+        number = float(text)
+        devices(number)
+    except (ValueError, Invalid):
+        said = f"{text!r} is neither a whole number of GPUs nor a part of one, such as 0.5"
+        raise ValueError(said) from None
+    return number
+
+
+def _hours(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not a number of hours above 0")
+    return number
+
+
 def _priority(text: str) -> int | str:
     from shoal.objects.job import PRIORITIES
 
@@ -104,4 +139,6 @@ MEMORY = _Parsed("size", Bytes.parse)
 MOMENT = _Parsed("time", _moment)
 KEY_VALUE = _Parsed("name[=value]", _key_value)
 INDICES = _Parsed("indices", _indices)
+DEVICES = _Parsed("devices", _devices)
+HOURS = _Parsed("hours", _hours)
 PRIORITY = _Parsed("priority", _priority)

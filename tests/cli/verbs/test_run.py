@@ -13,7 +13,7 @@ import pytest
 
 from shoal.client import Client
 from shoal.objects.errors import NotFound, Unavailable
-from shoal.objects.job import Job, Scheduling
+from shoal.objects.job import Job, Scheduling, Topology
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Node
@@ -119,7 +119,8 @@ def test_what_is_said_reaches_the_job(sh: Shell, client: Client) -> None:
     said = sh(
         "run", "-d", "--name", "all", "--workers", "2", "--priority", "production", "--cpu", "500m",
         "--memory", "1Gi", "--env", "A=b", "--restart", "2", "--wall-time", "1h",
-        "--isolation", "strict", "--", "sh", "-c", "echo --workers 9",
+        "--gpu", "0.5", "--node-hours", "2.5", "--within", "node", "--isolation", "strict", "--",
+        "sh", "-c", "echo --workers 9",
     )  # fmt: skip
     assert said.code == 0, said.err
     spec = client.get(Job, "default", "all").spec
@@ -128,6 +129,8 @@ def test_what_is_said_reaches_the_job(sh: Shell, client: Client) -> None:
     assert (role.replicas, role.resources.cpu, role.resources.memory) == (2, 500, 2**30)
     assert (spec.runtime, spec.isolation, spec.restart.limit) == ("torchrun", "strict", 2)
     assert (spec.priority, spec.limits.wall_time, role.env["A"]) == ("production", 3600, "b")
+    assert (role.resources.gpu, role.resources.gpu_share, spec.limits.node_hours) == (0, 0.5, 2.5)
+    assert spec.topology == Topology(required="node")
 
 
 def test_processors_come_from_the_clusters_nodes(sh: Shell, server: LiveServer, client: Client) -> None:

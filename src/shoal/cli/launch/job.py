@@ -9,8 +9,18 @@ from typing import Literal, cast
 from shoal.cli.failures import Usage
 from shoal.cli.launch.shares import cpu_share
 from shoal.client.names import job_name
-from shoal.client.submit import default_restarts
-from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restart, Role, Runtime
+from shoal.client.submit import default_restarts, devices
+from shoal.objects.job import (
+    ArraySpec,
+    Job,
+    JobSpec,
+    Limits,
+    Resources,
+    Restart,
+    Role,
+    Runtime,
+    Topology,
+)
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
@@ -34,12 +44,14 @@ class Request:
     priority: int | str = 0
     cpu: CpuMillis | None = None
     memory: Bytes | None = None
-    gpu: int = 0
+    gpu: float = 0
     name: str = ""
     runtime: str = ""
     isolation: Literal["default", "strict"] = "default"
     restarts: int | None = None
     wall_time: Seconds | None = None
+    node_hours: float | None = None
+    within: str = ""
     labels: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -75,13 +87,14 @@ def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> J
     cpu = request.cpu
     if cpu is None:
         cpu = CpuMillis(cpu_share(node_millis, at_once(request, node_millis)))
+    whole, part = devices(request.gpu)
     role = Role(
         replicas=replicas,
         min_replicas=minimum,
         command=request.command,
         env=request.environment,
         working_directory=request.directory,
-        resources=Resources(cpu=cpu, memory=request.memory, gpu=request.gpu),
+        resources=Resources(cpu=cpu, memory=request.memory, gpu=whole, gpu_share=part),
     )
     array = None
     if request.indices is not None:
@@ -94,7 +107,8 @@ def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> J
             queue=request.queue,
             priority=request.priority,
             array=array,
-            limits=Limits(wall_time=request.wall_time),
+            topology=Topology(required=request.within) if request.within else None,
+            limits=Limits(wall_time=request.wall_time, node_hours=request.node_hours),
             restart=Restart(
                 limit=default_restarts(minimum) if request.restarts is None else request.restarts
             ),

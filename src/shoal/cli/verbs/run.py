@@ -16,7 +16,17 @@ from shoal.cli.launch.job import Request, build_job
 from shoal.cli.launch.shares import local_cores_millis
 from shoal.cli.options import dry_run, reports, verb
 from shoal.cli.output import say, write_document, write_names
-from shoal.cli.parameters import CPU, DURATION, INDICES, KEY_VALUE, MEMORY, PRIORITY, whole
+from shoal.cli.parameters import (
+    CPU,
+    DEVICES,
+    DURATION,
+    HOURS,
+    INDICES,
+    KEY_VALUE,
+    MEMORY,
+    PRIORITY,
+    whole,
+)
 from shoal.cli.settings import Settings
 from shoal.client import Client
 from shoal.objects.errors import Exists
@@ -41,7 +51,7 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
 )
 @click.option("--cpu", type=CPU, help="Cores for each task; so many that all fit unless given.")
 @click.option("--memory", type=MEMORY, help="Memory for each task, such as 2Gi; a hard limit.")
-@click.option("--gpu", type=whole(0), default=0, help="GPUs for each task.")
+@click.option("--gpu", type=DEVICES, default=0, help="GPUs for each task, or a part of one: 0.5.")
 @click.option("--name", default="", metavar="NAME", help="The job's name; otherwise from the command.")
 @click.option(
     "--runtime",
@@ -72,6 +82,10 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
     help="How often to start again after a failure; 0 unless given, 3 with --max.",
 )
 @click.option("--wall-time", type=DURATION, help="End it as failed after this long, such as 2h.")
+@click.option("--node-hours", type=HOURS, help="End it as failed once it used so many.")
+@click.option(
+    "--within", default="", metavar="LEVEL", help="All tasks in one domain, such as rack or node."
+)
 @click.option("--detach", "-d", is_flag=True, help="Print the job's name and leave; the job goes on.")
 @click.option("--prefix/--no-prefix", default=True, help="Name the task before each line of output.")
 @dry_run
