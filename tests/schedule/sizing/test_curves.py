@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.schedule.sizing.curves import concave, size_grid
+from shoal.schedule.sizing.curves import concave, every_size, size_grid
 
 
 def test_sizes_are_powers_of_two_inside_a_node_and_whole_nodes_beyond():
@@ -49,3 +49,15 @@ def test_the_envelope_is_the_least_concave_curve_above(values):
             for b in range(at + 1, 6)
         ]
         assert envelope[at] == pytest.approx(max([speed[at], *chords]))
+
+
+def test_every_size_up_to_sixteen_and_whole_nodes_in_wider_and_wider_steps() -> None:
+    """No size is more than an eighth, or a node, above the one before."""
+    assert every_size(4, 1).tolist() == [1]
+    assert every_size(4, 20).tolist() == [*range(1, 17), 20]
+    assert every_size(8, 30).tolist() == [*range(1, 17), 24, 30]
+    wide = every_size(8, 5000)
+    assert len(wide) < 80 and wide[-1] == 5000
+    steps = np.diff(wide)
+    assert (steps > 0).all()
+    assert (steps <= np.maximum(8, wide[:-1] / 8 + 8)).all()

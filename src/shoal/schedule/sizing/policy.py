@@ -111,7 +111,8 @@ class _Seen:
     done: Floats
     """(m,): seconds of work at the smallest size, and"""
     remaining: Floats | None
-    """(m,): what is left; None: somebody has not declared it."""
+    """(m,): what is left; None: nobody has declared it. Who has not is taken to have as much as a job
+    in the middle, or as much as it has done."""
 
     @classmethod
     def of(cls, jobs: Sequence[Contender], grid: Ints, gpus_per_node: int) -> _Seen:
@@ -120,11 +121,11 @@ class _Seen:
         allowed = np.empty_like(possible)
         done = np.zeros(len(jobs))
         remaining = np.full(len(jobs), np.nan)
-        declared = True
+        declared = False
         for row, job in enumerate(jobs):
             outlook = job.outlook
             assert outlook is not None, "only jobs with an outlook can be sized"
-            declared &= outlook.remaining is not None
+            declared |= outlook.remaining is not None
             speed, most = grid.astype(np.float64) ** _UNSEEN_POWER, 1
             if outlook.speeds is not None:
                 speed, most = outlook.speeds(nodes, grid), outlook.most
@@ -132,6 +133,7 @@ class _Seen:
                 remaining[row] = expected(outlook) / speed[0]
             possible[row] = np.where(grid <= max(1, outlook.limit), speed, 0.0)
             allowed[row] = np.where(grid <= max(1, most), speed, 0.0)
-        unseen = np.isnan(remaining)
-        remaining[unseen] = np.median(remaining[~unseen]) if not unseen.all() else 1.0
+        unknown = np.isnan(remaining)
+        middle = np.median(remaining[~unknown]) if not unknown.all() else 1.0
+        remaining[unknown] = np.maximum(middle, done[unknown])
         return cls(grid, possible, allowed, done, remaining if declared else None)

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from shoal.objects.nearest import did_you_mean
+from shoal.schedule.cycle.peers.named import POLICIES
 from shoal.schedule.cycle.rows import Rules
 from shoal.simulate.scenario.spot import Spot
 
@@ -28,8 +30,8 @@ def read_rules(spot: Spot | None) -> Rules:
         field = known[key]
         if field.name.endswith(_UNIT):
             said[field.name] = part.seconds()
-        elif isinstance(field.default, str):
-            said[field.name] = part.text()
+        elif field.name == "policy":
+            said[field.name] = _policy(part)
         elif isinstance(field.default, bool):
             said[field.name] = part.flag()
         elif isinstance(field.default, int):
@@ -37,6 +39,14 @@ def read_rules(spot: Spot | None) -> Rules:
         else:
             said[field.name] = part.number()
     return Rules(**said)
+
+
+def _policy(spot: Spot) -> str:
+    name = spot.text()
+    if name not in POLICIES:
+        near = did_you_mean(name, POLICIES) or f"; there are {', '.join(POLICIES)}"
+        raise spot.wrong(f"there is no policy {name}{near}")
+    return name
 
 
 def typed(name: str) -> str:

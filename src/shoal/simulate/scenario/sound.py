@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from shoal.objects.nearest import did_you_mean
 from shoal.schedule.cycle.rows import Cluster, Job, Queue
+from shoal.schedule.cycle.sizes.outlook import check
 from shoal.simulate.scenario.jobs import Entry
 from shoal.simulate.scenario.spot import Spot
 
@@ -61,8 +62,8 @@ def check_queues(spot: Spot | None, cluster: Cluster) -> None:
 
 
 def check_jobs(entries: Sequence[Entry], cluster: Cluster) -> None:
-    """Raises `BadInput` for a name that two jobs have, a queue, level or licence that there is not, and
-    licences that more hold than can."""
+    """Raises `BadInput` for a name that two jobs have, a queue, level or licence that there is not,
+    licences that more hold than can, and curves and amounts of work that cannot be."""
     queues = {queue.name for queue in cluster.queues}
     levels = (*cluster.levels, NODE)
     names: set[str] = set()
@@ -82,6 +83,10 @@ def check_jobs(entries: Sequence[Entry], cluster: Cluster) -> None:
         for name in job.shared:
             if name not in cluster.shared:
                 raise spot.wrong(f"nobody has {name}, which {job.name} needs; see `shared`")
+        try:
+            check(job)
+        except ValueError as error:
+            raise spot.wrong(str(error)) from error
         if job.wall_seconds == 0:
             raise spot.wrong(f"{job.name} has no time: wallTime is more than 0")
         if len({(task.role, task.index) for task in job.tasks}) < len(job.tasks):
