@@ -25,6 +25,8 @@ class Books:
         self.room, self.ledger, self.users = room, ledger, users
         self.shared = shared
         """What is left of each."""
+        self.version = 0
+        """Another whenever what is in use or set aside is."""
         self._aside: dict[int, tuple[float, ...]] = {}
 
     def occupy(self, placement: Placement) -> None:
@@ -46,6 +48,7 @@ class Books:
         """To the queue and the user; with the job itself what it takes of shared amounts."""
         job = asked.job
         queue = asked.queue
+        self.version += 1
         self.ledger.charge(queue, amounts, sign)
         self.users.charge(queue, job.user, amounts, sign)
         if amounts[-1]:
@@ -71,6 +74,7 @@ class Books:
     def set_aside(self, queue: int, amounts: tuple[float, ...]) -> None:
         """Others of the queue are to leave so much, for the first who asked for it. It is in no use, so
         shares are as they were."""
+        self.version += 1
         self._aside.setdefault(queue, amounts)
 
     def lacks(self, asked: Asked) -> str | None:

@@ -24,7 +24,7 @@ from shoal.schedule.backfill.plan import Verdict, plan
 from shoal.schedule.backfill.turns import planned_seconds, turn_ends
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
-from shoal.schedule.cycle.rows import Job
+from shoal.schedule.cycle.rows import Job, Task
 
 __all__ = ["Dates"]
 
@@ -45,6 +45,7 @@ class Dates:
     def __init__(self, desk: Desk, order: Sequence[Asked]) -> None:
         self._desk = desk
         self._resources = len(desk.columns.names) - 1
+        self._lets: dict[tuple[int, str, tuple[float, ...]], bool] = {}
         self._licences = tuple(sorted(desk.cluster.shared))
         waiting = [each for each in order if not each.job.present and self._allowed(each)]
         self._rows = {asked.job.name: at for at, asked in enumerate(waiting)}
@@ -105,19 +106,20 @@ class Dates:
 
     def _allowed(self, asked: Asked) -> bool:
         """Queues would let it, so that capacity alone is in the way."""
-        amounts = asked.ask(asked.minimum, new=True)
-        refused = self._desk.later.refusal(asked, amounts)
-        return refused is None or refused.rule == "Capacity"
+        key = (asked.queue, asked.job.user, amounts := asked.ask(asked.minimum, new=True))
+        if key not in self._lets:
+            refused = self._desk.later.refusal(asked, amounts)
+            self._lets[key] = refused is None or refused.rule == "Capacity"
+        return self._lets[key]
 
     def _capacity(self) -> Capacity:
         total = self._desk.columns.total[:-1].copy()
         total[-1] *= _THOUSANDTHS
         pools = total.astype(np.int64)[None, :]
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
-        surplus = np.zeros_like(pools)
-        for name, there in self._desk.present.items():
-            asked = self._desk.asked[name]
-            surplus[0] += self._amounts(asked, asked.surplus(there))
+        lent = [self._lent(name, there) for name, there in self._desk.present.items()]
+        surplus = np.array([amounts for amounts in lent if amounts], dtype=np.int64)
+        surplus = surplus.reshape(-1, self._resources).sum(axis=0, keepdims=True)
         return Capacity(pools, licences, surplus)
 
     def _turn(self, seconds: Floats) -> Floats:
@@ -127,18 +129,16 @@ class Dates:
     def _work(self) -> Work:
         """Who holds something, who was kept a place, and who goes."""
         desk = self._desk
-        rows: list[tuple[list[int], list[int], float]] = []
+        rows: list[tuple[Sequence[int], list[int], float]] = []
         started: list[float] = []
         for name, there in desk.present.items():
             asked = desk.asked[name]
             job = asked.job
-            began = job.since if job.present else desk.now
-            counts = zip(asked.counts(there), asked.surplus(there), strict=True)
-            amounts = self._amounts(asked, [count - more for count, more in counts])
-            rows.append((amounts, self._shared(job), began + job.longest_seconds))
+            began = desk.began(job)
+            rows.append((self._held(asked, there), self._shared(job), began + job.longest_seconds))
             started.append(began if job.preemptible else math.inf)
         for asked, counts in desk.kept_for():
-            amounts = self._amounts(asked, counts)
+            amounts = asked.needs.amounts(counts)
             begins = desk.free_at(asked)
             rows.append((amounts, self._shared(asked.job), begins + asked.job.longest_seconds))
             started.append(begins)
@@ -165,7 +165,7 @@ class Dates:
             key=np.array([desk.number[job.name] for job in jobs], dtype=np.int64),
             rank=np.minimum.accumulate(priorities),
             amounts=np.array(
-                [self._amounts(asked, asked.minimum) for asked in waiting], dtype=np.int64
+                [asked.needs.least for asked in waiting], dtype=np.int64
             ).reshape(m, self._resources),
             pools=np.ones((m, 1), dtype=np.bool_),
             shared=np.array([self._shared(job) for job in jobs], dtype=np.int64).reshape(
@@ -177,10 +177,19 @@ class Dates:
             starved=since >= desk.rules.starving_seconds,
         )
 
-    def _amounts(self, asked: Asked, counts: Sequence[int]) -> list[int]:
-        amounts = list(asked.ask(counts, new=False)[:-1])
-        amounts[-1] *= _THOUSANDTHS
-        return [round(each) for each in amounts]
+    def _held(self, asked: Asked, there: Sequence[Task]) -> Sequence[int]:
+        """What it holds and does not lend."""
+        if there is asked.present:
+            return asked.held
+        counts = zip(asked.counts(there), asked.surplus(there), strict=True)
+        return asked.needs.amounts([count - more for count, more in counts])
+
+    def _lent(self, name: str, there: Sequence[Task]) -> Sequence[int]:
+        """What it lends; nothing at all where it may have no more than its minimum."""
+        asked = self._desk.asked[name]
+        if not asked.needs.elastic and there is asked.present:
+            return ()
+        return asked.lent if there is asked.present else asked.needs.amounts(asked.surplus(there))
 
     def _shared(self, job: Job) -> list[int]:
-        return [job.shared.get(name, 0) for name in self._licences]
+        return [job.shared.get(name, 0) for name in self._licences] if self._licences else []

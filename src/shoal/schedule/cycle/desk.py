@@ -53,7 +53,7 @@ class Desk:
         self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
         self.fitting = Fitting(ground, self.later.room)
-        self._reserved: list[Reserve] = []
+        self._reserved: dict[str, Reserve] = {}
         self._giving: list[Shrink | Preempt | Move] = []
         self._starting: list[Start | Grow] = []
 
@@ -91,7 +91,8 @@ class Desk:
         self.effects += 1
         self._told_to_wait_no_more(asked.job.name)
         self._keep(asked, tasks)
-        self._reserved.append(Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence))
+        step = Reserve(job=asked.job.name, tasks=tasks, code=code, evidence=evidence)
+        self._reserved[step.job] = step
 
     def take_place(
         self,
@@ -129,7 +130,7 @@ class Desk:
     def date(self, step: Reserve) -> None:
         """It is promised a date, and nothing on nodes."""
         self._told_to_wait_no_more(step.job)
-        self._reserved.append(step)
+        self._reserved[step.job] = step
 
     def depart(
         self, asked: Asked, tasks: Sequence[Task], beneficiary: str, code: str, **why: Any
@@ -165,7 +166,7 @@ class Desk:
     def _told_to_wait_no_more(self, job: str) -> None:
         """It was looked at before in this plan, and had to wait then."""
         if self.denied.pop(job, None) is None:
-            self._reserved = [step for step in self._reserved if step.job != job]
+            self._reserved.pop(job, None)
 
     def _withdraw(self, asked: Asked) -> None:
         """It is not started by this plan after all."""
@@ -179,7 +180,7 @@ class Desk:
         """The place that it was kept before this plan is not kept any more."""
         name = asked.job.name
         self._kept_on.discard(name)
-        self._reserved = [step for step in self._reserved if step.job != name]
+        self._reserved.pop(name, None)
         self.release(asked)
         self._again(asked)
 
@@ -210,7 +211,7 @@ class Desk:
     def plan(self, again_at: Stamp | None) -> Plan:
         """The steps, in an order that is safe to cut."""
         grown = (Grow(job=name, tasks=tasks, code="Grown") for name, tasks in self._grown.items())
-        steps = (*self._reserved, *self._giving, *self._starting, *grown, *self.denied.values())
+        steps = (*self._reserved.values(), *self._giving, *self._starting, *grown, *self.denied.values())
         return Plan(steps=steps, again_at=again_at)
 
     def grown(self, asked: Asked, placement: Placement) -> None:
@@ -307,7 +308,7 @@ class Desk:
     def free_at(self, asked: Asked) -> Stamp:
         """When the place that is kept for it is free at the latest: when those have ended that are on
         its nodes, and whose time is over soon."""
-        tasks = next(step.tasks for step in self._reserved if step.job == asked.job.name)
+        tasks = self._reserved[asked.job.name].tasks
         nodes = {task.node for task in tasks}
         ends = [
             self.ends(self.asked[name].job)
@@ -318,7 +319,7 @@ class Desk:
 
     def is_kept_a_place(self, job: str) -> bool:
         """By this plan."""
-        return any(step.job == job and step.tasks for step in self._reserved)
+        return job in self._reserved and bool(self._reserved[job].tasks)
 
     def told_to_give(self, job: str) -> bool:
         """In this plan."""
@@ -326,7 +327,7 @@ class Desk:
 
     def kept_for(self) -> list[tuple[Asked, tuple[int, ...]]]:
         """Who has been kept a place in this plan, and how many tasks of each role."""
-        kept = [(self.asked[step.job], step.tasks) for step in self._reserved if step.tasks]
+        kept = [(self.asked[step.job], step.tasks) for step in self._reserved.values() if step.tasks]
         return [(asked, asked.counts(tasks)) for asked, tasks in kept]
 
     # what is kept

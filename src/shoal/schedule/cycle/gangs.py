@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Job, Task
 from shoal.schedule.placing.asks import Gang, Placement, Tasks
+
+Reason = tuple[str, dict[str, Any]]
 
 __all__ = ["Asked", "reached"]
 
@@ -36,6 +39,8 @@ class Asked:
         """What is there and is to stay."""
         self.there = self.counts(self.present)
         """How many of each role that is."""
+        self.never: list[Reason] | None = None
+        """What no waiting helps against, once somebody has asked (`reasons`)."""
         self.holds = bool(job.tasks or job.reserved)
         """Whether anything is taken for it."""
         self.ends = job.since + job.longest_seconds if self.present else math.inf
@@ -74,6 +79,31 @@ class Asked:
     def wish(self) -> tuple[int, tuple[float, ...]]:
         """Its queue, and by column what it starts with; jobs are not counted."""
         return self.queue, self.ask(self.minimum, new=False)
+
+    @cached_property
+    def lacks(self) -> tuple[float, ...]:
+        """By column: up to its minimum."""
+        return self.ask(self.missing, new=not self.job.tasks)
+
+    @cached_property
+    def alike(self) -> tuple[object, ...]:
+        """What one of these is told, and what is done for it, holds for the other as well."""
+        job = self.job
+        return (
+            self.queue, job.user, job.priority, self.need, tuple(job.shared.items()), self.lacks,
+            job.wall_seconds, bool(job.tasks),
+        )  # fmt: skip
+
+    @cached_property
+    def lent(self) -> list[int]:
+        """What is there beyond the minimum and may be taken back, as `Needs.amounts`."""
+        return self.needs.amounts(self.surplus(self.present))
+
+    @cached_property
+    def held(self) -> list[int]:
+        """And the rest of it."""
+        whole = self.needs.amounts(self.there)
+        return [all_of_it - part for all_of_it, part in zip(whole, self.lent, strict=True)]
 
     @cached_property
     def placed(self) -> Placement:

@@ -23,8 +23,10 @@ def give_back(desk: Desk) -> None:
         elif job.wall_seconds is not None and desk.now >= job.since + job.wall_seconds:
             desk.depart(asked, present, "", "WallTime", wallSeconds=job.wall_seconds)
         else:
-            _too_many(desk, asked)
-            _drained(desk, asked, drained)
+            if any(count > most for count, most in zip(asked.there, asked.maximum, strict=True)):
+                _too_many(desk, asked)
+            if drained:
+                _drained(desk, asked, drained)
 
 
 def _too_many(desk: Desk, asked: Asked) -> None:

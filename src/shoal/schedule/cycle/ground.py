@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from shoal.objects.meta import Stamp
@@ -16,7 +17,7 @@ from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.needs import Kinds
-from shoal.schedule.cycle.rows import Cluster, Job, Task
+from shoal.schedule.cycle.rows import Cluster, Job, Queue, Task
 from shoal.schedule.placing.asks import Shape, Tasks
 from shoal.schedule.placing.room import Room
 from shoal.schedule.shares.ledger import Ledger
@@ -61,7 +62,7 @@ class Ground:
     def carries(self, cluster: Cluster) -> bool:
         """Whether rows of this cluster can be counted here."""
         old = self._cluster
-        if not (cluster.nodes == old.nodes and cluster.queues == old.queues):
+        if cluster.nodes != old.nodes or _quotas(cluster) != _quotas(old):
             return False
         if cluster.levels != old.levels or cluster.shared != old.shared:
             return False
@@ -76,6 +77,8 @@ class Ground:
         if self.columns.silent:  # what runs there counts, so that there is more with it than without
             self.columns.measure(cluster)
             self.unused = self._unused()
+            for asked in self.asked.values():
+                asked.never = None
         self._cluster = cluster
         old = self.asked
         new: dict[str, Asked] = {}
@@ -209,3 +212,11 @@ def _gathered(entries: Iterable[_Entry], node_at: dict[str, int]) -> list[Tasks]
         )
         for shape, where in nodes.items()
     ]
+
+
+def _quotas(cluster: Cluster) -> tuple[Queue, ...]:
+    """Queues without what is spent, which nothing is counted from."""
+    return tuple(
+        msgspec.structs.replace(queue, budgets=()) if queue.budgets else queue
+        for queue in cluster.queues
+    )

@@ -39,6 +39,8 @@ class Needs:
         same = (self.shapes, self.minimum, self.reach, job.spread, bound, self.names)
         self.number = numbers.setdefault(same, len(numbers))
         """Whoever has the same fits where this fits."""
+        self.least = self.amounts(self.minimum)
+        """Of the minimum."""
         self._gangs: dict[tuple[tuple[int, ...], tuple[int, ...]], Gang] = {}
         self._asks: dict[tuple[tuple[int, ...], bool], tuple[float, ...]] = {}
 

@@ -29,6 +29,7 @@ from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.peers.follow import follow
 from shoal.schedule.cycle.peers.named import as_asked, peer
+from shoal.schedule.cycle.reasons import Held
 from shoal.schedule.cycle.rows import Cluster, Rules, Task
 from shoal.schedule.cycle.sizes.exchange import Exchange
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
@@ -40,6 +41,7 @@ from shoal.schedule.placing.grow import grow
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
 from shoal.schedule.shares.laws import Laws, may_give
+from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Planner", "plan"]
 
@@ -83,6 +85,8 @@ class _Cycle:
         self.desk = desk
         self.dates: Dates | None = None
         self._hopeless: set[tuple[object, ...]] = set()
+        self._told: dict[tuple[object, ...], tuple[Refusal | None, Held]] = {}
+        self._told_at: tuple[int, int] | None = None
         self._alone: set[tuple[object, ...]] = set()
         self._victims = Victims(desk)
         self._sizes = Exchange(desk)
@@ -103,10 +107,10 @@ class _Cycle:
             if never := reasons.never(desk, asked):
                 if asked.job.reserved:
                     desk.release(asked)
-                held = reasons.holding(desk, asked, self._lacks(asked), never)
+                held = reasons.holding(desk, asked, asked.lacks, never)
                 desk.deny(reasons.denied(asked, held))
             elif not self._kept(asked):
-                waiting.append((asked, self._lacks(asked)))
+                waiting.append((asked, asked.lacks))
         policy = peer(desk.cluster, desk.rules)
         if policy is not None:
             soon = follow(desk, policy, [asked for asked, _ in waiting])
@@ -138,10 +142,6 @@ class _Cycle:
 
     def _waits(self, asked: Asked) -> bool:
         return not asked.job.suspended and not asked.reached
-
-    def _lacks(self, asked: Asked) -> tuple[float, ...]:
-        """By column: up to its minimum."""
-        return asked.ask(asked.missing, new=not asked.job.tasks)
 
     def _gang(self, asked: Asked) -> Gang:
         return asked.gang(asked.minimum, asked.minimum)
@@ -227,7 +227,7 @@ class _Cycle:
         """Whether the laws do not forbid from the start that it takes from one of these queues."""
         desk = self.desk
         mine = desk.queue(asked.job)
-        claim = claim_of(asked, mine, self._lacks(asked), desk.number[asked.job.name])
+        claim = claim_of(asked, mine, asked.lacks, desk.number[asked.job.name])
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
         ledger = desk.later.ledger
         return any(queue == mine or may_give(ledger, claim, queue, laws) for queue in sorted(queues))
@@ -246,7 +246,7 @@ class _Cycle:
 
     def _serve(self, asked: Asked, rest: Sequence[Asked]) -> None:
         desk, job = self.desk, asked.job
-        amounts = self._lacks(asked)
+        amounts = asked.lacks
         gone = job.tasks and job.name not in desk.present
         if asked.lacks_indices or gone or desk.told_to_give(job.name):
             desk.deny(Deny(job=job.name, code="Stopping"))
@@ -254,7 +254,7 @@ class _Cycle:
         if reasons.forbidden(desk, asked, amounts):
             desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
-        alike = self._alike(asked, amounts)
+        alike = asked.alike
         if alike in self._hopeless and (self.dates is None or not self.dates.may_start(asked)):
             self._refuse(asked, amounts, rest)
             return
@@ -295,27 +295,31 @@ class _Cycle:
         """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
         dates decide."""
         desk = self.desk
-        refused = desk.later.refusal(asked, amounts)
-        found = reasons.holding(desk, asked, amounts)
+        refused, held = self._holding(asked, amounts)
         if refused is not None and refused.rule != "Capacity":
             self._set_aside(asked, amounts)
-            desk.deny(reasons.denied(asked, found or [("Behind", {})]))
+            desk.deny(held.denied(asked))
             return
         if self.dates is None:
             self.dates = Dates(desk, rest)
-        said = self.dates.answer(asked)
-        step = reasons.denied(asked, [*said, *found] or [("Behind", {})])
+        step = held.denied(asked, self.dates.answer(asked))
         if (at := self.dates.promised(asked)) is not None:
             desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
         else:
             desk.deny(step)
 
-    def _alike(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
-        job = asked.job
-        return (
-            job.queue, job.user, job.priority, asked.need,
-            tuple(job.shared.items()), amounts, job.wall_seconds, bool(job.tasks),
-        )  # fmt: skip
+    def _holding(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[Refusal | None, Held]:
+        """What refuses it, and all that holds it back: of equal jobs the same, while nothing happens."""
+        desk = self.desk
+        state = (desk.later.version, desk.later.room.mark())
+        if state != self._told_at:
+            self._told.clear()
+            self._told_at = state
+        key = (asked.alike, asked.job.preemptible)
+        if key not in self._told:
+            refused = desk.later.refusal(asked, amounts)
+            self._told[key] = refused, Held(reasons.holding(desk, asked, amounts))
+        return self._told[key]
 
     def _placed(self, room: Room, asked: Asked) -> Placement | None:
         if not asked.job.present:

@@ -36,7 +36,7 @@ from shoal.schedule.room import tolerates
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 
-__all__ = ["Reason", "denied", "forbidden", "holding", "never"]
+__all__ = ["Held", "Reason", "denied", "forbidden", "holding", "never"]
 
 Reason = tuple[str, dict[str, Any]]
 """A code, and its numbers."""
@@ -48,7 +48,13 @@ _MOST_NAMES = 5
 
 
 def never(desk: Desk, asked: Asked) -> list[Reason]:
-    """What no waiting helps against."""
+    """What no waiting helps against: found out once for each row."""
+    if asked.never is None:
+        asked.never = _never(desk, asked)
+    return asked.never
+
+
+def _never(desk: Desk, asked: Asked) -> list[Reason]:
     job = asked.job
     found: list[Reason] = []
     queue = desk.cluster.queues[desk.queue(job)]
@@ -112,9 +118,11 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reas
             if budget.spent >= budget.hours:
                 evidence = {"budget": budget.name, "hours": budget.hours, "spent": budget.spent}
                 found.append(("BudgetExhausted", evidence))
+    if job.preemptible:
+        return found
     ledger = desk.later.ledger
     at = beyond_own(ledger, queue, amounts)
-    if not job.preemptible and any(ledger.nominal[queue]) and at >= 0:
+    if any(ledger.nominal[queue]) and at >= 0:
         evidence = {
             "resource": desk.columns.names[at],
             "nominal": ledger.nominal[queue][at],
@@ -161,10 +169,35 @@ def _with_holders(desk: Desk, reason: Reason) -> Reason:
     return code, {**evidence, "holders": desk.holders(evidence["short"][0])[:_MOST_NAMES]}
 
 
+class Held:
+    """All that holds jobs back that are alike, dates apart: put into words once for all of them."""
+
+    def __init__(self, found: Sequence[Reason]) -> None:
+        self._found = found
+        self._all = [_besides(each) for each in found]
+
+    def denied(self, asked: Asked, said: Sequence[Reason] = ()) -> Deny:
+        """`said` comes first. Who is held back by nothing is behind others."""
+        if said:
+            (code, evidence), also = said[0], [*map(_besides, said[1:]), *self._all]
+        elif self._found:
+            (code, evidence), also = self._found[0], self._all[1:]
+        else:
+            return Deny(job=asked.job.name, code="Behind")
+        return _deny(asked, code, evidence, also)
+
+
 def denied(asked: Asked, found: Sequence[Reason]) -> Deny:
     """The first is the reason; the others hold as well."""
     code, evidence = found[0]
-    also = [{"code": each, **numbers} for each, numbers in found[1:]]
+    return _deny(asked, code, evidence, [_besides(each) for each in found[1:]])
+
+
+def _besides(reason: Reason) -> dict[str, Any]:
+    return {"code": reason[0], **reason[1]}
+
+
+def _deny(asked: Asked, code: str, evidence: dict[str, Any], also: list[dict[str, Any]]) -> Deny:
     return Deny(job=asked.job.name, code=code, evidence={**evidence, "also": also} if also else evidence)
 
 
