@@ -164,9 +164,9 @@ class Dates:
         return Waiting(
             key=np.array([desk.number[job.name] for job in jobs], dtype=np.int64),
             rank=np.minimum.accumulate(priorities),
-            amounts=np.array(
-                [asked.needs.least for asked in waiting], dtype=np.int64
-            ).reshape(m, self._resources),
+            amounts=np.array([asked.needs.least for asked in waiting], dtype=np.int64).reshape(
+                m, self._resources
+            ),
             pools=np.ones((m, 1), dtype=np.bool_),
             shared=np.array([self._shared(job) for job in jobs], dtype=np.int64).reshape(
                 m, len(self._licences)

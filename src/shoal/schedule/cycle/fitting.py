@@ -12,7 +12,7 @@ from shoal.schedule.cycle.ground import Ground
 from shoal.schedule.placing.asks import Gang
 from shoal.schedule.placing.foresee import would_fit
 from shoal.schedule.placing.room import Room
-from shoal.schedule.placing.shortfall import Shortfall, shortfall
+from shoal.schedule.placing.shortfall import Shortfall, Shortfalls, shortfall
 from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Fitting"]
@@ -26,6 +26,7 @@ class Fitting:
 
     def __init__(self, ground: Ground, later: Room) -> None:
         self._later = later
+        self._shortfalls = Shortfalls(later)
         self._ground = ground
         self._columns, self._rows = ground.columns, ground.rows
         self._short: dict[int, tuple[int, list[Reason]]] = {}
@@ -71,7 +72,7 @@ class Fitting:
         return found
 
     def _lack(self, asked: Asked, gang: Gang, room: Room) -> Reason:
-        short = shortfall(room, gang)
+        short = self._shortfalls.of(gang) if room is self._later else shortfall(room, gang)
         rows = list(zip(asked.job.roles, short, strict=True))
         evidence: dict[str, Any] = {
             "wanted": {role.name: each.wanted for role, each in rows},

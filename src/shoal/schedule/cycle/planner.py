@@ -16,7 +16,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
@@ -40,8 +41,10 @@ from shoal.schedule.placing.consolidate import Mover, consolidate
 from shoal.schedule.placing.grow import grow
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
-from shoal.schedule.shares.laws import Laws, may_give
+from shoal.schedule.shares.laws import Laws, givers
 from shoal.schedule.shares.ledger import Refusal
+
+_Rest = Callable[[], Sequence[Asked]]
 
 __all__ = ["Planner", "plan"]
 
@@ -87,6 +90,8 @@ class _Cycle:
         self._hopeless: set[tuple[object, ...]] = set()
         self._told: dict[tuple[object, ...], tuple[Refusal | None, Held]] = {}
         self._told_at: tuple[int, int] | None = None
+        self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
+        self._taking_at = -1
         self._alone: set[tuple[object, ...]] = set()
         self._victims = Victims(desk)
         self._sizes = Exchange(desk)
@@ -205,13 +210,14 @@ class _Cycle:
         for _ in range(_ROUNDS):
             self._hopeless.clear()
             self._alone.clear()
+            self._taking.clear()
             self._sizes.aim(waiting)
             self._date(waiting)
             for at, asked in enumerate(waiting):
                 if asked.job.name not in desk.settled and (
                     gained is None or self._may_take(asked, gained)
                 ):
-                    self._serve_and_again(asked, waiting[at:])
+                    self._serve_and_again(asked, partial(_from, waiting, at))
             if gained is None:
                 for asked in desk.asked.values():
                     self._stale(asked)
@@ -223,14 +229,22 @@ class _Cycle:
             if not (gained and waiting):
                 return
 
-    def _may_take(self, asked: Asked, queues: Iterable[int]) -> bool:
+    def _may_take(self, asked: Asked, queues: Collection[int]) -> bool:
         """Whether the laws do not forbid from the start that it takes from one of these queues."""
         desk = self.desk
-        mine = desk.queue(asked.job)
-        claim = claim_of(asked, mine, asked.lacks, desk.number[asked.job.name])
-        laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
-        ledger = desk.later.ledger
-        return any(queue == mine or may_give(ledger, claim, queue, laws) for queue in sorted(queues))
+        mine = asked.queue
+        if mine in queues:
+            return True
+        version = desk.later.version
+        if version != self._taking_at:
+            self._taking.clear()
+            self._taking_at = version
+        key = (mine, asked.lacks)
+        if key not in self._taking:
+            claim = claim_of(asked, mine, asked.lacks, desk.number[asked.job.name])
+            laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+            self._taking[key] = bool(givers(desk.later.ledger, claim, sorted(queues), laws))
+        return self._taking[key]
 
     def _date(self, waiting: Sequence[Asked]) -> None:
         """Who has been promised a date keeps it from the first on that is served; else dates are made
@@ -238,13 +252,15 @@ class _Cycle:
         promised = any(asked.job.promised is not None for asked in waiting)
         self.dates = Dates(self.desk, waiting) if promised else None
 
-    def _serve_and_again(self, asked: Asked, rest: Sequence[Asked]) -> None:
+    def _serve_and_again(self, asked: Asked, rest: _Rest) -> None:
         known = len(self.desk.withdrawn)
         self._serve(asked, rest)
         for each in self.desk.withdrawn[known:]:
-            self._serve(each, [each, *(other for other in rest[1:] if other is not each)])
+            line = [each, *(other for other in rest()[1:] if other is not each)]
+            self._serve(each, partial(_from, line, 0))
 
-    def _serve(self, asked: Asked, rest: Sequence[Asked]) -> None:
+    def _serve(self, asked: Asked, rest: _Rest) -> None:
+        """`rest`: it, and those who wait behind it."""
         desk, job = self.desk, asked.job
         amounts = asked.lacks
         gone = job.tasks and job.name not in desk.present
@@ -291,7 +307,7 @@ class _Cycle:
         self._hopeless.add(alike)
         self._refuse(asked, amounts, rest)
 
-    def _refuse(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> None:
+    def _refuse(self, asked: Asked, amounts: tuple[float, ...], rest: _Rest) -> None:
         """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
         dates decide."""
         desk = self.desk
@@ -301,7 +317,7 @@ class _Cycle:
             desk.deny(held.denied(asked))
             return
         if self.dates is None:
-            self.dates = Dates(desk, rest)
+            self.dates = Dates(desk, rest())
         step = held.denied(asked, self.dates.answer(asked))
         if (at := self.dates.promised(asked)) is not None:
             desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
@@ -358,7 +374,7 @@ class _Cycle:
                 return False
         return True
 
-    def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Sequence[Asked]) -> bool:
+    def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: _Rest) -> bool:
         desk, job = self.desk, asked.job
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
         roles = any(role.required for role in job.roles)
@@ -372,7 +388,7 @@ class _Cycle:
         found = None
         if alike not in self._alone:
             self._victims.changed(desk.changed())
-            found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest[1:])
+            found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest()[1:])
         if found is None:
             self._alone.add(alike)
             return False
@@ -454,3 +470,7 @@ class _Cycle:
             return
         if desk.now - job.below_since >= desk.rules.stale_seconds:
             desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))
+
+
+def _from(line: Sequence[Asked], at: int) -> Sequence[Asked]:
+    return line[at:]

@@ -40,6 +40,8 @@ class Victims:
         self._units: list[Unit] = []
         self._of: dict[str, tuple[tuple[Task, ...], list[int]]] = {}
         self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
+        self._waits: list[Claim] = []
+        self._waits_of = -1
         self._vain: set[tuple[object, ...]] = set()
         """Asks of queues for more of their own that found nobody, since anything changed."""
         self._in_queue: dict[int, set[int]] = {}
@@ -239,16 +241,16 @@ class Victims:
     def _rivals(self, queue: int) -> Iterator[Claim]:
         """What others wait for in other queues, each kind once."""
         desk = self._desk
-        seen: set[tuple[int, int, tuple[float, ...]]] = set()
-        for asked in desk.waiting:
-            theirs = desk.queue(asked.job)
-            if theirs == queue or asked.job.name in desk.settled:
-                continue
-            claim = claim_of(asked, theirs, asked.wish[1], -1)
-            kind = (theirs, claim.priority, claim.ask)
-            if kind not in seen:
-                seen.add(kind)
-                yield claim
+        if self._waits_of != desk.effects:
+            self._waits_of = desk.effects
+            claims: dict[tuple[int, int, tuple[float, ...]], Claim] = {}
+            for asked in desk.waiting:
+                if asked.job.name not in desk.settled:
+                    theirs, amounts = asked.wish
+                    claim = claim_of(asked, theirs, amounts, -1)
+                    claims.setdefault((theirs, claim.priority, claim.ask), claim)
+            self._waits = list(claims.values())
+        return (claim for claim in self._waits if claim.queue != queue)
 
     def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:
         """Those that are on its nodes."""

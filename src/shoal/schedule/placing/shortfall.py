@@ -6,16 +6,18 @@ the same room.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.schedule.placing.asks import Gang, Group, Shape
+from shoal.schedule.placing.asks import Domain, Gang, Group, Shape
 from shoal.schedule.placing.fits import how_many
 from shoal.schedule.placing.room import Room
 from shoal.schedule.placing.scopes import best_count
 
-__all__ = ["Shortfall", "shortfall"]
+__all__ = ["Shortfall", "Shortfalls", "shortfall"]
+
+_Kind = tuple[Shape, int | None, int | None, Domain | None]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,28 @@ class Shortfall:
     alone: tuple[int, ...]
     """How many would fit if each resource, and last the GPUs, were all that it asks for; as many as are
     told apart (`PLENTY` a node) of what it does not ask for."""
+
+
+class Shortfalls:
+    """Of one room: what is so of a shape is looked at once, until the room has changed."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._of: dict[_Kind, Shortfall] = {}
+        self._mark = room.mark()
+
+    def of(self, gang: Gang) -> tuple[Shortfall, ...]:
+        """As `shortfall`."""
+        if self._mark != self._room.mark():
+            self._of.clear()
+            self._mark = self._room.mark()
+        found: list[Shortfall] = []
+        for group in gang.groups:
+            key = (group.shape, gang.reach.required, group.reach.required, gang.inside)
+            if key not in self._of:
+                self._of[key] = _of(self._room, gang, group)
+            found.append(replace(self._of[key], wanted=group.minimum))
+        return tuple(found)
 
 
 def shortfall(room: Room, gang: Gang) -> tuple[Shortfall, ...]:

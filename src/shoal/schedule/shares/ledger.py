@@ -139,6 +139,8 @@ class Ledger:
     def refusals(self, queue: int, ask: Sequence[float]) -> list[Refusal]:
         """All that stands in the way, one rule for each level and resource, the lowest level first;
         `refusal` is the first of them."""
+        if self.allows(queue, ask):
+            return []
         found: dict[tuple[int, int], Refusal] = {}
         for resource, amount in enumerate(ask):
             for height, denied in self._denied(queue, resource, amount) if amount else ():

@@ -46,7 +46,7 @@ class UserCaps:
 
     def refusal(self, queue: int, user: str, ask: Sequence[float]) -> Refusal | None:
         """Which cap the user's jobs would exceed with so much more (r,), the lowest level first."""
-        return next(self.refusals(queue, user, ask), None)
+        return next(self.refusals(queue, user, ask), None) if self.capped else None
 
     def refusals(self, queue: int, user: str, ask: Sequence[float]) -> Iterator[Refusal]:
         """All of them."""

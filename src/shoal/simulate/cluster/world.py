@@ -84,7 +84,8 @@ class World:
         """One step; whether a row is another now."""
         before = self.jobs.get(step.job)
         self._carry_out(step, now)
-        return self.jobs[step.job] != before
+        after = self.jobs[step.job]
+        return after is not before and after != before
 
     def submit(self, job: Job) -> None:
         """A job comes."""
@@ -281,9 +282,13 @@ class World:
 
     def _change(self, name: str, **changes: object) -> bool:
         before = self.jobs[name]
-        return self._put(before, **changes) != before
+        return self._put(before, **changes) is not before
 
     def _put(self, job: Job, **changes: object) -> Job:
+        """A row that stays as it is stays the same object: planners remember rows by that."""
+        if all(getattr(job, name) == value for name, value in changes.items()):
+            self.jobs[job.name] = job
+            return job
         after = msgspec.structs.replace(job, **changes)
         if "reserved" in changes:
             self.held.keep(job, job.reserved, -1)
