@@ -76,7 +76,6 @@ def test_it_is_never_more_than_all_of_the_job(made: Job) -> None:
         (Resources(gpu=2, cpu=CpuMillis(0)), 1),
         (Resources(gpu_share=0.5, cpu=CpuMillis(0)), 4),
         (Resources(gpu_share=0.3, cpu=CpuMillis(0)), 6),
-        (Resources(cpu=CpuMillis(0)), 2_000_000),
     ],
 )
 def test_how_many_find_a_place(asks: Resources, places: int) -> None:
@@ -85,3 +84,10 @@ def test_how_many_find_a_place(asks: Resources, places: int) -> None:
         Capacity(cpu=CpuMillis(2000), memory=Bytes(2**32)),
     ]
     assert fitting(asks, nodes) == places
+    assert fitting(asks, nodes, places) == places
+    assert fitting(asks, nodes, 1) >= 1, "nobody looks further"
+
+
+def test_what_asks_for_nothing_fits_without_end() -> None:
+    node = Capacity(cpu=CpuMillis(1000), memory=Bytes(2**30))
+    assert fitting(Resources(cpu=CpuMillis(0)), [node, node]) > 100_000

@@ -27,6 +27,11 @@ def manifest(spec: str = "", role: str = "", name: str = "wrong") -> str:
     )
 
 
+def queue(spec: str, name: str = "wrong", parent: str = "") -> str:
+    above = f"parent: {parent}" if parent else spec
+    return f"apiVersion: shoal.dev/v1alpha1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{{above}}}\n---\n"
+
+
 def apply(guarded: Standing, text: str | bytes) -> Ran:
     data = text.encode() if isinstance(text, str) else text
     return guarded.cli("apply", "-y", "-f", "-", stdin=data)
@@ -46,6 +51,19 @@ def apply(guarded: Standing, text: str | bytes) -> Ran:
         (manifest(spec="  suspend: perhaps\n"), ["spec.suspend", "perhaps"]),
         (manifest(role="    image: python:3.12\n"), ["image needs a cluster that runs containers"]),
         (manifest(spec="  limits: {nodeHours: -1}\n"), ["spec.limits.nodeHours", "above 0"]),
+        (
+            manifest(spec="  speed: {curve: [1, .nan]}\n"),
+            ["line 5, column 22", "spec.speed.curve[1]", "a number"],
+        ),
+        (manifest(spec="  speed: {curve: [1, -2]}\n"), ["spec.speed.curve[1]", "at least 0; found -2"]),
+        (manifest(role="    resources: {gpu: 1, gpuShare: 0.5}\n"), ["leave gpu or gpuShare out"]),
+        (manifest(spec="  topology: {required: rack}\n"), ["the topology has no level rack"]),
+        (queue("weight: 0"), ["spec.weight", "above 0; found 0"]),
+        (queue("weight: .nan"), ["spec.weight", "wants a number"]),
+        (queue("nominal: {cpu: 1}, guaranteed: {cpu: 2}"), ["spec.guaranteed.cpu", "more than nominal"]),
+        (queue("parent: nowhere"), ["spec.parent", "there is no queue nowhere"]),
+        (queue("parent: wrong"), ["spec.parent", "wrong cannot be above itself"]),
+        (queue("", "a", "b") + queue("", "b", "a"), ["above themselves: a -> b -> a"]),
         (manifest(name="'Not A Name'"), ["metadata.name", "lower-case"]),
         (
             "apiVersion: shoal.dev/v1alpha1\nkind: Jbo\nmetadata: {name: x}\n",

@@ -25,6 +25,7 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         Usage: a source is not there.
         Invalid: with everything that is wrong in any of them.
     """
+    from shoal.objects.queue_tree import circles, walk
     from shoal.objects.yaml import LARGEST_FILE, load_objects
 
     objects: list[Object] = []
@@ -50,6 +51,11 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
                     Problem("", f"{obj.kind} {obj.metadata.name} is in {first} already", file=name)
                 )
         objects += found
+    queues = [obj for obj in objects if isinstance(obj, Queue)]
+    problems += [
+        Problem("spec.parent", said, file=seen["Queue", ("", name)])
+        for name, said in circles(queues).items()
+    ]
     if len(errors) == 1 and len(problems) == 1:
         raise errors[0]
     if len(problems) == 1:
@@ -58,15 +64,9 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         raise Invalid(f"the files have {len(problems)} problems; nothing was changed", tuple(problems))
     if not objects:
         raise Usage(f"there is no object in {', '.join(sources)}")
-    return _ordered(objects)
-
-
-def _ordered(objects: list[Object]) -> list[Object]:
-    """A queue after the one above it, and before the jobs in it; otherwise as they came."""
-    from shoal.objects.queue_tree import walk
-
-    depth = {queue.key: depth for depth, queue in walk(o for o in objects if isinstance(o, Queue))}
-    return sorted(objects, key=lambda o: (kind_of(o).namespaced, depth.get(o.key, 0)))
+    depth = {queue.key: depth for depth, queue in walk(queues)}
+    # a queue after the one above it, and before the jobs in it
+    return sorted(objects, key=lambda obj: (kind_of(obj).namespaced, depth.get(obj.key, 0)))
 
 
 def _texts(sources: Iterable[str], largest: int) -> Iterator[tuple[str, bytes]]:

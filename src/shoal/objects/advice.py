@@ -98,7 +98,7 @@ def _beyond_nodes(
         return told
     counts = least_tasks(job.spec)
     for role in job.spec.roles:
-        places = fitting(role.resources, nodes)
+        places = fitting(role.resources, nodes, counts[role.name])
         if places < counts[role.name]:
             told.append(
                 f"job {name} starts with {counts[role.name]} tasks of role {role.name} at least, and "

@@ -6,7 +6,7 @@ resource.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from shoal.objects.elastic import coordinator_of, own_roles
 from shoal.objects.job import JobSpec, Resources, Role
@@ -48,10 +48,15 @@ def share_of(resources: Resources, resource: str) -> float:
     return float(resources.gpu) if resources.gpu_share is None else resources.gpu_share
 
 
-def fitting(resources: Resources, nodes: Sequence[Capacity]) -> int:
+def fitting(resources: Resources, nodes: Iterable[Capacity], enough: int = _ENDLESS) -> int:
     """How many tasks that ask for so much the nodes hold, if nothing else runs; a task that asks for
-    nothing fits without end."""
-    return sum(_fitting(resources, node) for node in nodes)
+    nothing fits without end. Nobody counts further than to `enough`."""
+    found = 0
+    for node in nodes:
+        if found >= enough:
+            break
+        found += _fitting(resources, node)
+    return found
 
 
 def _fitting(resources: Resources, node: Capacity) -> int:

@@ -14,7 +14,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Amounts, Queue
 from shoal.objects.queue_rules import RESOURCES, spelt
 
-__all__ = ["check_place", "children_of", "own_of", "parents_of", "path_of", "walk"]
+__all__ = ["check_place", "children_of", "circles", "own_of", "parents_of", "path_of", "walk"]
 _ROUNDING = 1 + 1e-12
 """Parts of devices are no whole numbers, and their sums are not exact."""
 
@@ -32,8 +32,7 @@ def check_place(queue: Queue, others: Iterable[Queue]) -> list[Finding]:
         if above.metadata.deleted:
             return [Finding(("spec", "parent"), f"queue {parent} is being deleted")]
         if circle := _circle(name, there):
-            message = f"the queues would be above themselves: {' -> '.join(circle)}"
-            return [Finding(("spec", "parent"), message)]
+            return [Finding(("spec", "parent"), _said(circle))]
     return list(_beyond_quota(queue, there))
 
 
@@ -45,6 +44,13 @@ def parents_of(queues: Iterable[Queue]) -> dict[str, str]:
         name: "" if queue.spec.parent not in there or name in _circle(name, there) else queue.spec.parent
         for name, queue in there.items()
     }
+
+
+def circles(queues: Iterable[Queue]) -> dict[str, str]:
+    """A queue that stands above itself, the first by name of each circle, to a sentence about it."""
+    there = {queue.metadata.name: queue for queue in queues}
+    found = {name: _circle(name, there) for name in sorted(there)}
+    return {name: _said(circle) for name, circle in found.items() if circle and name == min(circle)}
 
 
 def path_of(name: str, parents: Mapping[str, str]) -> list[str]:
@@ -93,6 +99,10 @@ def own_of(queues: Iterable[Queue], field: str) -> dict[str, Amounts]:
         for resource, amount in made.items():
             above[resource] += amount
     return totals
+
+
+def _said(circle: list[str]) -> str:
+    return f"the queues would be above themselves: {' -> '.join(circle)}"
 
 
 def _beyond_quota(queue: Queue, there: Mapping[str, Queue]) -> Iterator[Finding]:
