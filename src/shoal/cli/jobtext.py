@@ -7,7 +7,7 @@ import shlex
 from shoal.cli.elastictext import elastic_lines
 from shoal.cli.text import cores, duration, memory, plural, stamp
 from shoal.objects.columns import age
-from shoal.objects.job import Job, NodeTime, Role, RoleTopology, Topology
+from shoal.objects.job import Job, NodeTime, Role, RoleTopology, Speed, Topology
 from shoal.objects.levels import named_levels
 
 __all__ = ["command_text", "job_lines"]
@@ -30,6 +30,8 @@ def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
         lines.append(("preemptible", "no"))
     if spec.topology is not None:
         lines.append(("topology", _levels(spec.topology)))
+    if spec.speed is not None:
+        lines.append(("speed", _speed(spec.speed)))
     waits = status.scheduling
     if waits.code and status.phase == "Pending":
         lines.append(("waits", f"{waits.code}: {waits.message}"))
@@ -108,6 +110,21 @@ def _role(role: Role) -> str:
 def _levels(topology: Topology | RoleTopology) -> str:
     """`required rack, spread node`."""
     return ", ".join(f"{field} {level}" for field, level in named_levels(topology).items())
+
+
+def _speed(speed: Speed) -> str:
+    """`1 to 2.4 a second with 1 to 3 tasks, 1000 in all, a change costs 20s`."""
+    curve = speed.curve
+    parts = ["learned"] if not curve else []
+    if curve:
+        parts.append(f"{curve[0]:g} to {curve[-1]:g} a second with 1 to {len(curve)} tasks")
+    if speed.work is not None:
+        parts.append(f"{speed.work:g} in all")
+    if speed.application:
+        parts.append(f"like {speed.application}")
+    if speed.restart is not None:
+        parts.append(f"a change costs {speed.restart.text()}")
+    return ", ".join(parts)
 
 
 def _node_hours(job: Job, now: float) -> str:

@@ -10,7 +10,19 @@ import pytest
 from shoal.client import Client
 from shoal.cluster.simulated import SimulatedCluster
 from shoal.objects import codec
-from shoal.objects.job import ElasticStatus, Recovery, Role, RoleStatus, WorldSize
+from shoal.objects.job import (
+    ElasticStatus,
+    Limits,
+    NodeTime,
+    Recovery,
+    Resources,
+    Role,
+    RoleStatus,
+    RoleTopology,
+    Speed,
+    Topology,
+    WorldSize,
+)
 from shoal.objects.kinds import QUEUE
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Node
@@ -59,6 +71,33 @@ def test_a_job(sh: Shell, server: LiveServer, client: Client, cluster: Simulated
     assert any(line.startswith("worker 0 Running n1 1 -") for line in shown)
     assert any("Normal Started attempt 1 started" in line for line in shown)
     assert "\x1b" not in said.out
+
+
+def test_what_a_job_says_of_its_place_and_speed(sh: Shell, server: LiveServer, client: Client) -> None:
+    near = RoleTopology(required="node", preferred="node")
+    role = Role(command=("a",), resources=Resources(gpu_share=0.25), topology=near)
+    job = client.create(
+        a_job(
+            roles=(role,),
+            user="ann",
+            preemptible=False,
+            topology=Topology(preferred="node", spread="node"),
+            limits=Limits(node_hours=2.5),
+            speed=Speed(curve=(1.0, 1.8, 2.4), work=1e6, application="bert", restart=Seconds(20)),
+        )
+    )
+    time_on_nodes = NodeTime(node_seconds=1800, nodes=1, since=time.time() - 1800)
+    status(server, job, phase="Running", nodeTime=time_on_nodes)
+    shown = [" ".join(line.split()) for line in sh("describe", "job/train").lines]
+    for line in (
+        "user: ann",
+        "preemptible: no",
+        "topology: preferred node, spread node",
+        "speed: 1 to 2.4 a second with 1 to 3 tasks, 1e+06 in all, like bert, a change costs 20s",
+        "role worker: 1 x cpu 1, gpu 0.25, required node, preferred node",
+        "node hours: 1.00 of 2.5, on 1 node now",
+    ):
+        assert line in shown, (line, shown)
 
 
 def test_its_document(sh: Shell, server: LiveServer, client: Client) -> None:
