@@ -25,7 +25,7 @@ pytest.importorskip("torch")
 PATIENCE_SECONDS = 120.0
 START_SECONDS = 2.0
 """From the submission of the production job to its start, on a cluster that is full."""
-SAMPLES, BATCH = 24_000, 16
+SAMPLES, BATCH = 14_000, 16
 
 SCRIPT = f"""
 import os, time

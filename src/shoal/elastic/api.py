@@ -16,6 +16,7 @@ from shoal.elastic.detect.guardian import Guardian
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.keeping import Keeper
+from shoal.elastic.leaving import leave
 from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.local import local_plan
@@ -309,7 +310,7 @@ class Job:
         assert self._membership is not None
         self._membership.leaving = True
         if not self._loops.under_way:  # there is no step boundary to wait for
-            raise SystemExit(0)
+            leave()
 
 
 def _keeper(

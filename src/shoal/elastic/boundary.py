@@ -4,11 +4,12 @@ rank whose parameters are not what they should be takes those of the others."""
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from shoal import faults
 from shoal.elastic.errors import GroupFailed
 from shoal.elastic.giving import Giving
+from shoal.elastic.leaving import leave
 from shoal.elastic.membership import LEAVE_SECONDS
 
 if TYPE_CHECKING:
@@ -115,6 +116,6 @@ class Boundary:
         if self._training.size == 1 or waited > LEAVE_SECONDS:
             self._go(membership)
 
-    def _go(self, membership: Membership) -> None:
+    def _go(self, membership: Membership) -> NoReturn:
         membership.send({"type": "left", "step": self._training.applied})
-        raise SystemExit(0)
+        leave()

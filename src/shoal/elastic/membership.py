@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from shoal.elastic.allreduce.groups import Group, Groups
 from shoal.elastic.errors import Fenced, Stopped
+from shoal.elastic.leaving import leave
 from shoal.elastic.link import Contact, Link
 from shoal.elastic.view import View
 from shoal.elastic.wire import Message
@@ -164,7 +165,7 @@ class Membership:
                     since = time.monotonic()
                 elif time.monotonic() - since > LEAVE_SECONDS:
                     self.send({"type": "left", "step": self.step})
-                    raise SystemExit(0)
+                    leave()
                 self.explain()
                 continue
             self.groups.want(view)
@@ -358,5 +359,5 @@ class Membership:
             return
         if self._stopped_well:
             self._say(f"nothing more to do: {self._stopped}")
-            raise SystemExit(0)
+            leave()
         raise Stopped(self._stopped)

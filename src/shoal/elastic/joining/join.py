@@ -10,6 +10,7 @@ import torch
 from shoal import faults
 from shoal.elastic.errors import Fenced
 from shoal.elastic.joining.follower import Applied, Follower, InUse, Lost, Snapshot, Switch, Update
+from shoal.elastic.leaving import leave
 from shoal.elastic.wire import Closed
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _joined(training: Training, membership: Membership) -> bool:
     )
     membership.explain()
     if membership.leaving:
-        raise SystemExit(0)
+        leave()
     if membership.includes_me(membership.view):
         began = time.monotonic()
         group = membership.next_group(membership.epoch)
@@ -105,7 +106,7 @@ def _keep_level(training: Training, membership: Membership, follower: Follower) 
         if view is not None and view.kind != "switch" and membership.includes_me(view):
             return False  # the loss of another has made it a member; the view says so
         if membership.leaving:
-            raise SystemExit(0)
+            leave()
         if not told and follower.level and isinstance(event, Snapshot | Applied):
             told = True
             membership.insist({"type": "caught_up", "step": training.applied})
