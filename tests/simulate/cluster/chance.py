@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.schedule.cycle.invariants import broken
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules
 from shoal.schedule.cycle.steps import Deny, Plan
 from shoal.simulate.cluster.world import World
@@ -59,6 +60,8 @@ class Chance:
         """One decision; how many rows it changed."""
         self.before = self.world.cluster
         self.last = self.world.plan(self.now)
+        wrong = broken(self.before, self.last, self.now + self.world.rules.notice_seconds)
+        assert not wrong, wrong
         self.log += [f"{self.now:.0f} {_short(step)}" for step in self.last.steps if _tells(step)]
         return self.world.apply(self.last, self.now)
 

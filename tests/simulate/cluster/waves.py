@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 
+from shoal.schedule.cycle.invariants import broken
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules
 from shoal.schedule.cycle.steps import Grow, Move, Plan, Preempt, Shrink, Start
 from shoal.simulate.cluster.world import World
@@ -132,7 +133,10 @@ def settle(world: World, now: float) -> str:
     nothing."""
     given: set[tuple[str, str, int, str]] = set()
     for _ in range(MOST):
-        plan = world.decide(now)
+        rows, plan = world.cluster, world.plan(now)
+        if wrong := broken(rows, plan, now + world.rules.notice_seconds):
+            return wrong[0]
+        world.apply(plan, now)
         for step in plan.steps:
             if isinstance(step, Shrink | Preempt | Move):
                 for task in step.tasks:

@@ -15,5 +15,5 @@ out are steps with their reasons (`steps`).
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
 - `planner`: the stages in their order
 - `reasons`: why a job does not start, the first of a fixed order, with the numbers
-- `steps`: the plan
+- `steps`: the plan; `invariants`: what has to hold of every plan
 """

@@ -242,6 +242,19 @@ class Desk:
                 books.room.give_back(each)
             books.charge(asked, amounts, -1)
 
+    def is_new(self, job: str) -> bool:
+        """Whether nothing of it was there before this plan: what it has may still be taken back."""
+        return job in self._fresh or job in self._kept_on
+
+    def new_holdings(self) -> list[tuple[int, tuple[float, ...]]]:
+        """By queue: what may still be taken back of what was given in this plan."""
+        grown = [name for name in self._grown if name not in self._fresh]
+        held = [(self.asked[name], self.present[name]) for name in sorted(self._fresh)]
+        held += [(self.asked[name], self._grown[name]) for name in grown]
+        return [
+            (self.queue(asked.job), asked.ask(asked.counts(tasks), new=False)) for asked, tasks in held
+        ]
+
     def gained(self) -> set[int]:
         """Queues of which something was started or has grown since this was asked last."""
         found, self._gained = self._gained, set()

@@ -18,7 +18,7 @@ from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
 from shoal.schedule.placing.asks import Gang, Group, Placement, Shape, Tasks
 from shoal.schedule.placing.place import place
-from shoal.schedule.shares.laws import Claim, Laws
+from shoal.schedule.shares.laws import Claim, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import choose
@@ -59,6 +59,8 @@ class Victims:
 
         Nothing is changed here."""
         gone = self._chosen(asked, amounts, gang, rest, surplus_only=True)
+        if gone == ():
+            return None  # something else is in the way
         gone = gone or self._swapped(asked, amounts, gang, rest)
         gone = gone or self._chosen(asked, amounts, gang, rest, surplus_only=False)
         return self._found(gone, gang) if gone else None
@@ -69,7 +71,7 @@ class Victims:
         """As much surplus as may be taken, in other places, of jobs that are not of higher priority."""
         room = self._desk.later.room
         lawful = self._chosen(asked, amounts, gang, rest, surplus_only=True, anywhere=True)
-        if lawful is None:
+        if lawful is None or any(self._desk.is_new(self._units[at].asked.job.name) for at in lawful):
             return None
         priority = asked.job.priority
         others = self._beside_guarantees(
@@ -192,19 +194,48 @@ class Victims:
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
         try:
-            return choose(
-                ledger,
-                claim,
-                self._offers,
-                laws,
-                None if anywhere else enough,
-                refill,
-                spared=spared,
-                only=only,
-                rivals=self._rivals(queue),
-            )
+            for without in ((), () if not desk.new_holdings() else self._old_beside_new()):
+                found = choose(
+                    ledger,
+                    claim,
+                    self._offers,
+                    laws,
+                    None if anywhere else enough,
+                    refill,
+                    spared=spared | set(without),
+                    only=only,
+                    rivals=self._rivals(queue),
+                )
+                if found is None or self._lawful_anyway(found, claim, laws):
+                    return found
         finally:
             room.rollback(start)
+        return None
+
+    def _old_beside_new(self) -> set[int]:
+        """What was there before this plan, in queues that have got more by it."""
+        desk = self._desk
+        queues = {queue for queue, _ in desk.new_holdings()}
+        here = {at for queue in queues for at in self._in_queue.get(queue, ())}
+        return {at for at in here if not desk.is_new(self._units[at].asked.job.name)}
+
+    def _lawful_anyway(self, gone: Sequence[int], claim: Claim, laws: Laws) -> bool:
+        """Nobody who was there before gives way because his queue has got more in this very plan: that
+        may be taken back while it is made."""
+        desk = self._desk
+        old = [self._units[at].holding for at in gone if not desk.is_new(self._units[at].asked.job.name)]
+        queues = {holding.queue for holding in old} - {claim.queue}
+        new = [each for each in desk.new_holdings() if each[0] in queues]
+        if not new:
+            return True
+        ledger = desk.later.ledger.copy()
+        for queue, amounts in new:
+            ledger.charge(queue, amounts, -1)
+        for holding in old:
+            if reclaim_refusal(ledger, claim, holding, laws, unequal=True) is not None:
+                return False
+            ledger.charge(holding.queue, holding.amounts, -1)
+        return True
 
     def _fits_now(self, asked: Asked, gang: Gang) -> bool:
         """Without anybody's going."""

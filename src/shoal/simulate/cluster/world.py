@@ -169,7 +169,10 @@ class World:
                     self._change(job.name, promised=step.at, promised_pool=step.pool)
             case Shrink():
                 left = self._give(job, step)
-                if lacks := law.below(left):
+                lacks = law.below(left)
+                if lacks and not step.beneficiary:
+                    self._put(left, below_since=now if left.below_since is None else left.below_since)
+                elif lacks:
                     raise Broken(f"{job.name} shrinks to {lacks}: that is less than its minimum")
             case Preempt():
                 if self._give(job, step).present:

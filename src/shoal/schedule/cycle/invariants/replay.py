@@ -13,8 +13,8 @@ __all__ = ["amounts_of", "given", "replay", "role_of", "told"]
 
 
 def replay(cluster: Cluster, plan: Plan) -> Iterator[tuple[Step, Job, Job]]:
-    """Each step with its job before and after it. Tasks that are told to go are there still; what is kept
-    for a job that is told to wait, and not that its place is kept, is kept no more."""
+    """Each step with its job before and after it. Tasks that are told to go are there still; what is
+    kept for a job that starts, or waits and is not told that its place is kept, is kept no more."""
     jobs = {job.name: job for job in cluster.jobs}
     kept = {step.job for step in plan.steps if isinstance(step, Reserve)}
     for step in plan.steps:
@@ -53,9 +53,9 @@ def _after(job: Job, step: Step, kept: bool) -> Job:
     if isinstance(step, Deny):
         return job if kept else msgspec.structs.replace(job, reserved=())
     names = {(task.role, task.index) for task in given(step)}
-    rest = tuple(task for task in job.reserved if names and (task.role, task.index) not in names)
     if names:
-        return msgspec.structs.replace(job, tasks=job.tasks + given(step), reserved=rest)
+        rest = [task for task in job.reserved if kept and (task.role, task.index) not in names]
+        return msgspec.structs.replace(job, tasks=job.tasks + given(step), reserved=tuple(rest))
     going = {(task.role, task.index) for task in told(step)}
     tasks = tuple(
         msgspec.structs.replace(task, stopping=True) if (task.role, task.index) in going else task

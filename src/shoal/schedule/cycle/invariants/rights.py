@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.invariants.replay import amounts_of, given, replay, role_of, told
@@ -24,7 +25,7 @@ __all__ = ["wrong"]
 _SLACK = 1e-6
 
 
-def wrong(cluster: Cluster, plan: Plan) -> list[str]:
+def wrong(cluster: Cluster, plan: Plan, soon: Stamp) -> list[str]:
     """Sentences."""
     if not any(given(step) or told(step) for step in plan.steps):
         return []
@@ -33,7 +34,7 @@ def wrong(cluster: Cluster, plan: Plan) -> list[str]:
         *rights.beyond_limits(plan),
         *rights.unlawful(plan),
         *rights.below_guarantees(plan),
-        *rights.endless(plan),
+        *rights.endless(plan, soon),
     ]
 
 
@@ -61,8 +62,8 @@ class _Rights:
                 if refused is not None:
                     what = self._columns.names[refused.resource]
                     yield (
-                        f"{job.name} is given {refused.asked:g} {what}: {refused.rule}, {refused.used:g} of "
-                        f"{refused.bound:g} are in use"
+                        f"{job.name} is given {refused.asked:g} {what}: {refused.rule}, "
+                        f"{refused.used:g} of {refused.bound:g} are in use"
                     )
             ledger.charge(queue, amounts)
             users.charge(queue, job.user, amounts)
@@ -97,6 +98,8 @@ class _Rights:
             kept = [task for task in job.reserved if task not in job.present]
             ledger.charge(self._queue(job), self._of(job, (*job.present, *kept), new=False))
         for step, victim, other in self._exchanges(plan):
+            if isinstance(step, Move):
+                continue
             lost = {name for task in told(step) for name in amounts_of(role_of(victim, task))}
             _, theirs = self._columns.tree.fork(self._queue(other), self._queue(victim))
             for node in theirs:
@@ -104,15 +107,20 @@ class _Rights:
                     owed = queues[node].guaranteed.get(name, 0.0)
                     if name in lost and ledger.use[node][at] < owed - _SLACK:
                         yield (
-                            f"{victim.name} gives way for {other.name}, and leaves queue {queues[node].name} "
-                            f"{ledger.use[node][at]:g} {name} of {owed:g} that it is guaranteed"
+                            f"{victim.name} gives way for {other.name}, and leaves queue "
+                            f"{queues[node].name} {ledger.use[node][at]:g} {name} of {owed:g} that it "
+                            "is guaranteed"
                         )
 
-    def endless(self, plan: Plan) -> Iterator[str]:
+    def endless(self, plan: Plan, soon: Stamp) -> Iterator[str]:
         """The potential falls, one beneficiary after the other."""
         ledger = self._ledger()
+        dropped = self._dropped(plan)
         for job in self._cluster.jobs:
-            ledger.charge(self._queue(job), self._of(job, (*job.present, *job.reserved), new=False))
+            there = () if job.present and job.since + job.longest_seconds <= soon else job.present
+            ledger.charge(self._queue(job), self._of(job, there, new=False))
+            if job.name not in dropped:
+                ledger.charge(self._queue(job), self._of(job, job.reserved, new=False))
         victims: dict[str, list[tuple[Step, Job]]] = {}
         for step, victim, other in self._exchanges(plan):
             if not isinstance(step, Move):
@@ -122,7 +130,7 @@ class _Rights:
                 continue
             job = self._jobs[step.job]
             queue, ask = self._queue(job), self._of(job, step.tasks, new=False)
-            if job.reserved:
+            if job.reserved and job.name not in dropped:
                 ledger.charge(queue, self._of(job, job.reserved, new=False), -1)
             before = ledger.copy()
             before.charge(queue, idle_part(before, ask))
@@ -134,11 +142,18 @@ class _Rights:
                 bounded = any(
                     amount and math.isfinite(ledger.capacity[at]) for at, amount in enumerate(amounts)
                 )
-                moved |= bounded and victim.queue != job.queue
+                # surplus may go to where there is room for it, which changes nothing
+                moved |= bounded and victim.queue != job.queue and isinstance(given_up, Preempt)
             low, high = potential(ledger), potential(before)
             if not (low < high or (low == high and not moved)):
                 names = ", ".join(sorted({victim.name for _, victim in victims[step.job]}))
                 yield f"the potential does not fall as {names} give way for {job.name}"
+
+    def _dropped(self, plan: Plan) -> set[str]:
+        """Who was kept a place, and leaves it to others."""
+        kept = {step.job for step in plan.steps if given(step)}
+        kept |= {step.job for step in plan.steps if isinstance(step, Reserve) and step.tasks}
+        return {job.name for job in self._cluster.jobs if job.reserved} - kept
 
     def _exchanges(self, plan: Plan) -> Iterator[tuple[Step, Job, Job]]:
         for step in plan.steps:
