@@ -14,6 +14,7 @@ from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.invariants.replay import amounts_of, given, replay, role_of, told
+from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Cluster, Job, Task
 from shoal.schedule.cycle.steps import Move, Plan, Preempt, Reserve, Shrink, Step
 from shoal.schedule.shares.ledger import Ledger
@@ -42,6 +43,7 @@ class _Rights:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._columns = Columns(cluster)
+        self._kinds = Kinds(self._columns)
         self._jobs = {job.name: job for job in cluster.jobs}
         self._asked: dict[str, Asked] = {}
 
@@ -170,5 +172,5 @@ class _Rights:
     def _of(self, job: Job, tasks: Sequence[Task], *, new: bool) -> tuple[float, ...]:
         asked = self._asked.get(job.name)
         if asked is None:
-            asked = self._asked[job.name] = Asked(job, self._columns)
+            asked = self._asked[job.name] = Asked(job, self._columns, self._kinds)
         return asked.ask(asked.counts(tasks), new=new)
