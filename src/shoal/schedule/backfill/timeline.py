@@ -39,6 +39,8 @@ class Timeline:
         """`times` (k,) ascending, the first of them now; `free` (r, k), below 0 where too much is
         promised already."""
         self._times: list[float] = times.tolist()
+        self._instants = np.array(times, dtype=np.float64)
+        """The same, with room behind them."""
         self._free = np.array(free, dtype=np.int64, order="C")
         self._rows: list[Ints] = list(self._free)
 
@@ -50,7 +52,7 @@ class Timeline:
     @property
     def times(self) -> Floats:
         """(k,)."""
-        return np.array(self._times)
+        return self._instants[: len(self._times)].copy()
 
     @property
     def free(self) -> Ints:
@@ -139,9 +141,12 @@ class Timeline:
         if count == self._free.shape[1]:
             self._free = np.concatenate((self._free, np.empty_like(self._free)), axis=1)
             self._rows = list(self._free)
+            self._instants = np.concatenate((self._instants, np.empty_like(self._instants)))
         for row in self._rows:
             row[at + 1 : count + 1] = row[at:count]
             row[at] = row[at - 1]
+        self._instants[at + 1 : count + 1] = self._instants[at:count]
+        self._instants[at] = instant
         times.insert(at, instant)
         return at
 
@@ -149,7 +154,7 @@ class Timeline:
         self, blocked: NDArray[np.bool_], first: int, at: int, seconds: float, grid: Grid
     ) -> float:
         """`earliest` from the free stretch at `at` on, which begins at an instant of the timeline."""
-        times = np.array(self._times[first:])
+        times = self._instants[first : len(self._times)]
         edges = np.flatnonzero(np.diff(blocked[at:].view(np.int8))) + at + 1
         begins = times[np.concatenate(([at], edges[1::2]))]
         ends = np.append(times[edges[0::2]], math.inf)[: len(begins)]

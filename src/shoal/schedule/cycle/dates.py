@@ -134,8 +134,9 @@ class Dates:
         for name, there in desk.present.items():
             asked = desk.asked[name]
             job = asked.job
-            began = desk.began(job)
-            rows.append((self._held(asked, there), self._shared(job), began + job.longest_seconds))
+            ends = asked.ends if asked.present else desk.now + job.longest_seconds
+            rows.append((self._held(asked, there), self._shared(job), ends))
+            began = job.since if asked.present else desk.now
             started.append(began if job.preemptible else math.inf)
         for asked, counts in desk.kept_for():
             amounts = asked.needs.amounts(counts)

@@ -23,6 +23,7 @@ class Desk:
         self.cluster, self.rules, self.now = cluster, rules, now
         self.columns, self.names = ground.columns, ground.names
         self.asked, self.number = ground.asked, ground.number
+        self.units = ground.units
         self.current, self.later, self.ending = ground.open(now, rules.notice_seconds)
         """In `ending`: whose wall time is over so soon that `later` is without them."""
         self.present = {name: asked.present for name, asked in self.asked.items() if asked.present}
@@ -265,8 +266,8 @@ class Desk:
         if resource not in self._holders:
             at = self.columns.names.index(resource)
             held = {
-                name: self.asked[name].ask(self.asked[name].counts(present), new=False)[at]
-                for name, present in self.present.items()
+                name: self.asked[name].ask(self.counts(self.asked[name]), new=False)[at]
+                for name in self.present
             }
             self._holders[resource] = sorted(
                 (name for name, amount in held.items() if amount), key=lambda name: (-held[name], name)
@@ -289,7 +290,7 @@ class Desk:
 
     def began(self, job: Job) -> Stamp:
         """When it began to hold what it holds: now, where this plan has started it."""
-        return job.since if job.present else self.now
+        return job.since if self.asked[job.name].present else self.now
 
     def starting(self) -> set[str]:
         """Who starts, or grows, in this plan."""

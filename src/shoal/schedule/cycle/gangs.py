@@ -23,8 +23,10 @@ class Asked:
     """What one job asks for, and what follows from its row alone: it lives as long as the row. Counts
     are one number for each of its roles."""
 
-    def __init__(self, job: Job, columns: Columns, kinds: Kinds) -> None:
+    def __init__(self, job: Job, columns: Columns, kinds: Kinds, number: int = 0) -> None:
         self.job = job
+        self.number = number
+        """No other job has it, as long as this one is there."""
         self.needs = needs = kinds.of(job)
         self.queue = columns.queue_at[job.queue]
         """Its row."""
@@ -79,6 +81,11 @@ class Asked:
     def wish(self) -> tuple[int, tuple[float, ...]]:
         """Its queue, and by column what it starts with; jobs are not counted."""
         return self.queue, self.ask(self.minimum, new=False)
+
+    @cached_property
+    def own_order(self) -> tuple[int, bool, float, str]:
+        """Its place in its queue."""
+        return (-self.job.priority, not self.present, self.job.waiting_since, self.job.name)
 
     @cached_property
     def lacks(self) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Cluster, Job, Queue, Task
+from shoal.schedule.cycle.units import Unit
 from shoal.schedule.placing.asks import Shape, Tasks
 from shoal.schedule.placing.room import Room
 from shoal.schedule.shares.ledger import Ledger
@@ -52,6 +53,9 @@ class Ground:
         """All jobs, by name."""
         self.number: dict[str, int] = {}
         """The place of each job among all."""
+        self.units: dict[str, tuple[Asked, list[Unit]]] = {}
+        """Of each job, what it may give up of what it holds (`victims`)."""
+        self._made_so_far = 0
         self._counted: dict[str, tuple[Asked, bool]] = {}
         """Who is counted in the rooms and sums below, and whether it was about to end."""
         self._rooms = (Room(self.columns.nodes), Room(self.columns.nodes))
@@ -87,13 +91,14 @@ class Ground:
             found = old.get(job.name)
             if found is None or found.job is not job:
                 same = same and found is not None
-                found = self._made(job)
+                found = self._made(job, found)
             new[job.name] = found
         if same and len(new) == len(old):
             old.update(new)  # in the order in which they are already
             return
         self.asked = {name: new[name] for name in sorted(new)}
         self.number = {name: at for at, name in enumerate(self.asked)}
+        self.units = {name: units for name, units in self.units.items() if name in new}
 
     def open(self, now: Stamp, notice_seconds: float) -> tuple[Books, Books, set[str]]:
         """What is taken now and what is once those who leave are gone, and who they are because their
@@ -127,10 +132,13 @@ class Ground:
         users = UserCaps(columns.tree, columns.user_caps)
         return Books(self.empty, ledger, users, dict(self._cluster.shared))
 
-    def _made(self, job: Job) -> Asked:
+    def _made(self, job: Job, before: Asked | None) -> Asked:
         if job.queue not in self.columns.queue_at:
             raise ValueError(f"job {job.name}: there is no queue {job.queue}")
-        return Asked(job, self.columns, self.kinds)
+        if before is not None:
+            return Asked(job, self.columns, self.kinds, before.number)
+        self._made_so_far += 1
+        return Asked(job, self.columns, self.kinds, self._made_so_far)
 
     def _count(
         self, at: int, entries: Sequence[tuple[Asked, Sequence[Task], bool, bool]], sign: int

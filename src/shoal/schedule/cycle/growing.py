@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.lines import Standings
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.placing.asks import Placement, Tasks
 from shoal.schedule.placing.grow import grow
-from shoal.schedule.shares.laws import beyond_own
-from shoal.schedule.shares.standing import standing
 
 __all__ = ["grow_all", "take_back_own"]
 
@@ -31,6 +30,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     rank = {asked.job.name: at for at, asked in enumerate(order)}
     kept = {asked.job.name for asked, _ in desk.kept_for()}
     heap: list[tuple[_Key, str, int, int]] = []
+    keys = _Keys(desk)
     for name in desk.present:
         asked = desk.asked[name]
         if not asked.needs.elastic:
@@ -46,7 +46,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
             zip(counts, asked.minimum, desk.most(asked), strict=True)
         ):
             if low <= count < high:
-                key = _key(desk, asked, at, count - low, rank.get(name, -1))
+                key = keys.of(asked, at, count - low, rank.get(name, -1))
                 heap.append((key, name, at, count))
     heapq.heapify(heap)
     gained: dict[str, list[Placement]] = {}
@@ -58,7 +58,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
         if alike in hopeless and asked.reach.required is None:
             continue
         # what was given since can only have put its queue further back
-        current = _key(desk, asked, role, count - asked.minimum[role], rank.get(name, -1))
+        current = keys.of(asked, role, count - asked.minimum[role], rank.get(name, -1))
         if current > key:
             heapq.heappush(heap, (current, name, role, count))
             continue
@@ -69,7 +69,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
         gained.setdefault(name, []).append(placed)
         if count + 1 < desk.most(asked)[role]:
             more = count + 1 - asked.minimum[role]
-            again = _key(desk, asked, role, more, rank.get(name, -1))
+            again = keys.of(asked, role, more, rank.get(name, -1))
             heapq.heappush(heap, (again, name, role, count + 1))
     for name, pieces in gained.items():
         asked = desk.asked[name]
@@ -135,13 +135,18 @@ def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int
     return False
 
 
-def _key(desk: Desk, asked: Asked, role: int, more: int, rank: int) -> _Key:
-    ledger, queue = desk.later.ledger, desk.queue(asked.job)
-    path = list(reversed(ledger.rules.tree.paths[queue]))
-    beyond = beyond_own(ledger, queue, asked.vectors[role]) >= 0
-    first = tuple(-ledger.priority[node] for node in path) if beyond else ()
-    ahead = tuple(standing(ledger, node) for node in path)
-    return (beyond, first, -asked.job.priority, ahead, more, rank)
+class _Keys:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._standings = Standings(desk.later.ledger)
+        self._at = -1
+
+    def of(self, asked: Asked, role: int, more: int, rank: int) -> _Key:
+        if self._at != self._desk.later.version:
+            self._at = self._desk.later.version
+            self._standings.changed()
+        beyond, first, ahead = self._standings.of(asked.queue, asked.vectors[role], whole=False)
+        return (beyond, first, -asked.job.priority, ahead, more, rank)
 
 
 def _one_more(desk: Desk, asked: Asked, role: int, gained: Sequence[Placement]) -> Placement | None:

@@ -12,58 +12,79 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.standing import standing
 
-__all__ = ["in_order"]
+__all__ = ["Standings", "in_order"]
+
+_Standing = tuple[bool, tuple[int, ...], tuple[float, ...]]
 
 _Key = tuple[bool, tuple[int, ...], int, tuple[float, ...], bool, float, str]
 
 
-def in_order(
-    waiting: Sequence[tuple[Asked, tuple[float, ...]]], columns: Columns, ledger: Ledger
-) -> list[Asked]:
+def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger) -> list[Asked]:
     """Those who wait, each with what it asks for by column."""
     trial = ledger.copy()
+    ahead = Standings(trial)
     lines: dict[int, list[tuple[Asked, tuple[float, ...]]]] = {}
     for each in waiting:
-        lines.setdefault(columns.queue_at[each[0].job.queue], []).append(each)
+        lines.setdefault(each[0].queue, []).append(each)
     for line in lines.values():
-        line.sort(key=lambda each: _own_order(each[0]), reverse=True)
-    heap = [(_key(trial, queue, *line[-1]), queue) for queue, line in lines.items()]
+        line.sort(key=lambda each: each[0].own_order, reverse=True)
+    heap = [(_key(ahead, queue, *line[-1]), queue) for queue, line in lines.items()]
     heapq.heapify(heap)
     found: list[Asked] = []
     while heap:
-        key, queue = heapq.heappop(heap)
+        key, queue = heap[0]
         line = lines[queue]
         # what was served since can only have put the queue further back
-        current = _key(trial, queue, *line[-1])
+        current = _key(ahead, queue, *line[-1])
         if current > key:
-            heapq.heappush(heap, (current, queue))
+            heapq.heapreplace(heap, (current, queue))
             continue
         asked, amounts = line.pop()
         found.append(asked)
         if trial.allows(queue, amounts):
             trial.charge(queue, amounts)
+            ahead.changed()
         if line:
-            heapq.heappush(heap, (_key(trial, queue, *line[-1]), queue))
+            heapq.heapreplace(heap, (_key(ahead, queue, *line[-1]), queue))
+        else:
+            heapq.heappop(heap)
     return found
 
 
-def _own_order(asked: Asked) -> tuple[int, bool, float, str]:
-    job = asked.job
-    return (-job.priority, not job.present, job.waiting_since, job.name)
+class Standings:
+    """How far queues are ahead, each looked at once until something is charged."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[tuple[int, tuple[float, ...]], _Standing] = {}
+
+    def changed(self) -> None:
+        """Something was charged."""
+        self._known.clear()
+
+    def of(self, queue: int, amounts: tuple[float, ...], *, whole: bool) -> _Standing:
+        """Whether the queue goes beyond its own with so much more; then the priorities on its path, the
+        higher the less; and how far it is ahead from the top downwards: if it goes beyond its own, and
+        `whole`, with all of it."""
+        found = self._known.get((queue, amounts))
+        if found is None:
+            ledger = self._ledger
+            path = ledger.rules.tree.paths[queue][::-1]
+            beyond = beyond_own(ledger, queue, amounts) >= 0
+            first = tuple([-ledger.priority[node] for node in path]) if beyond else ()
+            more = amounts if beyond and whole else None
+            ahead = tuple([standing(ledger, node, more) for node in path])
+            found = self._known[queue, amounts] = (beyond, first, ahead)
+        return found
 
 
-def _key(ledger: Ledger, queue: int, asked: Asked, amounts: Sequence[float]) -> _Key:
-    job = asked.job
-    beyond = beyond_own(ledger, queue, amounts) >= 0
-    path = list(reversed(ledger.rules.tree.paths[queue]))
-    first = tuple(-ledger.priority[node] for node in path) if beyond else ()
+def _key(standings: Standings, queue: int, asked: Asked, amounts: tuple[float, ...]) -> _Key:
     # a gang is ahead by all of its ask at once: who would be evicted for it is not started before it
-    more = amounts if beyond else None
-    ahead = tuple(standing(ledger, node, more) for node in path)
-    return (beyond, first, -job.priority, ahead, not job.present, job.waiting_since, job.name)
+    beyond, first, ahead = standings.of(queue, amounts, whole=True)
+    less, *rest = asked.own_order
+    return (beyond, first, less, ahead, *rest)

@@ -122,7 +122,7 @@ class _Cycle:
             for asked in desk.asked.values():
                 self._stale(asked)
             return desk.plan(self._again_at(soon))
-        order = self._by_date(in_order(waiting, desk.columns, desk.current.ledger))
+        order = self._by_date(in_order(waiting, desk.current.ledger))
         desk.waiting = order
         self._serve_all(order)
         soon = self._sizes.even_out()
@@ -241,7 +241,7 @@ class _Cycle:
             self._taking_at = version
         key = (mine, asked.lacks)
         if key not in self._taking:
-            claim = claim_of(asked, mine, asked.lacks, desk.number[asked.job.name])
+            claim = claim_of(asked, mine, asked.lacks, asked.number)
             laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
             self._taking[key] = bool(givers(desk.later.ledger, claim, sorted(queues), laws))
         return self._taking[key]

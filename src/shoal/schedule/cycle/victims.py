@@ -38,7 +38,7 @@ class Victims:
         self._desk = desk
         self._offers = Offers()
         self._units: list[Unit] = []
-        self._of: dict[str, tuple[tuple[Task, ...], list[int]]] = {}
+        self._of: dict[str, tuple[tuple[Task, ...], Sequence[int]]] = {}
         self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
         self._waits: list[Claim] = []
         self._waits_of = -1
@@ -50,6 +50,7 @@ class Victims:
         for name in desk.present:
             if desk.offered(name):
                 self._offer(name)
+        self._offers.sort()
 
     def give_way(
         self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
@@ -116,26 +117,35 @@ class Victims:
         names = sorted(names)
         if names:
             self._vain.clear()
+        others: list[str] = []
         for name in names:
-            present, numbers = self._of.pop(name, ((), []))
-            if self._desk.offered(name) is present:
-                self._of[name] = (present, numbers)
-                continue
-            for number in numbers:
-                self._offers.remove(number)
+            present, numbers = self._of.get(name, ((), ()))
+            if self._desk.offered(name) is not present:
+                others.append(name)
+                self._of.pop(name, None)
+                for number in numbers:
+                    self._offers.remove(number)
+        for name in others:
             if self._desk.offered(name):
                 self._offer(name)
+        self._offers.sort()
 
     def _offer(self, name: str) -> None:
         desk = self._desk
         asked, present = desk.asked[name], desk.offered(name)
-        queue = desk.queue(asked.job)
-        numbers: list[int] = []
+        queue = asked.queue
         began = desk.began(asked.job)
         over = desk.turn_over(asked.job)
-        for unit in units_of(asked, present, queue, desk.number[name], began, turn_over=over):
-            self._units.append(unit)
-            numbers.append(self._offers.add(unit.holding))
+        known = desk.units.get(name)
+        if present is not asked.present or over:
+            units = units_of(asked, present, queue, asked.number, began, turn_over=over)
+        elif known is not None and known[0] is asked:
+            units = known[1]
+        else:
+            units = units_of(asked, present, queue, asked.number, began)
+            desk.units[name] = (asked, units)
+        numbers = self._offers.extend([unit.holding for unit in units])
+        self._units += units
         self._in_queue.setdefault(queue, set()).update(numbers)
         if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
             self._young.setdefault(queue, set()).update(numbers)
@@ -179,14 +189,15 @@ class Victims:
             for at in sorted(gone, key=lambda each: -self._units[each].holding.priority):
                 holding = self._units[at].holding
                 wishes.append((holding.queue, holding.amounts))
-            for wish, times in Counter(wishes).items():
-                for _ in range(times):
+            times = Counter(wishes)
+            for wish in ledger.not_hopeless(list(times)):
+                for _ in range(times[wish]):
                     if not ledger.allows(*wish):
                         break
                     ledger.charge(*wish)
 
         spared: Collection[int] = {at for q, young in self._young.items() if q != queue for at in young}
-        claim = claim_of(asked, queue, amounts, desk.number[asked.job.name])
+        claim = claim_of(asked, queue, amounts, asked.number)
         if own_only:
             mine = self._in_queue.get(queue, set())
             spared = mine.union(spared) if spared else mine

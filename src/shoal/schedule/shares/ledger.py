@@ -158,6 +158,23 @@ class Ledger:
             ]
         return left
 
+    def not_hopeless(
+        self, wishes: Sequence[tuple[int, tuple[float, ...]]]
+    ) -> list[tuple[int, tuple[float, ...]]]:
+        """Of queues with asks those that might be allowed, in their order; the others certainly are not,
+        and are not while nothing is given back."""
+        if not wishes:
+            return []
+        queues = {queue: None for queue, _ in wishes}
+        place = {queue: at for at, queue in enumerate(queues)}
+        room = np.array([self.headroom(queue) for queue in queues])
+        bounds = np.array([self.capacity, *self._ceiling])
+        largest = np.where(np.isfinite(bounds), np.abs(bounds), 0.0).max(axis=0)
+        room += 2 * _SLACK * np.maximum(1.0, largest)
+        asks = np.array([ask for _, ask in wishes])
+        short = (asks > 0) & (asks > room[[place[queue] for queue, _ in wishes]])
+        return [wishes[at] for at in np.flatnonzero(~short.any(axis=1)).tolist()]
+
     def tasks(self, queue: int, need: Sequence[float], most: int) -> int:
         """How many tasks of this need (r,) the queue may have, at most `most`."""
         for amount, room in zip(need, self.headroom(queue), strict=True):

@@ -6,8 +6,8 @@ laws say the same of all of them.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 
 from shoal.schedule.shares.laws import Holding
 
@@ -27,18 +27,36 @@ class Offers:
         """By number, those that were taken back included."""
         self._lines: dict[int, list[_Key]] = {}
         self._kinds: dict[int, dict[Kind, list[_Key]]] = {}
-        for holding in holdings:
-            self.add(holding)
+        self._unsorted: set[int] = set()
+        self.extend(list(holdings))
+        self.sort()
 
     def add(self, holding: Holding) -> int:
         """Its number."""
-        number = len(self.holdings)
-        self.holdings.append(holding)
-        key = (holding.priority, -holding.started, number)
-        insort(self._lines.setdefault(holding.queue, []), key)
-        kinds = self._kinds.setdefault(holding.queue, {})
-        insort(kinds.setdefault((holding.priority, holding.amounts), []), key)
+        number = self.extend([holding])[0]
+        self.sort()
         return number
+
+    def extend(self, holdings: Sequence[Holding]) -> range:
+        """Their numbers. Not to be asked for until `sort` has been called."""
+        first = len(self.holdings)
+        self.holdings += holdings
+        for number, holding in enumerate(holdings, first):
+            queue = holding.queue
+            key = (holding.priority, -holding.started, number)
+            self._lines.setdefault(queue, []).append(key)
+            kinds = self._kinds.setdefault(queue, {})
+            kinds.setdefault((holding.priority, holding.amounts), []).append(key)
+            self._unsorted.add(queue)
+        return range(first, len(self.holdings))
+
+    def sort(self) -> None:
+        """Of queues to which something was added."""
+        for queue in self._unsorted:
+            self._lines[queue].sort()
+            for line in self._kinds[queue].values():
+                line.sort()
+        self._unsorted.clear()
 
     def remove(self, number: int) -> None:
         """It is offered no more."""
