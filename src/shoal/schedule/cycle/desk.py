@@ -24,6 +24,8 @@ class Desk:
         self.columns, self.names = ground.columns, ground.names
         self.asked, self.number = ground.asked, ground.number
         self.units = ground.units
+        self.sizes = ground.sizes
+        """Sizes that classes of jobs were given the last time, and from what (`sizes.targets`)."""
         self.current, self.later, self.ending = ground.open(now, rules.notice_seconds)
         """In `ending`: whose wall time is over so soon that `later` is without them."""
         self.present = {name: asked.present for name, asked in self.asked.items() if asked.present}

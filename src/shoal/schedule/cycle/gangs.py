@@ -12,6 +12,7 @@ import numpy as np
 from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Job, Task
+from shoal.schedule.cycle.sizes.outlook import check, elastic_role
 from shoal.schedule.placing.asks import Gang, Placement, Tasks
 
 Reason = tuple[str, dict[str, Any]]
@@ -100,6 +101,19 @@ class Asked:
             self.queue, job.user, job.priority, self.need, tuple(job.shared.items()), self.lacks,
             job.wall_seconds, bool(job.tasks),
         )  # fmt: skip
+
+    @cached_property
+    def elastic(self) -> int | None:
+        """The role of which it may have more or fewer tasks; None: there is none, or more than one."""
+        role = elastic_role(self.job)
+        return None if role is None else self.job.roles.index(role)
+
+    @cached_property
+    def sized(self) -> int | None:
+        """That role, where it is known how fast the job is with how many. Raises ValueError for curves
+        and amounts of work that cannot be."""
+        check(self.job)
+        return self.elastic if self.job.speeds and self.job.preemptible else None
 
     @cached_property
     def lent(self) -> list[int]:

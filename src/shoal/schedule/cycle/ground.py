@@ -51,6 +51,8 @@ class Ground:
         """Books of it."""
         self.asked: dict[str, Asked] = {}
         """All jobs, by name."""
+        self.sizes: dict[tuple[object, ...], tuple[object, list[int]]] = {}
+        """Of classes of jobs that say how fast they are, as they were chosen, and from what."""
         self.number: dict[str, int] = {}
         """The place of each job among all."""
         self.units: dict[str, tuple[Asked, list[Unit]]] = {}

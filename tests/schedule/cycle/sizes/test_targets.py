@@ -56,6 +56,8 @@ def test_plans_can_be_carried_out_and_come_to_rest(seed: int) -> None:
         if number > 3 and draw.random() < 0.5:
             there.finish(draw.choice(sorted(there.jobs)), now)
         for _ in range(8):
+            remembered = msgspec.json.encode(there.plan(now))
+            assert remembered == msgspec.json.encode(plan(there.cluster, RULES, now))
             made = there.decide(now)
             again = plan(there.cluster, RULES, now)
             loud = [

@@ -12,7 +12,6 @@ from itertools import islice
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.cycle.sizes.outlook import elastic_role
 from shoal.schedule.cycle.sizes.targets import targets
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.placing.grow import grow
@@ -47,7 +46,7 @@ class Exchange:
         found: list[tuple[int, int, int, str]] = []
         for name, target in desk.targets.items():
             asked = desk.asked[name]
-            at = _elastic(asked)
+            at = asked.elastic
             over = 0 if at is None else asked.counts(desk.present.get(name, ()))[at] - target
             if over > 0:
                 found.append((desk.queue(asked.job), asked.job.priority, -over, name))
@@ -61,7 +60,7 @@ class Exchange:
         there = asked.counts(asked.job.present)
         least = tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))
         most = list(least)
-        at = _elastic(asked)
+        at = asked.elastic
         if at is not None and asked.job.name in desk.targets:
             most[at] = max(least[at], desk.most(asked)[at] - there[at])
         return self._take(asked, least, tuple(most))
@@ -82,7 +81,7 @@ class Exchange:
         acted = desk.cluster.acted is not None and desk.cluster.acted >= desk.now
         for name in sorted(desk.targets, key=lambda name: (-desk.asked[name].job.priority, name)):
             asked = desk.asked[name]
-            at, present = _elastic(asked), desk.present.get(name)
+            at, present = asked.elastic, desk.present.get(name)
             if at is None or not present or name in desk.ending:
                 continue
             counts = asked.counts(present)
@@ -155,12 +154,9 @@ class Exchange:
                 continue
             if name in desk.settled or other.job.reserved or name in desk.ending:
                 continue
-            role = elastic_role(other.job)
-            mine = [
-                task
-                for task in desk.present.get(name, ())
-                if role is not None and task.role == role.name
-            ]
+            at = other.elastic
+            role = "" if at is None else other.job.roles[at].name
+            mine = [task for task in desk.present.get(name, ()) if task.role == role]
             over = max(0, len(mine) - desk.targets[name])
             free = sorted((task for task in mine if task.preemptible), key=lambda task: -task.index)
             yield from ((other, task) for task in free[:over])
@@ -211,11 +207,6 @@ def _allowed(desk: Desk, asked: Asked, found: Placement, leaving: Mapping[str, S
     if trial.refusal(queue, amounts) is not None or desk.later.lacks(asked) is not None:
         return False
     return desk.later.users.refusal(queue, asked.job.user, amounts) is None
-
-
-def _elastic(asked: Asked) -> int | None:
-    role = elastic_role(asked.job)
-    return None if role is None else asked.job.roles.index(role)
 
 
 def _size(found: Placement) -> int:

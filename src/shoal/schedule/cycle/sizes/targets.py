@@ -15,8 +15,8 @@ from statistics import median
 from shoal.schedule.allot import Contender
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
-from shoal.schedule.cycle.rows import Role, Task
-from shoal.schedule.cycle.sizes.outlook import check, elastic_role, outlook, remaining, speed
+from shoal.schedule.cycle.rows import Role
+from shoal.schedule.cycle.sizes.outlook import outlook, remaining, speed
 from shoal.schedule.cycle.sizes.slots import Unit, smallest
 from shoal.schedule.sizing.policy import Elastic
 
@@ -28,16 +28,22 @@ _RESTARTS = 6
 """A decision is thought to hold for so many at least."""
 
 
+_Key = tuple[int, int, bool, bool]
+
+
 @dataclass(frozen=True)
 class _Member:
     """A job that says how fast it is. Counts are tasks of its elastic role."""
 
     asked: Asked
-    role: Role
     at: int
     """Which of its roles."""
     held: int
     """There, or kept for it."""
+
+    @property
+    def role(self) -> Role:
+        return self.asked.job.roles[self.at]
 
     @property
     def least(self) -> int:
@@ -50,49 +56,45 @@ def targets(desk: Desk, waiting: Sequence[Asked]) -> dict[str, int]:
 
     Raises ValueError for curves and amounts of work that cannot be.
     """
-    if not any(asked.job.speeds for asked in desk.asked.values()):
-        return {}
     found: dict[str, int] = {}
-    for members in _groups(desk, waiting):
+    for key, members in _groups(desk, waiting):
         unit = smallest(member.asked.shapes[member.at] for member in members)
         group = _Group(desk, unit, members, waiting)
-        for _, same in groupby(members, key=lambda member: member.asked.job.priority):
-            found.update(group.sized(list(same)))
+        for priority, same in groupby(members, key=lambda member: member.asked.job.priority):
+            found.update(group.sized((*key, priority, bool(waiting)), list(same)))
     return found
 
 
-def _groups(desk: Desk, waiting: Sequence[Asked]) -> Iterator[list[_Member]]:
+def _groups(desk: Desk, waiting: Sequence[Asked]) -> Iterator[tuple[_Key, list[_Member]]]:
     """Of one queue and for the same nodes, by kind of task; the highest priority first, who holds
     something before who waits, and these in their order."""
     rank = {asked.job.name: at for at, asked in enumerate(waiting)}
     kept = {asked.job.name: counts for asked, counts in desk.kept_for()}
-    found: dict[tuple[int, int, bool, bool], list[_Member]] = {}
+    found: dict[_Key, list[_Member]] = {}
     for name, asked in desk.asked.items():
-        if not asked.job.speeds and asked.job.work is None:
+        at = asked.sized
+        if at is None or name in desk.ending or asked.job.suspended:
             continue
-        check(asked.job)
-        role = elastic_role(asked.job)
-        present: tuple[Task, ...] = desk.present.get(name, ())
-        if role is None or not asked.job.speeds or not asked.job.preemptible:
-            continue
-        if name in desk.ending or asked.job.suspended:
-            continue
+        present = desk.present.get(name, ())
         if not present and name not in kept and name not in rank:
             continue
-        at = asked.job.roles.index(role)
-        held = asked.counts(present)[at] + (kept[name][at] if name in kept else 0)
+        held = asked.there if present is asked.present else asked.counts(present)
+        more = kept[name][at] if name in kept else 0
         shape = asked.shapes[at]
         key = (desk.queue(asked.job), shape.suits, shape.gpus > 0, shape.share > 0)
-        found.setdefault(key, []).append(_Member(asked, role, at, held))
+        found.setdefault(key, []).append(_Member(asked, at, held[at] + more))
     for key in sorted(found):
-        yield sorted(
-            found[key],
-            key=lambda member: (
-                -member.asked.job.priority,
-                member.held == 0,
-                rank.get(member.asked.job.name, -1),
-                member.asked.job.created,
-                member.asked.job.name,
+        yield (
+            key,
+            sorted(
+                found[key],
+                key=lambda member: (
+                    -member.asked.job.priority,
+                    member.held == 0,
+                    rank.get(member.asked.job.name, -1),
+                    member.asked.job.created,
+                    member.asked.job.name,
+                ),
             ),
         )
 
@@ -112,8 +114,8 @@ class _Group:
         self._needed = sum(self._units(member, member.least) for member in members if member.held)
         """By those who hold something and whose turn is still to come."""
 
-    def sized(self, members: Sequence[_Member]) -> dict[str, int]:
-        """Of one priority."""
+    def sized(self, key: tuple[object, ...], members: Sequence[_Member]) -> dict[str, int]:
+        """Of one priority. `key`: what is the same class when somebody asks again."""
         self._needed -= sum(self._units(member, member.least) for member in members if member.held)
         capacity = self._left - self._needed
         here: list[_Member] = []
@@ -126,7 +128,7 @@ class _Group:
         if not here or taken > capacity:
             sizes = [self._units(member, member.least) for member in here]
         else:
-            sizes = self._chosen(here, capacity)
+            sizes = self._remembered(key, here, capacity)
         self._left -= sum(sizes)
         found = {member.asked.job.name: member.least for member in members}
         for member, size in zip(here, sizes, strict=True):
@@ -134,6 +136,18 @@ class _Group:
             most = member.asked.room[member.at]
             found[member.asked.job.name] = max(member.least, min(size // width, most))
         return found
+
+    def _remembered(
+        self, key: tuple[object, ...], members: Sequence[_Member], capacity: int
+    ) -> list[int]:
+        """As it was the last time, where nothing is different that sizes follow from: what is kept of a
+        row is so only as long as the row is."""
+        held = tuple((member.asked, member.held) for member in members)
+        asked = (capacity, self._per_node, self._unit.shape, self._desk.rules.horizon_seconds, held)
+        known = self._desk.sizes.get(key)
+        if known is None or known[0] != asked:
+            known = self._desk.sizes[key] = (asked, self._chosen(members, capacity))
+        return known[1]
 
     def _chosen(self, members: Sequence[_Member], capacity: int) -> list[int]:
         """Only sizes matter here: nodes are as full as they can be, and who is on which is not asked."""
