@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from shoal.control.picture import Picture
 from shoal.control.rows import form_of
+from shoal.objects.codec import builtins
+from shoal.objects.job import ElasticStatus, Speed
 from shoal.objects.task import Placement, TaskSpec, Told
 from shoal.schedule.plan import Policy
 from tests.control.world import World, role
@@ -110,3 +114,44 @@ def test_what_a_decision_cannot_turn_on_is_no_news():
     world.edit("j", suspend=True)
     seen.snapshot()
     assert seen.news
+
+
+def reports(seen: Seen, name: str, *told: tuple[float, int, int]) -> tuple[float, ...]:
+    """What its coordinator says: when, of how many members, at which step; the curve after that."""
+    for at, members, step in told:
+        job = seen.world.job(name)
+        status = ElasticStatus(state="running", world=members, step=step, reported=at)
+        seen.world.jobs.patch_status(job, writer="elastic", fields={"elastic": builtins(status)})
+        seen.snapshot()
+    return next(row.speeds for row in seen.snapshot().jobs if row.name == name)
+
+
+def test_a_curve_is_learned_from_reports_and_shared_by_an_application():
+    """Ten steps in ten seconds with one, ten in five with two; what is declared counts more."""
+    seen = Seen()
+    worker = role(8, min_replicas=1)
+    for name in ("first", "second", "other", "knows"):
+        curve = (1.0, 1.5) if name == "knows" else ()
+        application = "" if name == "other" else "bert"
+        speed = Speed(curve=curve, application=application)
+        seen.world.submit(name, worker, runtime="elastic", speed=speed)
+    assert reports(seen, "first", (0, 1, 0)) == ()
+    curve = reports(seen, "first", (10, 1, 10), (11, 2, 12), (16, 2, 22))
+    assert curve == pytest.approx((1, 2, 3, 4))
+    assert reports(seen, "second", (20, 1, 0)) == pytest.approx(curve)
+    assert reports(seen, "other", (20, 1, 0)) == ()
+    assert reports(seen, "knows", (20, 1, 0), (30, 1, 10)) == (1.0, 1.5)
+
+
+def test_reports_of_the_same_speed_are_no_news():
+    """A decision turns on a curve that is new, and not on each step."""
+    seen = Seen()
+    seen.world.submit("a", role(4, min_replicas=1), runtime="elastic")
+    reports(seen, "a", (0, 1, 0), (10, 1, 10))
+    for at in range(2, 6):
+        status = ElasticStatus(state="running", world=1, step=10 * at, reported=10.2 * at)
+        seen.world.jobs.patch_status(
+            seen.world.job("a"), writer="elastic", fields={"elastic": builtins(status)}
+        )
+        seen.snapshot()
+        assert not seen.news

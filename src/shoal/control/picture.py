@@ -19,12 +19,15 @@ from shoal.control.queue_rows import queue_rows
 from shoal.control.rows import form_of, job_row, node_row
 from shoal.control.tasks import TaskCache
 from shoal.control.work import Key
+from shoal.objects.elastic import elastic_role
 from shoal.objects.job import Job
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.objects.update import FINISHED
 from shoal.schedule.cycle import rows
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot
+from shoal.schedule.speed.watching import Look, Watching
 
 __all__ = ["Picture"]
 
@@ -58,6 +61,7 @@ class Picture:
         self._orders: list[Order] = []
         self._sorted: list[JobRow] = []
         self._forms = _Forms()
+        self._watching = Watching()
         self._strangers: dict[str, tuple[Hold, ...]] = {}
         self._node_rows: tuple[NodeRow, ...] = ()
         self._queue_rows: tuple[rows.Queue, ...] = ()
@@ -125,6 +129,7 @@ class Picture:
         tasks = self._tasks.of_job(uid)
         strangers = self._strangers.pop(uid, ())
         if job is None or job.metadata.uid != uid:
+            self._watching.forget(uid)
             holds = task_holds(tasks)
             if holds:
                 self._strangers[uid] = holds
@@ -137,12 +142,27 @@ class Picture:
         if old is not None:
             self._remove(key)
         form = self._forms.take(form_of(job))
-        row = job_row(job, tasks, form, policy)
+        row = job_row(job, tasks, form, policy, self._learned(job))
         if row is None:
             self._forms.drop(form)
         else:
             self._insert(key, row)
         return bool(strangers) or _essence(old) != _essence(row)
+
+    def _learned(self, job: Job) -> tuple[float, ...]:
+        """Its curve, from how its steps go and those of its application. It is watched until it ends."""
+        spec, said, uid = job.spec, job.status.elastic, job.metadata.uid
+        if spec.runtime != "elastic":
+            return ()
+        shared = spec.speed.application if spec.speed is not None else ""
+        application = f"{job.metadata.namespace}/{shared}" if shared else ""
+        if job.status.phase in FINISHED:
+            self._watching.forget(uid)
+        elif said is not None:
+            turn = (said.attempt, said.recoveries)
+            look = Look(at=said.reported, tasks=said.world, step=said.step, turn=turn)
+            self._watching.saw(uid, look, application)
+        return self._watching.curve(uid, elastic_role(spec).replicas, application)
 
     def _insert(self, key: Key, row: JobRow) -> None:
         order = row.order

@@ -49,8 +49,11 @@ def node_row(node: Node) -> NodeRow:
     )
 
 
-def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRow | None:
-    """A job as the scheduler sees it; None when there is nothing to decide about it."""
+def job_row(
+    job: Job, tasks: Iterable[Task], form: int, policy: Policy, learned: tuple[float, ...] = ()
+) -> JobRow | None:
+    """A job as the scheduler sees it; None when there is nothing to decide about it. `learned`: its
+    curve as far as it was seen, for where none is declared."""
     meta, status = job.metadata, job.status
     ending, holds = ending_of(job), holds_of(job, tasks)
     if ending and not holds and not status.scheduling.code:
@@ -73,7 +76,7 @@ def job_row(job: Job, tasks: Iterable[Task], form: int, policy: Policy) -> JobRo
         wall_seconds=_wall_seconds(job),
         grace_seconds=float(job.spec.grace_period),
         preemptible=job.spec.preemptible,
-        speeds=_sound(speed.curve),
+        speeds=_sound(speed.curve or learned),
         work=speed.work,
         progress=float(status.elastic.step) if status.elastic is not None else 0.0,
         restart_seconds=float(speed.restart or 0.0),
