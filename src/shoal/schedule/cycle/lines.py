@@ -86,5 +86,5 @@ class Standings:
 def _key(standings: Standings, queue: int, asked: Asked, amounts: tuple[float, ...]) -> _Key:
     # a gang is ahead by all of its ask at once: who would be evicted for it is not started before it
     beyond, first, ahead = standings.of(queue, amounts, whole=True)
-    less, *rest = asked.own_order
-    return (beyond, first, less, ahead, *rest)
+    less, fresh, since, name = asked.own_order
+    return (beyond, first, less, ahead, fresh, since, name)
