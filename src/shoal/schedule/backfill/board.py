@@ -88,6 +88,14 @@ class Board:
                     break
         return best, where
 
+    def sooner(self, shape: Shape, pool: int, seconds: float, since: float, start: float) -> float | None:
+        """The earliest start of a job that has its place in the pool from `start` on, which is after
+        `since`; None: it may run in others, or takes of what is shared, and has to be lifted out for
+        that to be told."""
+        if shape.shared or shape.pools != (pool,):
+            return None
+        return self.pools[pool].sooner(shape.amounts, seconds, since, start, self.grid)
+
     def fits(self, shape: Shape, pool: int, start: float, end: float) -> bool:
         """Whether one job of this shape has room in the pool from `start` to `end`."""
         return self.pools[pool].fits(shape.amounts, start, end) and (

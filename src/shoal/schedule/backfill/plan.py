@@ -188,8 +188,14 @@ class _Planner:
         bound = self._bounds.of(shape, seconds)
         if start <= bound or self._planned > self._settings.depth:
             return
+        known = self._board.sooner(self._shapes[shape], pool, seconds, bound, start)
+        if known is not None:
+            self._evaluations += 1
+            self._bounds.learn(shape, seconds, known)
+        if known == start:
+            return
         self._board.take(self._shapes[shape], pool, start, end, copies=-1)
-        sooner, where = self._search(shape, seconds, bound)
+        sooner, where = (known, pool) if known is not None else self._search(shape, seconds, bound)
         if sooner < start:
             self._bounds.forget()
             start, end, pool = sooner, self._board.grid.up(sooner + seconds), where

@@ -111,6 +111,32 @@ class Timeline:
             return math.inf
         return self._earliest_of_many(blocked, first, at, seconds, grid)
 
+    def sooner(self, needs: Needs, seconds: float, since: float, start: float, grid: Grid) -> float:
+        """As `earliest`, for `needs` that are in here from `start`, which is after `since`, for no less
+        than `seconds`: they may move forward onto their own place. `start` where there is nothing
+        sooner."""
+        times = self._times
+        first, last = bisect_right(times, since) - 1, bisect_left(times, start)
+        if not needs:
+            return since
+        (row, need), *others = needs
+        blocked = self._rows[row][first:last] < need
+        for row, need in others:
+            blocked |= self._rows[row][first:last] < need
+        where = blocked.tobytes()
+        at = where.find(0)
+        for _ in range(_HOPS):
+            if at < 0:
+                return start
+            begin = since if at == 0 else times[first + at]
+            until = where.find(1, at)
+            if until < 0 or times[first + until] >= grid.up(begin + seconds):
+                return begin
+            at = where.find(0, until)
+        if at < 0:
+            return start
+        return min(start, self._earliest_of_many(blocked, first, at, seconds, grid))
+
     def fits(self, needs: Needs, start: float, end: float) -> bool:
         """Whether `needs` are free all the time from `start`, not before now, to `end`."""
         times = self._times

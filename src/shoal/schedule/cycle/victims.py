@@ -205,7 +205,8 @@ class Victims:
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
         try:
-            for without in ((), () if not desk.new_holdings() else self._old_beside_new()):
+            for again in (False, True):
+                without = self._old_beside_new() if again and desk.new_holdings() else ()
                 found = choose(
                     ledger,
                     claim,
@@ -213,7 +214,7 @@ class Victims:
                     laws,
                     None if anywhere else enough,
                     refill,
-                    spared=spared | set(without),
+                    spared={*spared, *without} if without else spared,
                     only=only,
                     rivals=self._rivals(queue),
                 )
