@@ -88,7 +88,9 @@ class Board:
                     break
         return best, where
 
-    def sooner(self, shape: Shape, pool: int, seconds: float, since: float, start: float) -> float | None:
+    def sooner(
+        self, shape: Shape, pool: int, seconds: float, since: float, start: float
+    ) -> float | None:
         """The earliest start of a job that has its place in the pool from `start` on, which is after
         `since`; None: it may run in others, or takes of what is shared, and has to be lifted out for
         that to be told."""

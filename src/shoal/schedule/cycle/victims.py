@@ -40,6 +40,8 @@ class Victims:
         self._units: list[Unit] = []
         self._of: dict[str, tuple[tuple[Task, ...], Sequence[int]]] = {}
         self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
+        self._surplus = 0
+        """So many of those that are offered are beyond somebody's minimum."""
         self._waits: list[Claim] = []
         self._waits_of = -1
         self._vain: set[tuple[object, ...]] = set()
@@ -59,10 +61,12 @@ class Victims:
         `rest` are those that wait behind it, in order.
 
         Nothing is changed here."""
-        gone = self._chosen(asked, amounts, gang, rest, surplus_only=True)
-        if gone == ():
-            return None  # something else is in the way
-        gone = gone or self._swapped(asked, amounts, gang, rest)
+        gone = None
+        if self._surplus:
+            gone = self._chosen(asked, amounts, gang, rest, surplus_only=True)
+            if gone == ():
+                return None  # something else is in the way
+            gone = gone or self._swapped(asked, amounts, gang, rest)
         gone = gone or self._chosen(asked, amounts, gang, rest, surplus_only=False)
         return self._found(gone, gang) if gone else None
 
@@ -125,6 +129,7 @@ class Victims:
                 self._of.pop(name, None)
                 for number in numbers:
                     self._offers.remove(number)
+                    self._surplus -= not self._units[number].core
         for name in others:
             if self._desk.offered(name):
                 self._offer(name)
@@ -146,6 +151,7 @@ class Victims:
             desk.units[name] = (asked, units)
         numbers = self._offers.extend([unit.holding for unit in units])
         self._units += units
+        self._surplus += sum(not unit.core for unit in units)
         self._in_queue.setdefault(queue, set()).update(numbers)
         if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
             self._young.setdefault(queue, set()).update(numbers)
@@ -293,7 +299,7 @@ class Victims:
                     claim = claim_of(asked, theirs, amounts, -1)
                     claims.setdefault((theirs, claim.priority, claim.ask), claim)
             self._waits = list(claims.values())
-        return (claim for claim in self._waits if claim.queue != queue)
+        yield from [claim for claim in self._waits if claim.queue != queue]
 
     def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:
         """Those that are on its nodes."""

@@ -45,6 +45,9 @@ class Nodes:
             raise ValueError("a GPU has 1000 thousandths")
 
 
+_ONE: Ints = np.ones(1, dtype=np.int64)
+
+
 class Room:
     """Mutable. `free` (n, r) and `slots` (n, g) are to be read, not written, by others."""
 
@@ -104,7 +107,9 @@ class Room:
         Raises ValueError for tasks on none of the nodes, or beyond the last GPU that one may have.
         """
         self._check(tasks)
-        if len(tasks):
+        if len(tasks) == 1:
+            self._note(_Change(tasks, tasks.node, _ONE, -1))
+        elif len(tasks):
             self._note(_Change(tasks, *np.unique(tasks.node, return_counts=True), -1))
 
     def give_back(self, tasks: Tasks) -> None:
@@ -160,12 +165,26 @@ class Room:
     def _apply(self, change: _Change, sign: int) -> None:
         tasks, nodes = change.tasks, change.nodes
         shape = tasks.shape
+        if len(nodes) == 1:
+            self._apply_on(int(nodes[0]), change, sign)
+            return
         self.free[nodes] += (sign * change.counts)[:, None] * shape.vector
         if shape.slots:
             at = (tasks.node[:, None] * self.slots.shape[1] + tasks.slots).ravel()
             np.add.at(self.slots.reshape(-1), at, np.int32(sign * shape.thousandths))
             self.idle[nodes] = (self.slots[nodes] == WHOLE).sum(axis=1)
         self._tables.changed(nodes)
+
+    def _apply_on(self, node: int, change: _Change, sign: int) -> None:
+        """The same on one node, which is most of what is done, with no array made for it."""
+        shape = change.tasks.shape
+        self.free[node] += sign * int(change.counts[0]) * shape.vector
+        if shape.slots:
+            slots, part = self.slots[node], sign * shape.thousandths
+            for slot in change.tasks.slots.ravel().tolist():
+                slots[slot] += part
+            self.idle[node] = np.count_nonzero(slots == WHOLE)
+        self._tables.changed(change.nodes)
 
     def _slots_of(self, tasks: Tasks) -> tuple[Ints, Ints]:
         """Distinct slots, counted through all nodes, and how many of the tasks are on each."""
