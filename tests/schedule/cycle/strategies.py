@@ -84,13 +84,16 @@ def _roles(draw: st.DrawFn, racks: bool) -> tuple[Role, ...]:
 
 @st.composite
 def _job(draw: st.DrawFn, name: str, leaves: list[str], racks: bool, now: float) -> Job:
+    roles = draw(_roles(racks))
+    most = sum(role.maximum for role in roles)
     return Job(
         name=name,
+        minimum=draw(st.sampled_from([0, 0, 0, most, max(1, most - 1)])),
         queue=draw(st.sampled_from(leaves)),
         user=draw(st.sampled_from(["ann", "bob"])),
         priority=draw(st.sampled_from([0, 0, 0, 1, 5])),
         created=now - draw(st.integers(0, 700)),
-        roles=draw(_roles(racks)),
+        roles=roles,
         preemptible=draw(st.integers(0, 7)) > 0,
         wall_seconds=draw(st.sampled_from([None, None, 20.0, 300.0, 2000.0])),
         grace_seconds=draw(st.sampled_from([0.0, 30.0])),

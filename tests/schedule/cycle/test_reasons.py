@@ -221,3 +221,18 @@ def test_each_step_is_said_in_a_sentence() -> None:
             assert step.code in CODES
             assert said.sentence
             assert "{" not in said.sentence
+
+
+def test_a_budget_holds_those_alone_that_it_pays_for() -> None:
+    spent = Queue(name="q", budgets=(Budget(name="year", resource="gpu", hours=10.0, spent=10.0),))
+    nodes = (Node(name="n", gpus=1, amounts={"cpu": 2}),)
+    jobs = (
+        Job(name="asks", queue="q", roles=(Role(gpus=1),)),
+        Job(name="plain", queue="q", roles=(Role(amounts={"cpu": 1}),)),
+    )
+    steps = {
+        step.job: step
+        for step in plan(Cluster(nodes=nodes, queues=(spent,), jobs=jobs), RULES, NOW).steps
+    }
+    assert isinstance(steps["plain"], Start)
+    assert steps["asks"].code == "BudgetExhausted"

@@ -18,9 +18,7 @@ LARGE = ("B4-", "B5-", "B9-")
 MOST = 8
 """Decisions of one file that are looked at, evenly over its time."""
 
-RESTLESS: dict[str, str] = {
-    "E5-growth-takes-back-its-own": "what has just started asks for its queue's own a second later",
-}
+RESTLESS: dict[str, str] = {}
 """What goes on though nothing has happened. A file that comes to rest must be taken off."""
 
 every_file = pytest.mark.parametrize(

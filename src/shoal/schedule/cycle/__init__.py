@@ -8,6 +8,7 @@ out are steps with their reasons (`steps`).
 - `columns`: rows as arrays: resources, masks, the tree of queues
 - `desk`: what is free, in use, promised, while the decision is made
 - `fitting`: what would fit, and what would be allowed
+- `compositions`: of which roles a gang is, where it may be any;
 - `gangs`: a job as placing knows it; `lines`: who is served next
 - `giving`: what jobs give back for no one
 - `victims`: who gives way for whom; `dates`: when those start who wait for time

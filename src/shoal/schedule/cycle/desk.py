@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.compositions import composed
 from shoal.schedule.cycle.fitting import Fitting
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.ground import Ground
@@ -52,6 +55,10 @@ class Desk:
         self._grown: dict[str, tuple[Task, ...]] = {}
         self._gained: set[int] = set()
         self._kept_on: set[str] = set()
+        if any(asked.open for asked in self.asked.values()):
+            # what a job is made up of is found anew for each decision
+            rooms = (self.current.room, self.later.room, ground.empty)
+            self.asked = {name: composed(asked, rooms) for name, asked in self.asked.items()}
         self._changed: set[str] = set()
         self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
@@ -59,6 +66,12 @@ class Desk:
         self._reserved: dict[str, Reserve] = {}
         self._giving: list[Shrink | Preempt | Move] = []
         self._starting: list[Start | Grow] = []
+
+    def composed(self, asked: Asked) -> Asked:
+        """Of those roles for which there is room by now."""
+        found = composed(asked, (self.current.room, self.later.room))
+        self.asked[asked.job.name] = found
+        return found
 
     def queue(self, job: Job) -> int:
         """Its row."""
@@ -78,7 +91,7 @@ class Desk:
         self._changed.add(job.name)
         self.effects += 1
         self._gained.add(self.queue(job))
-        if not job.tasks and asked not in self.withdrawn:
+        if not job.tasks and job.name not in {each.job.name for each in self.withdrawn}:
             self._fresh.add(job.name)
         self._told_to_wait_no_more(job.name)
         kind = Grow if before else Start
@@ -122,6 +135,26 @@ class Desk:
         self.later.occupy(to)
         code = "Preempting" if told else "Departing"
         self.reserve(asked, to, code, {"waitsFor": told} if told else {})
+
+    def take_more(self, asked: Asked, leaving: Mapping[str, Sequence[Task]], to: Placement) -> None:
+        """Besides the place that it was kept in this plan, it is kept that of these."""
+        step = self._reserved[asked.job.name]
+        for name, tasks in leaving.items():
+            self.depart(self.asked[name], tasks, step.job, "Preempted", priority=asked.job.priority)
+        tasks = asked.tasks(to, self.names, (*asked.job.tasks, *step.tasks))
+        self.effects += 1
+        for books in (self.current, self.later):
+            books.occupy(to)
+        self.later.charge(asked, asked.ask(asked.counts(tasks), new=False))
+        names = sorted({*step.evidence["waitsFor"], *(name for name in leaving if name in self._told)})
+        self._reserved[step.job] = msgspec.structs.replace(
+            step, tasks=(*step.tasks, *tasks), evidence={"waitsFor": names}
+        )
+
+    def takes(self) -> list[Asked]:
+        """Who has nothing yet, and is kept a place in this plan that others leave for it."""
+        steps = [step for step in self._reserved.values() if step.code == "Preempting"]
+        return [self.asked[step.job] for step in steps if not self.asked[step.job].job.tasks]
 
     def keep_on(self, asked: Asked) -> None:
         """The place that it was kept before this plan."""
@@ -332,6 +365,10 @@ class Desk:
             if any(task.node in nodes for task in self.present.get(name, ()))
         ]
         return max([self.now, *ends])
+
+    def kept_tasks(self, job: str) -> tuple[Task, ...]:
+        """The place that it is kept by this plan."""
+        return self._reserved[job].tasks if job in self._reserved else ()
 
     def is_kept_a_place(self, job: str) -> bool:
         """By this plan."""

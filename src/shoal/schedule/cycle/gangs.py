@@ -24,11 +24,22 @@ class Asked:
     """What one job asks for, and what follows from its row alone: it lives as long as the row. Counts
     are one number for each of its roles."""
 
-    def __init__(self, job: Job, columns: Columns, kinds: Kinds, number: int = 0) -> None:
+    def __init__(
+        self,
+        job: Job,
+        columns: Columns,
+        kinds: Kinds,
+        number: int = 0,
+        counts: Sequence[int] | None = None,
+    ) -> None:
+        """`counts`: its minimum is of those, where it may be of several roles."""
         self.job = job
         self.number = number
         """No other job has it, as long as this one is there."""
-        self.needs = needs = kinds.of(job)
+        self._columns, self._kinds = columns, kinds
+        self.needs = needs = kinds.of(job, counts)
+        self.open = needs.open
+        """Whether its minimum may be of other roles too (`compositions`)."""
         self.queue = columns.queue_at[job.queue]
         """Its row."""
         self._node_at = columns.node_at
@@ -53,6 +64,10 @@ class Asked:
         if stopping:
             going = self.counts(task for task in job.tasks if task.stopping)
             self.room = tuple(most - count for most, count in zip(self.maximum, going, strict=True))
+
+    def of(self, counts: Sequence[int]) -> Asked:
+        """The same job, its minimum of these."""
+        return Asked(self.job, self._columns, self._kinds, self.number, counts)
 
     def gang(self, least: Sequence[int], most: Sequence[int]) -> Gang:
         """That many tasks of each role."""

@@ -80,11 +80,15 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
 
 
 def take_back_own(desk: Desk, victims: Victims) -> bool:
-    """Jobs that may have more, in queues that have less than their own, get the surplus of others.
+    """Jobs that may have more, in queues that have less than their own, get the surplus of others;
+    those too that others have just been told to give way for, so that they need not ask again once they
+    are there.
 
     Whether it has to be looked at again: a plan changes a job once.
     """
     later = False
+    for asked in desk.takes():
+        _take_with_its_place(desk, victims, asked)
     for name in sorted(desk.present):
         asked = desk.asked[name]
         job = asked.job
@@ -92,8 +96,7 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
             continue
         if name in desk.ending or desk.told_to_give(name) or job.suspended:
             continue
-        bound = asked.reach.required is not None or job.spread or any(r.required for r in job.roles)
-        if bound:
+        if _bound(asked):
             continue  # whose place is bound to where it is grows into what is free there
         counts = desk.counts(asked)
         for role, (count, low, high) in enumerate(
@@ -105,6 +108,24 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
             elif more > 0 and _asked_back(desk, victims, asked, role, more):
                 break
     return later
+
+
+def _take_with_its_place(desk: Desk, victims: Victims, asked: Asked) -> None:
+    if _bound(asked) or not asked.needs.elastic:
+        return
+    kept = desk.kept_tasks(asked.job.name)
+    rows = zip(asked.counts(kept), asked.minimum, desk.most(asked), strict=True)
+    for role, (count, low, high) in enumerate(rows):
+        more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
+        if more > 0 and _asked_back(desk, victims, asked, role, more):
+            return
+
+
+def _bound(asked: Asked) -> bool:
+    """Whether its place depends on where it is."""
+    job = asked.job
+    roles = any(role.required for role in job.roles)
+    return bool(asked.reach.required is not None or job.spread or roles)
 
 
 def _own_left(desk: Desk, asked: Asked, role: int) -> int:
@@ -130,7 +151,8 @@ def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int
         victims.changed(desk.changed())
         found = victims.surplus_for(asked, amounts, asked.gang(counts, counts))
         if found is not None:
-            desk.take_place(asked, *found)
+            take = desk.take_more if desk.is_kept_a_place(asked.job.name) else desk.take_place
+            take(asked, *found)
             return True
     return False
 

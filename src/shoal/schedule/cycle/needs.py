@@ -20,7 +20,13 @@ _THOUSANDTHS = 1000
 class Needs:
     """Of one kind. Counts are one number for each of its roles."""
 
-    def __init__(self, job: Job, columns: Columns, numbers: dict[tuple[object, ...], int]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        minimum: tuple[int, ...],
+        columns: Columns,
+        numbers: dict[tuple[object, ...], int],
+    ) -> None:
         self._columns = columns
         self.roles = job.roles
         self.names = tuple(role.name for role in job.roles)
@@ -29,7 +35,9 @@ class Needs:
         """Of one task of each role, by column of queues."""
         self.whole = tuple(_whole(vector) for vector in self.vectors)
         """The same in whole numbers: GPUs in thousandths."""
-        self.minimum = _least(job)
+        self.minimum = minimum
+        self.open = job.minimum > sum(role.minimum for role in job.roles)
+        """Whether the minimum may be of other roles too."""
         self.maximum = tuple(role.maximum for role in job.roles)
         self.elastic = self.maximum != self.minimum
         """Whether there may be more of some role than its minimum."""
@@ -91,14 +99,17 @@ class Kinds:
         self._of: dict[tuple[object, ...], Needs] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
 
-    def of(self, job: Job) -> Needs:
-        """The kind of the job. Raises ValueError for a level that there is not."""
+    def of(self, job: Job, counts: Sequence[int] | None = None) -> Needs:
+        """The kind of the job, if its minimum is made up of so many of each role first; without
+        `counts`, of those that there are, or that are kept for it. Raises ValueError for a level that
+        there is not."""
+        minimum = _least(job, counts)
         key = (
-            *map(_stated, job.roles), job.minimum, job.required, job.preferred, job.spread,
+            *map(_stated, job.roles), job.minimum, job.required, job.preferred, job.spread, minimum,
         )  # fmt: skip
         found = self._of.get(key)
         if found is None:
-            found = self._of[key] = Needs(job, self._columns, self._numbers)
+            found = self._of[key] = Needs(job, minimum, self._columns, self._numbers)
         return found
 
 
@@ -123,9 +134,17 @@ def _whole(vector: Sequence[float]) -> tuple[int, ...]:
     return (*map(round, vector[:-2]), round(vector[-2] * _THOUSANDTHS))
 
 
-def _least(job: Job) -> tuple[int, ...]:
-    """Each role's minimum, and of the roles in their order so many more as the job's minimum says."""
-    counts = [role.minimum for role in job.roles]
-    for at, role in enumerate(job.roles):
-        counts[at] += max(0, min(role.maximum - role.minimum, job.minimum - sum(counts)))
-    return tuple(counts)
+def _least(job: Job, counts: Sequence[int] | None) -> tuple[int, ...]:
+    """Each role's minimum, and so many more as the job's minimum says: as far as there are so many of a
+    role, then of the roles in their order."""
+    least = [role.minimum for role in job.roles]
+    if job.minimum <= sum(least):
+        return tuple(least)
+    if counts is None:
+        here = [task.role for task in (*job.present, *job.reserved)]
+        counts = [here.count(role.name) for role in job.roles]
+    for bounds in (counts, [role.maximum for role in job.roles]):
+        for at, (role, bound) in enumerate(zip(job.roles, bounds, strict=True)):
+            more = min(bound, role.maximum) - least[at]
+            least[at] += max(0, min(more, job.minimum - sum(least)))
+    return tuple(least)

@@ -253,6 +253,8 @@ class _Cycle:
         self.dates = Dates(self.desk, waiting) if promised else None
 
     def _serve_and_again(self, asked: Asked, rest: _Rest) -> None:
+        if asked.open:
+            asked = self.desk.composed(asked)
         known = len(self.desk.withdrawn)
         self._serve(asked, rest)
         for each in self.desk.withdrawn[known:]:

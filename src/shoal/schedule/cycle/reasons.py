@@ -11,7 +11,7 @@
 | TooFewShared | the cluster has not so many licences |
 | OverUserCap | its minimum is more than its user may ever have in the queue |
 | OverLimit | its minimum is more than the queue may ever have |
-| BudgetExhausted | hours of a budget are used up |
+| BudgetExhausted | hours of a budget that pays for what it asks for are used up |
 | NotPreemptible | it cannot be preempted, and would be beyond what its queue has of its own |
 | UserCap, Limit, Borrowing, Kept, Capacity | a queue on its path, or the cluster, has no more for it |
 | SharedLacking | licences are in use |
@@ -25,6 +25,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Role
 from shoal.schedule.cycle.steps import Deny
 from shoal.schedule.room import tolerates
+from shoal.schedule.shares.budgets import Budget, charged, exhausted_at
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 
@@ -112,12 +114,7 @@ def _unsuited(desk: Desk, role: Role) -> dict[str, Any]:
 def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
     """What others cannot give way for."""
     job, queue = asked.job, desk.queue(asked.job)
-    found: list[Reason] = []
-    for node in desk.columns.tree.paths[queue]:
-        for budget in desk.cluster.queues[node].budgets:
-            if budget.spent >= budget.hours:
-                evidence = {"budget": budget.name, "hours": budget.hours, "spent": budget.spent}
-                found.append(("BudgetExhausted", evidence))
+    found = _used_up(desk, queue, job.user, amounts)
     if job.preemptible:
         return found
     ledger = desk.later.ledger
@@ -131,6 +128,27 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reas
         }
         found.append(("NotPreemptible", evidence))
     return found
+
+
+def _used_up(desk: Desk, queue: int, user: str, amounts: tuple[float, ...]) -> list[Reason]:
+    """Budgets that would pay for it, and have nothing left."""
+    columns, queues = desk.columns, desk.cluster.queues
+    rows = [
+        (node, row)
+        for node in columns.tree.paths[queue]
+        for row in queues[node].budgets
+        if row.resource in columns.names
+    ]
+    budgets = [
+        Budget(row.name, node, columns.names.index(row.resource), row.hours, row.spent)
+        for node, row in rows
+    ]
+    paying = charged(columns.tree, budgets, queue, user, amounts) if budgets else []
+    return [
+        ("BudgetExhausted", {"budget": row.name, "hours": row.hours, "spent": row.spent})
+        for row, budget in ((rows[place][1], budgets[place]) for place in paying)
+        if exhausted_at(budget) == -math.inf
+    ]
 
 
 def holding(

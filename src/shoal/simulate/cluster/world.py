@@ -139,7 +139,7 @@ class World:
         roles = tuple(resized(each) if each.name == role else each for each in job.roles)
         if roles == job.roles and role not in {each.name for each in roles}:
             raise KeyError(f"{name} has no role {role}")
-        self._put(job, roles=roles)
+        self._put(job, roles=roles, minimum=min(job.minimum, sum(role.maximum for role in roles)))
 
     def report(self, name: str, done: float, service_seconds: float) -> None:
         """How far the job is, and how long its tasks have run."""
