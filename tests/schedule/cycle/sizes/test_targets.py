@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 import pytest
 
+from shoal.schedule.cycle.invariants import broken
 from shoal.schedule.cycle.planner import plan
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules
 from shoal.schedule.cycle.steps import Grow, Reserve, Shrink, Start
@@ -58,7 +59,9 @@ def test_plans_can_be_carried_out_and_come_to_rest(seed: int) -> None:
         for _ in range(8):
             remembered = msgspec.json.encode(there.plan(now))
             assert remembered == msgspec.json.encode(plan(there.cluster, RULES, now))
+            rows = there.cluster
             made = there.decide(now)
+            assert broken(rows, made, now + RULES.notice_seconds) == []
             again = plan(there.cluster, RULES, now)
             loud = [
                 step.job
@@ -86,6 +89,7 @@ def test_nobody_gives_without_a_beneficiary_or_below_its_minimum(seed: int) -> N
         now = 10.0 * number
         there.submit(drawn(draw, number, now))
         made = there.plan(now)
+        assert broken(there.cluster, made, now + RULES.notice_seconds) == []
         kept = {step.job for step in made.steps if isinstance(step, Reserve) and step.tasks}
         for step in made.steps:
             if isinstance(step, Shrink) and step.code == "Resized":
