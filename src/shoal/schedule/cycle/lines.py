@@ -36,19 +36,25 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
     heap = [(_key(ahead, queue, *line[-1]), queue) for queue, line in lines.items()]
     heapq.heapify(heap)
     found: list[Asked] = []
+    looked_at = dict.fromkeys(lines, 0)
+    charges = 0
     while heap:
         key, queue = heap[0]
         line = lines[queue]
-        # what was served since can only have put the queue further back
-        current = _key(ahead, queue, *line[-1])
-        if current > key:
-            heapq.heapreplace(heap, (current, queue))
-            continue
+        if looked_at[queue] != charges:
+            # what was served since can only have put the queue further back
+            looked_at[queue] = charges
+            current = _key(ahead, queue, *line[-1])
+            if current > key:
+                heapq.heapreplace(heap, (current, queue))
+                continue
         asked, amounts = line.pop()
         found.append(asked)
         if trial.allows(queue, amounts):
             trial.charge(queue, amounts)
             ahead.changed()
+            charges += 1
+        looked_at[queue] = charges
         if line:
             heapq.heapreplace(heap, (_key(ahead, queue, *line[-1]), queue))
         else:

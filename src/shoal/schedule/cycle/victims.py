@@ -292,13 +292,11 @@ class Victims:
         desk = self._desk
         if self._waits_of != desk.effects:
             self._waits_of = desk.effects
-            claims: dict[tuple[int, int, tuple[float, ...]], Claim] = {}
+            kinds: dict[tuple[object, ...], Asked] = {}
             for asked in desk.waiting:
                 if asked.job.name not in desk.settled:
-                    theirs, amounts = asked.wish
-                    claim = claim_of(asked, theirs, amounts, -1)
-                    claims.setdefault((theirs, claim.priority, claim.ask), claim)
-            self._waits = list(claims.values())
+                    kinds.setdefault((*asked.wish, asked.job.priority), asked)
+            self._waits = [claim_of(each, *each.wish, -1) for each in kinds.values()]
         yield from [claim for claim in self._waits if claim.queue != queue]
 
     def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:

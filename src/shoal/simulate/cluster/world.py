@@ -71,6 +71,8 @@ class World:
         kept = {step.job for step in plan.steps if isinstance(step, Reserve)}
         changes = 0
         for step in plan.steps:
+            if isinstance(step, Deny) and self._waits(step.job):
+                continue
             changes += self.carry_out(step, now)
             if isinstance(step, Deny) and step.job not in kept:
                 # it waits, and nobody says that its place is kept
@@ -79,6 +81,11 @@ class World:
             if isinstance(step, Shrink | Preempt) and step.beneficiary:
                 self._check_guaranteed(step)
         return changes
+
+    def _waits(self, name: str) -> bool:
+        """It holds nothing, and nothing is kept for it: to be told why changes nothing."""
+        job = self.jobs.get(name)
+        return job is not None and not job.tasks and not job.reserved
 
     def carry_out(self, step: Step, now: Stamp) -> bool:
         """One step; whether a row is another now."""
