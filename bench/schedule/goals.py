@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from bench.published import DATA
 from bench.row import Row, table
-from bench.schedule import backfill, packing, placing, referee, scale, sizing
+from bench.schedule import backfill, packing, placing, referee, scale, sizing, targets
 from bench.schedule.within import within
 
 __all__ = ["Suite", "collect", "rows"]
@@ -98,6 +98,18 @@ _SUITES = (
             "re-size, jobs of up to 256 GPUs; 5,000 jobs, 100,000 GPUs": "the same, each up to 256",
         },
     ),
+    Suite(
+        "targets",
+        lambda quick: targets.rows(),
+        {
+            "targets, seen for the first time; 5,000 jobs, 100,000 GPUs, 50 queues": (
+                "their targets in a decision, rows seen for the first time"
+            ),
+            "targets, one job has gone on; 5,000 jobs, 100,000 GPUs, 50 queues": (
+                "the same, one job has gone on"
+            ),
+        },
+    ),
     Suite("backfill", lambda quick: backfill.rows(), {"plan, depth 5,000": "backfill, depth 5,000"}),
     Suite("scale", scale.rows, _SCALE, minutes=True, seconds=420),
 )
@@ -117,6 +129,10 @@ _WHY = {
     "decision after one event, p99": _SCRATCH,
     "Kueue's generator, 15,000 workloads, processor time": _SCRATCH,
     "Kueue's generator, 50,000 workloads, processor time": _SCRATCH,
+    "their targets in a decision, rows seen for the first time": (
+        "each job's curve is made an array of every size up to 16 and beyond, and each queue is chosen "
+        "for by itself; what has not changed is kept, so this is paid once"
+    ),
     "the same burst, a whole decision": "jobs are rows, asked for and started one by one",
     "p99, knows: none": (
         "nobody says which jobs are long, so the second longest of 160 gives way to jobs that turn out "
