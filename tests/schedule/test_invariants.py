@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from shoal.objects import codec
 from shoal.objects.node import Taint
 from shoal.objects.ranges import IndexSet
+from shoal.schedule.cycle.invariants import broken
 from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.decide import Decider, decide
 from shoal.schedule.explain import explain
@@ -154,8 +155,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         plan = decide(before, POLICY, NOW + later)
         again = decide(codec.decode(codec.encode(before), Snapshot), POLICY, NOW + later)
         assert codec.encode(plan) == codec.encode(again)
-        remembered = self.decider.decide(before, POLICY, NOW + later).plan
-        assert codec.encode(plan) == codec.encode(remembered)
+        remembered = self.decider.decide(before, POLICY, NOW + later)
+        assert codec.encode(plan) == codec.encode(remembered.plan)
+        soon = NOW + later + POLICY.rules.notice_seconds
+        assert broken(remembered.cluster, remembered.steps, soon) == []
         writes = plan.writes[:cut]
         for write in writes:
             self.world = apply(self.world, write, NOW + later)

@@ -7,6 +7,7 @@ the rest of the server. After a kill between any two writes the next pass decide
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -28,7 +29,8 @@ from shoal.objects.job import Allocation, Job, Scheduling
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
-from shoal.schedule.decide import Decider
+from shoal.schedule.cycle.invariants import broken
+from shoal.schedule.decide import Decided, Decider
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Write
 from shoal.schedule.record import Record
@@ -38,6 +40,8 @@ __all__ = ["EVERYTHING", "Journal", "SchedulingController"]
 EVERYTHING: Key = ("", "everything")
 """The only key."""
 
+_log = logging.getLogger(__name__)
+
 WRITER = "scheduler"
 _COALESCE_SECONDS = 0.002
 _SAFETY_SECONDS = 5.0
@@ -46,6 +50,8 @@ _LONGEST_REST_SECONDS = 0.25
 _DENIALS_PER_PASS = 100
 """Jobs that are only told why they wait: the rest follow in the next pass, after any new start."""
 _REFRESH_SECONDS = 60.0
+_LOOKED_AT = 20
+"""Of so many plans that do something one is looked at."""
 _REFRESHED = 20
 """So many waiting jobs get their numbers renewed so often."""
 
@@ -94,6 +100,7 @@ class SchedulingController:
         self._picture = Picture(
             jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=policy, levels=levels
         )
+        self._plans = 0
         self._not_before = 0.0
         self._refresh_at = 0.0
         self._again = 0.0
@@ -115,9 +122,11 @@ class SchedulingController:
             return self._again - begun
         self._again = 0.0  # whatever stops this pass calls for another
         policy = self._policy_now(begun)
-        plan = self._decider.decide(snapshot, policy, now).plan
+        decided = self._decider.decide(snapshot, policy, now)
+        plan = decided.plan
         if plan.writes and self._record_decision is not None:
             self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
+        self._look_at(decided, now + policy.rules.notice_seconds)
         left = self._apply(plan, now)
         ended = self._clock.monotonic()
         self._not_before = ended + min(ended - begun, _LONGEST_REST_SECONDS)
@@ -126,6 +135,16 @@ class SchedulingController:
             wait = min(wait, max(_COALESCE_SECONDS, plan.again_at - now))
         self._again = ended + wait
         return wait
+
+    def _look_at(self, decided: Decided, soon: Stamp) -> None:
+        """Now and then: whether the plan is one that may be. It is carried out all the same, for nodes
+        judge for themselves; but somebody is to hear of it."""
+        if not decided.steps.steps:
+            return
+        self._plans += 1
+        if self._plans % _LOOKED_AT == 1:
+            for sentence in broken(decided.cluster, decided.steps, soon):
+                _log.error("a plan breaks what has to hold: %s", sentence)
 
     def _policy_now(self, begun: float) -> Policy:
         policy = self._policy()

@@ -1,7 +1,6 @@
 """What was decided, brought back to the jobs as a server knows them: indices, devices, reasons.
 
-A decision counts tasks; here each gets an index that the job has free, the one that the decision named
-where it can be.
+A decision numbers the indices that may run from 0 on (`Draft.numbering`); here each gets its own again.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Preempt, Reserve, Shrink, Start, Step
-from shoal.schedule.give_back import Draft, Index, span
+from shoal.schedule.give_back import Draft, Index
 from shoal.schedule.posing import avoided, index_of
 from shoal.schedule.snapshot import Hold, NodeRow, RoleForm
 
@@ -59,12 +58,14 @@ class Carrying:
             case Start() | Grow():
                 draft.got.update(self._holds(draft, step.tasks, part))
             case Shrink() | Preempt():
-                self._gives(draft, step.tasks, step.code, step.beneficiary, step.evidence)
+                self._gives(draft, part, step.tasks, step.code, step.beneficiary, step.evidence)
                 if not draft.kept:
                     self._emptied(draft, step)
             case Move():
-                self._gives(draft, step.tasks, step.code, "", {"for": [self._title(step.beneficiary)]})
-                draft.reserved.update(self._holds(draft, step.to, part, moving=True))
+                self._gives(
+                    draft, part, step.tasks, step.code, "", {"for": [self._title(step.beneficiary)]}
+                )
+                draft.reserved.update(self._holds(draft, step.to, part))
                 draft.code, draft.evidence = step.code, {}
             case Reserve():
                 draft.reserved.update(self._holds(draft, step.tasks, part))
@@ -98,52 +99,32 @@ class Carrying:
         return code in _NO_PLACE or code in _NO_ROOM
 
     def _gives(
-        self, draft: Draft, tasks: Iterable[Task], code: str, to: str, evidence: dict[str, Any]
+        self,
+        draft: Draft,
+        part: int | None,
+        tasks: Iterable[Task],
+        code: str,
+        to: str,
+        evidence: dict[str, Any],
     ) -> None:
+        numbers = {form.name: draft.numbering(form) for form in draft.form.roles}
         for task in tasks:
-            hold = draft.kept[task.role, task.index]
+            index = numbers[task.role][task.index] if part is None else part
+            hold = draft.kept[task.role, index]
             if to and code == _FOR_OTHERS:
                 draft.give_up(hold, self._title(to))
             else:
                 draft.drop(hold, code)
         draft.why[code] = evidence
 
-    def _holds(
-        self, draft: Draft, tasks: Sequence[Task], part: int | None, *, moving: bool = False
-    ) -> dict[Index, Hold]:
+    def _holds(self, draft: Draft, tasks: Sequence[Task], part: int | None) -> dict[Index, Hold]:
         roles = {form.name: form for form in draft.form.roles}
+        numbers = {name: draft.numbering(form) for name, form in roles.items()}
         found: dict[Index, Hold] = {}
-        if part is not None:
-            for task in tasks:
-                found[task.role, part] = self._hold(roles[task.role], part, task)
-            return found
-        taken: set[Index] = set() if moving else {*draft.kept, *draft.got, *draft.reserved}
-        if not moving:
-            taken |= {
-                (hold.role, hold.index)
-                for hold in draft.row.holds
-                if (hold.live or hold.claimed) and hold.node in self._nodes
-            }
-        for name, form in roles.items():
-            mine = [task for task in tasks if task.role == name]
-            if mine:
-                for index, task in zip(self._indices(draft, form, mine, taken), mine, strict=True):
-                    found[name, index] = self._hold(form, index, task)
+        for task in tasks:
+            index = numbers[task.role][task.index] if part is None else part
+            found[task.role, index] = self._hold(roles[task.role], index, task)
         return found
-
-    def _indices(
-        self, draft: Draft, form: RoleForm, tasks: Sequence[Task], taken: set[Index]
-    ) -> list[int]:
-        """One for each task: its own if that is free, else the lowest that is."""
-        done = set(draft.done(form.name))
-        free = dict.fromkeys(
-            index
-            for index in span(form.indices)
-            if (form.name, index) not in taken and index not in done
-        )
-        own = [task.index if free.pop(task.index, 0) is None else None for task in tasks]
-        rest = iter(free)
-        return [next(rest) if index is None else index for index in own]
 
     def _hold(self, form: RoleForm, index: int, task: Task) -> Hold:
         shape, node = form.shape, self._nodes[task.node]

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.objects.meta import Stamp
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.room import tolerates
-from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow
+from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, RoleForm
 
 __all__ = ["FORCED", "Draft", "Index", "give_back", "span"]
 
@@ -61,6 +61,12 @@ class Draft:
         self.drop(hold, "Preempted")
         if to not in self.yielded:
             self.yielded.append(to)
+
+    def numbering(self, role: RoleForm) -> tuple[int, ...]:
+        """The indices that may run, in their order: a decision knows them by their places."""
+        done = self.done(role.name)
+        allowed = span(role.indices)
+        return tuple(index for index in allowed if index not in done) if len(done) else tuple(allowed)
 
     def done(self, role: str) -> IndexSet:
         """The role's indices that will not run again; those of a gang do when it restarts."""

@@ -95,7 +95,7 @@ class Posing:
         for hold in leaving:
             if hold.role not in known:
                 self._stranger(hold, row)
-        going = [self._task(hold, stopping=True) for hold in leaving if hold.role in known]
+        going = [hold for hold in leaving if hold.role in known]
         if not going and not any(role.maximum for role in roles):
             return []
         job = self._job(
@@ -103,8 +103,8 @@ class Posing:
             key_of(row),
             roles=roles,
             minimum=self._minimum(draft),
-            tasks=(*(self._task(hold) for hold in draft.kept.values()), *going),
-            reserved=tuple(self._kept(draft, row.reserved)),
+            tasks=tuple(self._tasks(draft, going)),
+            reserved=tuple(self._numbered(draft, self._kept(draft, row.reserved))),
         )
         return [job]
 
@@ -145,18 +145,16 @@ class Posing:
         """What each may have and needs. Indices that have ended well count towards the minimum, for they
         will not run again; once one of an elastic role or of a gang has, the job is coming to its end
         and gets no more than it needs."""
-        settled = (
-            draft.form.whole and bool(draft.row.done) and bool(draft.kept) and not draft.forced
-        ) or (self._rests(draft))
+        ends = draft.form.whole and bool(draft.row.done) and bool(draft.kept) and not draft.forced
+        rests = self._rests(draft)
         for form in draft.form.roles:
             there = sum(name == form.name for name, _ in draft.kept)
-            ended, allowed = set(draft.done(form.name)), span(form.indices)
-            done = len(ended)
-            most = max(there, len(allowed) - len(ended.intersection(allowed)))
+            done = len(draft.done(form.name))
+            most = max(there, len(draft.numbering(form)))
             least = min(most, max(0, form.minimum - done))
-            if settled:
+            if ends:
                 least = most = there
-            elif form.elastic and done:
+            elif rests or (form.elastic and done):
                 most = max(there, least)
             yield self._role(draft, form, least, most)
 
@@ -189,7 +187,7 @@ class Posing:
             counts[name] += 1
         roles = tuple(_role(form, counts[form.name], counts[form.name]) for form in draft.form.roles)
         job = self._job(draft, key_of(draft.row), roles=roles)
-        return _in(job, NOWHERE.name, tuple(self._task(hold) for hold in draft.kept.values()))
+        return _in(job, NOWHERE.name, tuple(self._tasks(draft, ())))
 
     # an array
 
@@ -206,9 +204,9 @@ class Posing:
         reserved = {task.index: task for task in self._kept(draft, draft.row.reserved)}
         counted = False
         for index in sorted({*kept, *going, *self._next(draft, form, going)}):
-            tasks = [self._task(kept[index])] if index in kept else []
+            tasks = [self._task(kept[index], 0)] if index in kept else []
             if index in going:
-                tasks.append(self._task(going[index], stopping=True))
+                tasks.append(self._task(going[index], len(tasks), stopping=True))
             counts = not counted and bool(tasks or not (kept or going))
             counted |= counts
             yield self._job(
@@ -216,7 +214,7 @@ class Posing:
                 key_of(draft.row, index),
                 roles=(role,),
                 tasks=tuple(tasks),
-                reserved=(reserved[index],) if index in reserved else (),
+                reserved=(_named(reserved[index], form.name, 0),) if index in reserved else (),
                 counts=counts,
             )
 
@@ -261,18 +259,33 @@ class Posing:
             and hold.node in self._nodes
         ]
 
-    def _task(self, hold: Hold, *, stopping: bool = False) -> Task:
+    def _tasks(self, draft: Draft, going: Sequence[Hold]) -> Iterator[Task]:
+        """Numbered as a decision does it: from 0 on, the indices that may run. Those behind them are of
+        tasks that may not, and are still there."""
+        for form in draft.form.roles:
+            places = {index: at for at, index in enumerate(draft.numbering(form))}
+            behind = max(len(places), form.minimum)
+            for (name, index), hold in draft.kept.items():
+                if name == form.name:
+                    yield self._task(hold, places[index])
+            for hold in going:
+                if hold.role != form.name:
+                    continue
+                at = places.get(hold.index)
+                if at is None or (form.name, hold.index) in draft.kept:
+                    at, behind = behind, behind + 1
+                yield self._task(hold, at, stopping=True)
+
+    def _task(self, hold: Hold, at: int, *, stopping: bool = False) -> Task:
         positions = self._positions.get(hold.node, {})
         gpus = tuple(positions[device] for device in hold.devices if device in positions)
         wanted = hold.gpu or bool(hold.share)
-        if len(gpus) < wanted:  # which ones is not known, so it could be any
-            others = [at for at in positions.values() if at not in gpus]
-            gpus = (*gpus, *others[: wanted - len(gpus)], *[0] * (wanted - len(gpus) - len(others)))
-            for at in others[wanted - len(gpus) :] if positions else ():
-                self._block(hold, at)
-        return Task(
-            role=hold.role, index=hold.index, node=hold.node, gpus=gpus[:wanted], stopping=stopping
-        )
+        if (lacking := wanted - len(gpus)) > 0:  # which ones is not known, so it could be any
+            others = [other for other in positions.values() if other not in gpus]
+            gpus = (*gpus, *others[:lacking], *[0] * (lacking - len(others)))
+            for other in others[lacking:]:
+                self._block(hold, other)
+        return Task(role=hold.role, index=at, node=hold.node, gpus=gpus[:wanted], stopping=stopping)
 
     def _kept(self, draft: Draft, reserved: Sequence[Slots]) -> Iterator[Task]:
         roles = {form.name for form in draft.form.roles}
@@ -285,6 +298,18 @@ class Posing:
                 if slots.role in roles and all(device in positions for device in devices):
                     gpus = tuple(positions[device] for device in devices)
                     yield Task(role=slots.role, index=index, node=slots.node, gpus=gpus)
+
+    def _numbered(self, draft: Draft, tasks: Iterator[Task]) -> Iterator[Task]:
+        """As `_tasks`; what is kept for indices that may not run any more is not."""
+        places = {
+            (form.name, index): at
+            for form in draft.form.roles
+            for at, index in enumerate(draft.numbering(form))
+        }
+        for task in tasks:
+            at = places.get((task.role, task.index))
+            if at is not None:
+                yield _named(task, task.role, at)
 
     def _stranger(self, hold: Hold, row: JobRow | None) -> None:
         """On its way out; it counts in its job's queue until it is gone, the first one as the job."""
@@ -304,7 +329,7 @@ class Posing:
                 queue=queue if queue in self._queues else NOWHERE.name,
                 user=user,
                 roles=(_role(form, 1, 1),),
-                tasks=(_named(self._task(hold, stopping=True), _STRANGER, 0),),
+                tasks=(_named(self._task(hold, 0, stopping=True), _STRANGER, 0),),
                 suspended=True,
                 counts=not self.strange or not self.strange[-1].name.startswith(prefix),
             )
