@@ -74,6 +74,11 @@ class Dates:
         found = self._of(asked)
         return found is None or found[1] <= self._desk.now + self._desk.rules.notice_seconds
 
+    def starts(self, asked: Asked) -> Stamp:
+        """When, as far as that is known; else infinity."""
+        found = self._of(asked)
+        return math.inf if found is None else found[1]
+
     def may_start(self, asked: Asked) -> bool:
         """Whether nobody before it starts later for it."""
         found = self._of(asked)
@@ -179,7 +184,10 @@ class Dates:
         )
 
     def _held(self, asked: Asked, there: Sequence[Task]) -> Sequence[int]:
-        """What it holds and does not lend."""
+        """What it holds and does not lend. Who ends before it could give back what it was asked for
+        holds it all until then."""
+        if asked.job.name in self._desk.ending:
+            return asked.needs.amounts(asked.counts(there))
         if there is asked.present:
             return asked.held
         counts = zip(asked.counts(there), asked.surplus(there), strict=True)
@@ -189,6 +197,8 @@ class Dates:
         """What it lends; nothing at all where it may have no more than its minimum."""
         asked = self._desk.asked[name]
         if not asked.needs.elastic and there is asked.present:
+            return ()
+        if name in self._desk.ending:
             return ()
         return asked.lent if there is asked.present else asked.needs.amounts(asked.surplus(there))
 

@@ -97,9 +97,20 @@ class Desk:
         kind = Grow if before else Start
         self._starting.append(kind(job=job.name, tasks=tasks, code="Started"))
 
-    def reserve(self, asked: Asked, placement: Placement, code: str, evidence: dict[str, Any]) -> None:
-        """Among what comes free, and taken in `later` already."""
+    def reserve(
+        self,
+        asked: Asked,
+        placement: Placement,
+        code: str,
+        evidence: dict[str, Any],
+        at: Stamp | None = None,
+    ) -> None:
+        """Among what comes free, and taken in `later` already; `at`: by then, as those are told who wait
+        behind it."""
+        name = asked.job.name
         self.keep(asked, asked.tasks(placement, self.names, asked.job.tasks), code, evidence)
+        if at is not None:
+            self._reserved[name] = msgspec.structs.replace(self._reserved[name], at=at)
 
     def keep(self, asked: Asked, tasks: tuple[Task, ...], code: str, evidence: dict[str, Any]) -> None:
         """As `reserve`, with these very tasks."""

@@ -93,6 +93,7 @@ class _Cycle:
         self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
         self._taking_at = -1
         self._alone: set[tuple[object, ...]] = set()
+        self._postponed: list[tuple[Asked, _Rest]] | None = None
         self._victims = Victims(desk)
         self._sizes = Exchange(desk)
 
@@ -213,11 +214,13 @@ class _Cycle:
             self._taking.clear()
             self._sizes.aim(waiting)
             self._date(waiting)
+            self._postponed = []
             for at, asked in enumerate(waiting):
                 if asked.job.name not in desk.settled and (
                     gained is None or self._may_take(asked, gained)
                 ):
                     self._serve_and_again(asked, partial(_from, waiting, at))
+            self._serve_postponed()
             if gained is None:
                 for asked in desk.asked.values():
                     self._stale(asked)
@@ -228,6 +231,17 @@ class _Cycle:
             waiting = [asked for asked in order if asked.job.name not in desk.settled]
             if not (gained and waiting):
                 return
+
+    def _serve_postponed(self) -> None:
+        """Those whose dates are soon, by their dates: they are kept what comes free by then."""
+        waiting, self._postponed = self._postponed or [], None
+        self._hopeless.clear()  # others who are alike may have been refused for their later dates
+        dates = self.dates
+        if dates is not None:
+            waiting.sort(key=lambda each: dates.starts(each[0]))
+        for asked, rest in waiting:
+            if asked.job.name not in self.desk.settled:
+                self._serve_and_again(asked, rest)
 
     def _may_take(self, asked: Asked, queues: Collection[int]) -> bool:
         """Whether the laws do not forbid from the start that it takes from one of these queues."""
@@ -285,10 +299,13 @@ class _Cycle:
         quota = later.refusal(asked, amounts)
         lacking = later.lacks(asked)
         soon = allowed or (self.dates is not None and self.dates.soon(asked))
+        if soon and not allowed and self._postponed is not None:
+            self._postponed.append((asked, rest))  # what is free now is for those who may start now
+            return
         if quota is None and lacking is None and soon and desk.departing:
             found = self._placed_by(asked)
             if found is not None:
-                desk.reserve(asked, found, "Departing", {})
+                desk.reserve(asked, found, "Departing", {}, self.dates and self.dates.promised(asked))
                 return
         if (
             lacking is None
