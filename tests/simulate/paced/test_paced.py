@@ -69,7 +69,7 @@ def test_policies_are_clearly_apart_on_the_list_that_is_run_live(seed: int) -> N
     figures = mean_jct(outcomes)
     print(seed, figures)
     assert ranking(figures, 0.1) == [["shoal"], ["dragon"], ["fifo-skip"]]
-    assert max(outcome.makespan for outcome in outcomes) < 90
+    assert max(outcome.makespan for outcome in outcomes) < 250
     assert len(file.listed) >= 8 and (file.nodes, file.slots) == (4, 4)
 
 
