@@ -31,7 +31,8 @@ def check_counts(job: Job) -> None:
             raise Broken(f"{job.name} has {role}-{index} {times} times")
     for role in job.roles:
         present = [task for task in job.tasks if task.role == role.name]
-        most = max((task.index for task in present), default=-1)
+        # who goes because there may be fewer now has an index beyond them
+        most = max((task.index for task in present if not task.stopping), default=-1)
         if len(present) > role.maximum or most >= role.maximum:
             raise Broken(f"{job.name} has {len(present)} {role.name} up to {most}, of {role.maximum}")
     if lacks := below(job):

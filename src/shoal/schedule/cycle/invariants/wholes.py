@@ -18,8 +18,10 @@ def wrong(cluster: Cluster, plan: Plan) -> list[str]:
     found: list[str] = []
     last: dict[str, tuple[Job, str]] = {}
     before = {job.name: job for job in cluster.jobs}
+    grown: set[str] = set()
     for step, _, job in replay(cluster, plan):
         if given(step):
+            grown.add(job.name)
             # a start may be followed by more for the same job: what counts is the end
             last[job.name] = (job, "is given tasks")
         elif isinstance(step, Shrink) and step.beneficiary:
@@ -27,7 +29,8 @@ def wrong(cluster: Cluster, plan: Plan) -> list[str]:
     for job, why in last.values():
         if missing := lacks(job):
             found.append(f"{job.name} {why}, and has {missing}")
-        found += _too_many(job)
+        if job.name in grown:
+            found += _too_many(job)
         if _torn(before[job.name], nodes, cluster.levels):
             continue  # where it is it was put by something else
         found += _torn(job, nodes, cluster.levels)
@@ -50,9 +53,11 @@ def _too_many(job: Job) -> Iterator[str]:
         if times > 1:
             yield f"{job.name} has {role}-{index} {times} times"
     for role in job.roles:
-        mine = [task.index for task in job.tasks if task.role == role.name]
-        if len(mine) > role.maximum or max(mine, default=-1) >= role.maximum:
-            yield f"{job.name} has {len(mine)} {role.name} up to {max(mine)}, of {role.maximum}"
+        mine = [task for task in job.tasks if task.role == role.name]
+        # who goes because there may be fewer now has an index beyond them
+        most = max((task.index for task in mine if not task.stopping), default=-1)
+        if len(mine) > role.maximum or most >= role.maximum:
+            yield f"{job.name} has {len(mine)} {role.name} up to {most}, of {role.maximum}"
 
 
 def _torn(job: Job, nodes: dict[str, Node], levels: Sequence[str]) -> list[str]:
