@@ -38,6 +38,8 @@ _CODES = {
     Verdict.BEYOND_DEPTH: "BeyondDepth",
 }
 
+_VERDICTS = {int(verdict): verdict for verdict in Verdict}
+
 
 class Dates:
     """Of all who wait from the first on that found no capacity, in their order."""
@@ -50,6 +52,7 @@ class Dates:
         waiting = [each for each in order if not each.job.present and self._allowed(each)]
         self._rows = {asked.job.name: at for at, asked in enumerate(waiting)}
         self._plan: Planned | None = None
+        self._found: list[tuple[Verdict, Stamp]] = []
         self.again_at: Stamp | None = None
         if waiting:
             self._settings = Settings(
@@ -62,6 +65,11 @@ class Dates:
             self._plan = plan(
                 self._capacity(), self._work(), self._waiting(waiting), self._settings, desk.now
             )
+            verdicts: list[int] = self._plan.verdict.tolist()
+            self._found = [
+                (_VERDICTS[verdict], start)
+                for verdict, start in zip(verdicts, self._plan.start.tolist(), strict=True)
+            ]
             dated = self._plan.start[self._plan.start > desk.now]
             if len(dated) and math.isfinite(float(dated.min())):
                 # what is lent, and whose turn is over then, is told before
@@ -105,9 +113,7 @@ class Dates:
     def _of(self, asked: Asked) -> tuple[Verdict, Stamp] | None:
         """What the plan says of it, and when it starts; None: it is not in the plan."""
         at = self._rows.get(asked.job.name)
-        if at is None or self._plan is None:
-            return None
-        return Verdict(int(self._plan.verdict[at])), float(self._plan.start[at])
+        return None if at is None else self._found[at]
 
     def _allowed(self, asked: Asked) -> bool:
         """Queues would let it, so that capacity alone is in the way."""
