@@ -40,6 +40,28 @@ def test_the_earliest_fit_is_found_behind_any_number_of_stretches_too_short(data
     assert found == expected
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_what_has_its_place_finds_the_same_sooner_place_as_if_it_were_lifted_out(data):
+    """Where there is none it stays where it is."""
+    count = data.draw(st.integers(2, 200))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    free = np.repeat(random.integers(0, 3, (2, count)), 2, axis=1)
+    times = np.cumsum(random.integers(1, 4, free.shape[1])).astype(np.float64)
+    seconds = data.draw(st.sampled_from([1, 3, 9, 14, FOREVER]))
+    since = float(data.draw(st.integers(int(times[0]), int(times[-1]))))
+    grid = Grid(float(times[0]), data.draw(st.sampled_from([0, 2])))
+    start = grid.up(since + data.draw(st.integers(1, 400)))
+    end = grid.up(start + seconds)
+    lifted, placed = Timeline(times, free), Timeline(times, free)
+    needs = [(0, 1), (1, 2)]
+    for each in (lifted, placed):
+        each.take(needs, start, end, copies=-1)
+    placed.take(needs, start, end)
+    expected = lifted.earliest(needs, seconds, since, grid)
+    assert placed.sooner(needs, seconds, since, start, grid) == expected
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(1, 3)), max_size=8))
 def test_one_by_one_or_all_at_once_the_same_is_free(taken):
     empty = Timeline.empty(0.0, np.array([5]))

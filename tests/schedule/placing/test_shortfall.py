@@ -1,5 +1,5 @@
 from shoal.schedule.placing.asks import Domain, Shape
-from shoal.schedule.placing.shortfall import Shortfall, shortfall
+from shoal.schedule.placing.shortfall import Shortfall, Shortfalls, shortfall
 from tests.schedule.placing.small import gang, gpus, room, running, share, within
 
 
@@ -23,3 +23,14 @@ def test_only_where_it_may_be():
     here = room(4, 4, 2, racks=[0, 0, 1])
     (found,) = shortfall(here, gang(gpus(1), 3, inside=Domain(0, 1)))
     assert (found.reachable, found.anywhere, found.empty, found.nodes) == (2, 2, 2, 1)
+
+
+def test_what_is_so_of_a_shape_is_so_until_the_room_changes():
+    here = room(4, 4, 2, racks=[0, 0, 1])
+    known = Shortfalls(here)
+    for count, level in ((3, None), (7, None), (3, 0)):
+        asked = gang(gpus(1), count, reach=within(level))
+        assert known.of(asked) == shortfall(here, asked)
+    here.occupy(running(gpus(1), (0, 0)))
+    assert known.of(gang(gpus(1), 3)) == shortfall(here, gang(gpus(1), 3))
+    assert known.of(gang(gpus(1), 3))[0].anywhere == 9

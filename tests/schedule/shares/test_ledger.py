@@ -95,6 +95,9 @@ def test_headroom_refusals_and_counting_from_scratch_agree(data):
         room = counted.headroom(queue)[0]
         assert counted.refusal(queue, (room,)) is None
         assert counted.refusal(queue, (room + 1.0,)) is not None
+        wishes = [(queue, (room,)), (queue, (room + 1.0,))]
+        assert [counted.allows(*wish) for wish in wishes] == [True, False]
+        assert counted.not_hopeless(wishes) == wishes[:1]
         amount = float(data.draw(st.integers(0, int(room))))
         counted.charge(queue, (amount,))
         used[queue] += amount

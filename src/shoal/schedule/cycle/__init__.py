@@ -6,6 +6,9 @@ out are steps with their reasons (`steps`).
 
 - `rows`: nodes, queues, jobs with their tasks; `check`: what is wrong with them, in a sentence each
 - `columns`: rows as arrays: resources, masks, the tree of queues
+- `ground`: what rows come to, kept from one decision to the next
+- `needs`: what a job asks for, apart from who it is
+- `books`: what is free and in use, in two tenses
 - `desk`: what is free, in use, promised, while the decision is made
 - `fitting`: what would fit, and what would be allowed
 - `compositions`: of which roles a gang is, where it may be any;
