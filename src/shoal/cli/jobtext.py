@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from shoal.cli.elastictext import elastic_lines
-from shoal.cli.text import cores, duration, memory, plural, stamp
+from shoal.cli.text import cores, duration, memory, plural, stamp, starts
 from shoal.objects.columns import age
 from shoal.objects.job import Job, NodeTime, Role, RoleTopology, Speed, Topology
 from shoal.objects.levels import named_levels
@@ -35,6 +35,8 @@ def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
     waits = status.scheduling
     if waits.code and status.phase == "Pending":
         lines.append(("waits", f"{waits.code}: {waits.message}"))
+        if waits.promised is not None:
+            lines.append(("starts", starts(waits.promised, now)))
     if status.message:
         lines.append(("message", status.message))
     if status.exit_code is not None:

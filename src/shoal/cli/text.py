@@ -6,7 +6,7 @@ import time
 
 from shoal.objects.quantities import Seconds
 
-__all__ = ["cores", "duration", "memory", "plural", "printable", "stamp"]
+__all__ = ["cores", "duration", "memory", "plural", "printable", "stamp", "starts"]
 
 
 def duration(seconds: float) -> str:
@@ -58,3 +58,9 @@ def printable(text: str, *, newlines: bool = False) -> str:
         c if c.isprintable() or c in kept else (" " if c in "\n\t" else "\N{REPLACEMENT CHARACTER}")
         for c in text
     )
+
+
+def starts(at: float, now: float) -> str:
+    """When a job that waits starts at the latest."""
+    soon = f" (in {duration(at - now)})" if at > now else ""
+    return f"it starts at {stamp(at, now)}{soon} at the latest, if everybody keeps to stated wall times"

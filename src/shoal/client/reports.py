@@ -87,6 +87,9 @@ class Explanation(Part, frozen=True, kw_only=True):
     evidence: dict[str, Any] = {}
     """The numbers behind it."""
     since: Stamp = 0.0
+    starts: Stamp | None = None
+    """When a job that waits starts at the latest, if everybody keeps to the wall times that they stated;
+    absent where nobody can know."""
     ahead: tuple[str, ...] = ()
     """Jobs of the same queue that are tried before this one (`namespace/name`), at most twenty."""
     tasks: tuple[TaskReport, ...] = ()

@@ -57,6 +57,7 @@ def explanation_of(
         remedy=remedy,
         evidence=evidence,
         since=since,
+        starts=obj.status.scheduling.promised if isinstance(obj, Job) and phase == "Pending" else None,
         ahead=_ahead(store, obj) if isinstance(obj, Job) and code and phase in _WAITING else (),
         tasks=_tasks(cluster, obj),
         decisions=decisions,

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import time
+
+from shoal.cli.jobtext import job_lines
 from shoal.client import Client
-from shoal.objects.job import Scheduling
+from shoal.objects.job import Job, Scheduling
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node
 from tests.cli.conftest import Shell
@@ -25,6 +28,7 @@ def test_why_a_job_waits(sh: Shell, server: LiveServer, client: Client) -> None:
     assert said.lines[1] == "  it needs more"
     assert "Tried before it: default/first" in said.lines
     assert said.lines[-1].startswith("What would change it: it starts when others end or give way")
+    assert not any("at the latest" in line for line in said.lines)
     document = sh("explain", "job/train", "-o", "json").document
     assert (document["code"], document["evidence"]) == ("NoRoom", _EVIDENCE)
     assert document["remedy"]
@@ -45,3 +49,17 @@ def test_other_kinds(sh: Shell, client: Client) -> None:
     assert sh("explain", "node/n1").lines[0].startswith("node/n1 is NotReady")
     assert "wait" in sh("explain", "queue/default").out
     assert sh("explain", "nope").code == 3
+
+
+def test_when_it_starts_at_the_latest(sh: Shell, server: LiveServer, client: Client) -> None:
+    job = client.create(a_job("train"))
+    at = time.time() + 90
+    held = Scheduling(code="Dated", message="it has a date", evidence={"at": at}, promised=at)
+    status(server, job, writer="scheduler", scheduling=held)
+    said = sh("explain", "train")
+    line = next(line for line in said.lines if "at the latest" in line)
+    assert line.startswith("  it starts at ")
+    assert "(in 1m" in line
+    assert sh("explain", "train", "-o", "json").document["starts"] == at
+    lines = dict(job_lines(client.get(Job, "default", "train"), time.time()))
+    assert lines["starts"] == line.strip()

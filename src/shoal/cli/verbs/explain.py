@@ -51,7 +51,7 @@ def command(settings: Settings, word: str) -> None:
 
 def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None:
     from shoal.cli.fields import flattened
-    from shoal.cli.text import printable
+    from shoal.cli.text import printable, starts
 
     now = time.time()
     since = f", for {age(why.since, now)}" if why.since else ""
@@ -59,6 +59,8 @@ def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None
     print(f"{target} is {why.phase or 'there'}{code}{since}")
     if why.message:
         print(f"  {printable(why.message)}")
+    if why.starts is not None:
+        print(f"  {starts(why.starts, now)}")
     if why.evidence:
         print("\nEvidence")
         resource = why.evidence.get("resource")
