@@ -12,8 +12,8 @@ from typing import Any
 
 from shoal.objects.meta import Stamp
 from shoal.objects.ranges import IndexSet
-from shoal.schedule.room import tolerates
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, RoleForm
+from shoal.schedule.taints import tolerates
 
 __all__ = ["FORCED", "Draft", "Index", "give_back", "span"]
 

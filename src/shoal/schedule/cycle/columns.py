@@ -18,9 +18,9 @@ from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role
 from shoal.schedule.placing.asks import WHOLE
 from shoal.schedule.placing.room import Nodes
 from shoal.schedule.placing.topology import Topology
-from shoal.schedule.room import tolerates
 from shoal.schedule.shares.quotas import Quotas, quotas
 from shoal.schedule.shares.tree import Tree, tree
+from shoal.schedule.taints import tolerates
 
 __all__ = ["GPU", "JOBS", "Columns"]
 

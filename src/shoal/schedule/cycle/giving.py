@@ -7,7 +7,7 @@ from shoal.objects.node import Taint
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Node, Task
-from shoal.schedule.room import tolerates
+from shoal.schedule.taints import tolerates
 
 __all__ = ["give_back"]
 

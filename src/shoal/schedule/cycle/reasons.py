@@ -33,10 +33,10 @@ from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Role
 from shoal.schedule.cycle.steps import Deny
-from shoal.schedule.room import tolerates
 from shoal.schedule.shares.budgets import Budget, charged, exhausted_at
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
+from shoal.schedule.taints import tolerates
 
 __all__ = ["Held", "Reason", "denied", "forbidden", "holding", "never"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from shoal.schedule.cycle.rows import Job, Node, Task
-from shoal.schedule.room import tolerates
+from shoal.schedule.taints import tolerates
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.held import role_of
 

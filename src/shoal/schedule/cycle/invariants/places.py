@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from shoal.schedule.cycle.invariants.replay import given, replay, role_of
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Reserve, Start
-from shoal.schedule.room import tolerates
+from shoal.schedule.taints import tolerates
 
 __all__ = ["wrong"]
 
