@@ -4,7 +4,8 @@
 - `lease`: leadership, and the guard that every write passes
 - `cache`, `flights`: the objects of one kind, by list and watch; writes go through it
 - `tasks`: the same for the tasks of a cluster, where absence needs a complete list to be believed
-- `rows`, `queue_rows`, `holdings`: objects as the scheduler's rows; `picture`: its snapshot kept up to date
+- `rows`, `queue_rows`, `holdings`: objects as the scheduler's rows
+- `picture`: its snapshot, kept up to date
 - `scheduling`: snapshot, `schedule.decide`, and the plan's writes in their safe order
 - `decisions`: the newest as files
 - `queue`, `shares`: a queue's numbers; `spending`: the hours that its budgets have cost
