@@ -129,16 +129,16 @@ _LAST = (
     "sooner, small jobs first, ends those later"
 )
 _RIGID = f"{_LAST}; the best that is known for these lists is -29.5 %"
-_SCRATCH = (
-    "every decision is made from scratch, rows first; most of it is the search for who would give way "
-    "for each that waits"
+_ASKED = (
+    "all who wait are ordered, dated and told why again, and who would give way is sought for those that "
+    "could have it; only what rows come to is remembered between decisions"
 )
 _WHY = {
-    "full decision, p50": _SCRATCH,
-    "full decision, p99": _SCRATCH,
-    "decision after one event, p99": _SCRATCH,
-    "Kueue's generator, 15,000 workloads, processor time": _SCRATCH,
-    "Kueue's generator, 50,000 workloads, processor time": _SCRATCH,
+    "full decision, p50": _ASKED,
+    "full decision, p99": _ASKED,
+    "decision after one event, p99": _ASKED,
+    "Kueue's generator, 15,000 workloads, processor time": _ASKED,
+    "Kueue's generator, 50,000 workloads, processor time": _ASKED,
     "their targets in a decision, rows seen for the first time": (
         "each job's curve is made an array of every size up to 16 and beyond, and each queue is chosen "
         "for by itself; what has not changed is kept, so this is paid once"
