@@ -130,7 +130,7 @@ _LAST = (
 )
 _RIGID = f"{_LAST}; the best that is known for these lists is -29.5 %"
 _ASKED = (
-    "all who wait are ordered, dated and told why again, and who would give way is sought for those that "
+    "all who wait are ordered, dated and told why again, and who would give way is sought for those who "
     "could have it; only what rows come to is remembered between decisions"
 )
 _WHY = {
