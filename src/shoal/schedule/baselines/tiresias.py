@@ -23,8 +23,9 @@ class Tiresias:
         left = sum(capacity)
         chosen: list[Contender] = []
         for job in sorted(jobs, key=lambda job: job.service >= self._threshold):
-            if job.size <= left:
-                left -= job.size
+            needs = len(job.nodes) or job.size  # it keeps what it has
+            if needs <= left:
+                left -= needs
                 chosen.append(job)
         given = {job.name: job.nodes for job in chosen if job.nodes}
         free = free_gpus(capacity, given.values())
