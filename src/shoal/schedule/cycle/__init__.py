@@ -11,9 +11,10 @@ out are steps with their reasons (`steps`).
 - `books`: what is free and in use, in two tenses
 - `desk`: what is free, in use, promised, while the decision is made
 - `fitting`: what would fit, and what would be allowed
-- `compositions`: of which roles a gang is, where it may be any;
+- `compositions`: of which roles a gang is, where it may be any
 - `gangs`: a job as placing knows it; `lines`: who is served next
 - `giving`: what jobs give back for no one
+- `places`: where a job's minimum goes; `ways`: ways to make room for it
 - `victims`: who gives way for whom; `dates`: when those start who wait for time
 - `growing`: what is left goes to elastic jobs
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies

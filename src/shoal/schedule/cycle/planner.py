@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
@@ -30,17 +29,14 @@ from shoal.schedule.cycle.growing import grow_all, take_back_own
 from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.peers.follow import follow
 from shoal.schedule.cycle.peers.named import as_asked, peer
+from shoal.schedule.cycle.places import by_date, kept, placed, placed_by, waits
 from shoal.schedule.cycle.reasons import Held
-from shoal.schedule.cycle.rows import Cluster, Rules, Task
+from shoal.schedule.cycle.rows import Cluster, Rules
 from shoal.schedule.cycle.sizes.exchange import Exchange
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
 from shoal.schedule.cycle.units import claim_of
 from shoal.schedule.cycle.victims import Victims
-from shoal.schedule.placing.asks import Gang, Placement
-from shoal.schedule.placing.consolidate import Mover, consolidate
-from shoal.schedule.placing.grow import grow
-from shoal.schedule.placing.place import place
-from shoal.schedule.placing.room import Room
+from shoal.schedule.cycle.ways import Ways
 from shoal.schedule.shares.laws import Laws, givers
 from shoal.schedule.shares.ledger import Refusal
 
@@ -92,9 +88,9 @@ class _Cycle:
         self._told_at: tuple[int, int] | None = None
         self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
         self._taking_at = -1
-        self._alone: set[tuple[object, ...]] = set()
         self._postponed: list[tuple[Asked, _Rest]] | None = None
         self._victims = Victims(desk)
+        self._ways = Ways(desk, self._victims)
         self._sizes = Exchange(desk)
 
     def run(self) -> Plan:
@@ -106,16 +102,16 @@ class _Cycle:
                 if asked.job.reserved:
                     desk.release(asked)
                 continue
-            if not self._waits(asked):
+            if not waits(asked):
                 if asked.job.reserved and not asked.job.suspended:
-                    self._kept(asked)
+                    kept(desk, asked)
                 continue
             if never := reasons.never(desk, asked):
                 if asked.job.reserved:
                     desk.release(asked)
                 held = reasons.holding(desk, asked, asked.lacks, never)
                 desk.deny(reasons.denied(asked, held))
-            elif not self._kept(asked):
+            elif not kept(desk, asked):
                 waiting.append((asked, asked.lacks))
         policy = peer(desk.cluster, desk.rules)
         if policy is not None:
@@ -123,7 +119,7 @@ class _Cycle:
             for asked in desk.asked.values():
                 self._stale(asked)
             return desk.plan(self._again_at(soon))
-        order = self._by_date(in_order(waiting, desk.current.ledger))
+        order = by_date(desk, in_order(waiting, desk.current.ledger))
         desk.waiting = order
         self._serve_all(order)
         soon = self._sizes.even_out()
@@ -146,60 +142,6 @@ class _Cycle:
         moments += [desk.asked[name].job.waiting_since + starving for name in desk.denied]
         return min((each for each in moments if each is not None and each > desk.now), default=None)
 
-    def _waits(self, asked: Asked) -> bool:
-        return not asked.job.suspended and not asked.reached
-
-    def _gang(self, asked: Asked) -> Gang:
-        return asked.gang(asked.minimum, asked.minimum)
-
-    # 1
-
-    def _kept(self, asked: Asked) -> bool:
-        """Whether what was kept for it settles the matter."""
-        desk, job = self.desk, asked.job
-        if not job.reserved:
-            return False
-        desk.release(asked)
-        placement = asked.placement(job.reserved)
-        enough = reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
-        held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.maximum, strict=True)
-        too_many = any(count + more > room for count, more, room in held)
-        if not enough or too_many or sum(map(len, placement)) < len(job.reserved):
-            return False
-        amounts = asked.ask(asked.counts(job.reserved), new=not job.tasks)
-        gone = not any(task.stopping for task in job.tasks)
-        told = not gone or any(task.node in desk.emptying for task in job.reserved)
-        if not told and self._due(asked) > desk.now:
-            return False  # those whose dates come first are served first
-        if gone and not desk.refused_now(asked, amounts):
-            if desk.current.take(placement):
-                desk.start(asked, placement, kept=True)
-                return True
-            found = self._placed(desk.current.room, asked) if self._waits(asked) else None
-            if found is not None:
-                desk.start(asked, found)  # what came free elsewhere meanwhile does as well
-                return True
-        allowed = desk.later.refusal(asked, amounts) is None and desk.later.lacks(asked) is None
-        if told and allowed and desk.later.take(placement):
-            desk.keep_on(asked)
-            return True
-        return False
-
-    def _due(self, asked: Asked) -> Stamp:
-        """Its date, where that is no farther off than the notice; else minus infinity."""
-        at = asked.job.promised
-        soon = at is not None and at <= self.desk.now + self.desk.rules.notice_seconds
-        return at if at is not None and soon else -math.inf
-
-    def _by_date(self, order: Sequence[Asked]) -> list[Asked]:
-        """Those whose dates are here, or as good as, change places: who has the earlier comes first."""
-        places = [at for at, asked in enumerate(order) if self._due(asked) > -math.inf]
-        found = list(order)
-        dated = [order[at] for at in places]
-        for at, asked in zip(places, sorted(dated, key=self._due), strict=True):
-            found[at] = asked
-        return found
-
     # 2
 
     def _serve_all(self, order: Sequence[Asked]) -> None:
@@ -210,7 +152,7 @@ class _Cycle:
         waiting, gained = list(order), None
         for _ in range(_ROUNDS):
             self._hopeless.clear()
-            self._alone.clear()
+            self._ways.forget()
             self._taking.clear()
             self._sizes.aim(waiting)
             self._date(waiting)
@@ -293,7 +235,7 @@ class _Cycle:
         current, later = desk.current, desk.later
         free = not desk.refused_now(asked, amounts)
         allowed = self.dates is None or self.dates.may_start(asked) or self._above_promises(asked)
-        if free and allowed and (found := self._placed(current.room, asked)) is not None:
+        if free and allowed and (found := placed(current.room, asked)) is not None:
             desk.start(asked, found)
             return
         quota = later.refusal(asked, amounts)
@@ -303,24 +245,24 @@ class _Cycle:
             self._postponed.append((asked, rest))  # what is free now is for those who may start now
             return
         if quota is None and lacking is None and soon and desk.departing:
-            found = self._placed_by(asked)
+            found = placed_by(desk, asked)
             if found is not None:
                 desk.reserve(asked, found, "Departing", {}, self.dates and self.dates.promised(asked))
                 return
         if (
             lacking is None
             and soon
-            and (self._sizes.from_beyond(asked) or self._others_give_way(asked, amounts, rest))
+            and (self._sizes.from_beyond(asked) or self._ways.others_give_way(asked, amounts, rest))
         ):
             return
-        if job.present and self._from_itself(asked, amounts):
+        if job.present and self._ways.from_itself(asked, amounts):
             return
         if (
             quota is None
             and lacking is None
             and allowed
             and desk.rules.consolidate
-            and self._moved_together(asked)
+            and self._ways.moved_together(asked)
         ):
             return
         self._hopeless.add(alike)
@@ -356,29 +298,6 @@ class _Cycle:
             self._told[key] = refused, Held(reasons.holding(desk, asked, amounts))
         return self._told[key]
 
-    def _placed(self, room: Room, asked: Asked) -> Placement | None:
-        if not asked.job.present:
-            return place(room, self._gang(asked))
-        missing = asked.missing
-        return grow(room, asked.gang(asked.minimum, asked.maximum), asked.placed, missing, missing)
-
-    def _placed_by(self, asked: Asked) -> Placement | None:
-        """Among what comes free, and by its date where it has one."""
-        desk = self.desk
-        room = desk.later.room
-        due = self._due(asked)
-        after = [name for name in desk.ending if desk.ends(desk.asked[name].job) > due > -math.inf]
-        if not after:
-            return self._placed(room, asked)
-        mark = room.mark()
-        for name in sorted(after):
-            desk.later.occupy(desk.asked[name].placement(desk.present.get(name, ())))
-        found = self._placed(room, asked)
-        room.rollback(mark)
-        if found is not None:
-            desk.later.occupy(found)
-        return found
-
     def _above_promises(self, asked: Asked) -> bool:
         """Whether it is of a higher class than everybody who has been promised a date, or is told one
         before it, or has what comes free kept."""
@@ -392,84 +311,6 @@ class _Cycle:
             if waits and held and other.job.priority >= asked.job.priority and other is not asked:
                 return False
         return True
-
-    def _others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: _Rest) -> bool:
-        desk, job = self.desk, asked.job
-        one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
-        roles = any(role.required for role in job.roles)
-        if job.present and (asked.reach.required is not None or roles or job.spread):
-            return False  # where they may be depends on where the others are
-        capped = desk.later.users.refusal(desk.queue(job), job.user, amounts) is not None
-        if capped or desk.later.refusal(asked, one) is not None:
-            return False
-        missing = asked.missing
-        alike = (job.queue, job.priority, asked.need, missing)
-        found = None
-        if alike not in self._alone:
-            self._victims.changed(desk.changed())
-            found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest()[1:])
-        if found is None:
-            self._alone.add(alike)
-            return False
-        desk.take_place(asked, *found)
-        return True
-
-    def _from_itself(self, asked: Asked, amounts: tuple[float, ...]) -> bool:
-        """A role that it cannot do without gets the place of what it has beyond its needs of another."""
-        desk, job = self.desk, asked.job
-        present = desk.present.get(job.name, ())
-        spare = dict(zip((role.name for role in job.roles), asked.surplus(present), strict=True))
-        room, going = desk.later.room, list[Task]()
-        mark = room.mark()
-        found = None
-        for task in sorted(present, key=lambda task: -task.index):
-            if found is not None or not (task.preemptible and spare[task.role]):
-                continue
-            spare[task.role] -= 1
-            going.append(task)
-            for tasks in asked.placement((task,)):
-                room.give_back(tasks)
-            before = room.mark()
-            found = self._placed(room, asked)
-            room.rollback(before)
-        room.rollback(mark)
-        given = asked.ask(asked.counts(going), new=False)
-        desk.later.charge(asked, given, -1)
-        refused = desk.later.refusal(asked, amounts)
-        desk.later.charge(asked, given)
-        if found is None or refused is not None:
-            return False
-        desk.take_place(asked, {job.name: going}, found)
-        return True
-
-    def _moved_together(self, asked: Asked) -> bool:
-        desk = self.desk
-        if asked.job.present:
-            return False
-        movers = [
-            desk.asked[name]
-            for name, present in desk.present.items()
-            if desk.asked[name].job.movable
-            and desk.asked[name].job.preemptible and all(task.preemptible for task in present)
-            and not desk.asked[name].job.reserved and name not in desk.settled
-            and desk.now - desk.asked[name].job.since >= desk.rules.settling_seconds
-            and name not in desk.ending
-            and len(present) == len(desk.asked[name].job.tasks)
-        ]  # fmt: skip
-        offered = [self._mover(each) for each in movers]
-        found = consolidate(desk.later.room, self._gang(asked), offered)
-        if found is None:
-            return False
-        for at, to in found.moves:
-            desk.move(movers[at], to, asked.job.name)
-        names = sorted(movers[at].job.name for at, _ in found.moves)
-        desk.reserve(asked, found.start, "Consolidating", {"waitsFor": names})
-        return True
-
-    def _mover(self, asked: Asked) -> Mover:
-        present = self.desk.present[asked.job.name]
-        counts = asked.counts(present)
-        return Mover(asked.gang(counts, counts), asked.placement(present))
 
     def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
         """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
