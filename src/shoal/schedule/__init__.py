@@ -12,7 +12,7 @@ The decision, over rows that count tasks:
 Around it, what a server sees and writes:
 
 - `snapshot`: rows of nodes, queues, jobs and what they hold, with indices and devices
-- `give_back`: what jobs give back anyhow; `posing`: the rest as rows of the decision
+- `give_back`: what jobs give back anyhow; `posing`: the rest as rows of the decision; `held`: its tasks
 - `carrying`: its steps as indices and devices again; `sequence`: writes in a safe order (`free`: what is
   free between them); `plan`: steps and writes
 - `decide`: all of it; `record`: a decision as a file, made again

@@ -21,8 +21,9 @@ from shoal.schedule.cycle.steps import Deny, Step
 from shoal.schedule.cycle.steps import Plan as Steps
 from shoal.schedule.free import Free
 from shoal.schedule.give_back import Draft, give_back
+from shoal.schedule.held import NOWHERE, Held
 from shoal.schedule.plan import Plan, Policy
-from shoal.schedule.posing import NOWHERE, Posing, index_of, node_of
+from shoal.schedule.posing import Posing, index_of, node_of
 from shoal.schedule.sequence import sequence
 from shoal.schedule.snapshot import VERSION, Form, Hold, JobRow, NodeRow, Snapshot
 
@@ -79,6 +80,7 @@ class Decider:
         """all."""
         self._node_rows: tuple[Node, ...] = ()
         self._queues: tuple[Queue, ...] = ()
+        self._held = Held((), ())
 
     def decide(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> Decided:
         """What to do now; see `decide`. After an error it has forgotten everything."""
@@ -100,10 +102,12 @@ class Decider:
         planner = self._under(policy)
         self._on(snapshot)
         names = {queue.name for queue in snapshot.queues}
-        posing = Posing(self._nodes, snapshot.queues, policy, now)
+        held = self._held
+        held.strange.clear()
+        posing = Posing(held, snapshot.queues, policy, now)
         drafts = self._pose(snapshot, posing)
         for hold in snapshot.strangers:
-            posing.stranger(hold)
+            held.stranger(hold, None)
         known = self._known
         strange = [job for row in snapshot.jobs for job in known[row.uid].strange]
         cluster = Cluster(
@@ -113,7 +117,7 @@ class Decider:
             jobs=(
                 *(job for row in snapshot.jobs for job in known[row.uid].jobs),
                 *strange,
-                *posing.strange,
+                *held.strange,
             ),
             acted=max((row.changed for row in snapshot.jobs), default=0.0) or None,
         )
@@ -146,6 +150,7 @@ class Decider:
             self._by_name = {node.name: node for node in snapshot.nodes}
             self._node_rows = tuple(node_of(node) for node in self._nodes)
             self._queues = (*snapshot.queues, NOWHERE)
+            self._held = Held(self._nodes, snapshot.queues)
             self._forget()
         self._snapshot = snapshot
 
@@ -166,10 +171,11 @@ class Decider:
                     drafts[uid] = give_back(row, form, self._by_name)
                 continue
             draft = give_back(row, form, self._by_name)
-            first, passes = len(posing.strange), posing.passing
+            strange = self._held.strange
+            first, passes = len(strange), posing.passing
             jobs = tuple(posing.jobs_of(draft))
-            self._enter(row, form, jobs, tuple(posing.strange[first:]), draft, posing.passing > passes)
-            del posing.strange[first:]
+            self._enter(row, form, jobs, tuple(strange[first:]), draft, posing.passing > passes)
+            del strange[first:]
             if draft.lost:
                 drafts[uid] = draft
         if len(known) > len(snapshot.jobs):

@@ -12,19 +12,15 @@ from itertools import islice
 
 import msgspec
 
-from shoal.objects.job import Slots
 from shoal.objects.meta import Stamp
-from shoal.objects.ranges import IndexSet
-from shoal.schedule.cycle.rows import Job, Node, Queue, Role, Task
+from shoal.schedule.cycle.rows import Job, Node, Queue, Role
 from shoal.schedule.give_back import FORCED, Draft, span
+from shoal.schedule.held import NOWHERE, Held, role_of
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import LONGEST_AVOIDANCE_SECONDS, Hold, JobRow, NodeRow, RoleForm, Shape
 
-__all__ = ["NOWHERE", "Posing", "avoided", "index_of", "key_of", "node_of"]
+__all__ = ["Posing", "avoided", "index_of", "key_of", "node_of"]
 
-NOWHERE = Queue(name="~")
-"""Of what runs in no queue: tasks whose job is not known, and jobs whose queue is gone."""
-_STRANGER = "stranger"
 _PLENTY = 100_000
 """Of tasks that ask for nothing."""
 
@@ -63,30 +59,22 @@ def avoided(row: JobRow, now: Stamp) -> str:
 class Posing:
     """Of one decision. `again_at` collects when a row will be another though nothing happens."""
 
-    def __init__(
-        self, nodes: Sequence[NodeRow], queues: Sequence[Queue], policy: Policy, now: Stamp
-    ) -> None:
-        self._nodes = {node.name: node for node in nodes}
-        self._positions = {
-            node.name: {device: at for at, device in enumerate(node.gpus)} for node in nodes
-        }
-        self._queues = frozenset(queue.name for queue in queues)
+    def __init__(self, held: Held, queues: Sequence[Queue], policy: Policy, now: Stamp) -> None:
+        self._held = held
         self._counting = any(queue.jobs is not None or queue.user_jobs is not None for queue in queues)
         self._policy, self._now = policy, now
         self.again_at: Stamp | None = None
         self.passing = 0
         """Counts what will be so for a while."""
-        self.strange: list[Job] = []
-        """What runs without being asked for by anybody: it is there until it is gone."""
 
     def jobs_of(self, draft: Draft) -> list[Job]:
         """The job's rows: one, or one for each index of an array that runs or may run now; none where
         it neither holds nor wants anything."""
         row = draft.row
-        leaving = self._leaving(draft)
-        if row.ending or row.queue not in self._queues:
+        leaving = self._held.leaving(draft)
+        if row.ending or row.queue not in self._held.queues:
             for hold in leaving:
-                self._stranger(hold, row)
+                self._held.stranger(hold, row)
             return [] if row.ending or not draft.kept else [self._as_it_is(draft)]
         if draft.form.array:
             return [*self._parts(draft, leaving)]
@@ -94,7 +82,7 @@ class Posing:
         known = {role.name for role in roles}
         for hold in leaving:
             if hold.role not in known:
-                self._stranger(hold, row)
+                self._held.stranger(hold, row)
         going = [hold for hold in leaving if hold.role in known]
         if not going and not any(role.maximum for role in roles):
             return []
@@ -103,14 +91,10 @@ class Posing:
             key_of(row),
             roles=roles,
             minimum=self._minimum(draft),
-            tasks=tuple(self._tasks(draft, going)),
-            reserved=tuple(self._numbered(draft, self._kept(draft, row.reserved))),
+            tasks=tuple(self._held.tasks(draft, going)),
+            reserved=tuple(self._held.reserved(draft)),
         )
         return [job]
-
-    def stranger(self, hold: Hold) -> None:
-        """A task whose job is not known."""
-        self._stranger(hold, None)
 
     # a job
 
@@ -162,7 +146,7 @@ class Posing:
         avoid = avoided(draft.row, self._now)
         if avoid:
             self._look_again(draft.row.avoid_until)
-        return _role(form, least, most, (avoid,) if avoid in self._nodes else ())
+        return role_of(form, least, most, (avoid,) if avoid in self._held.nodes else ())
 
     def _minimum(self, draft: Draft) -> int:
         done = sum(len(draft.done(role.name)) for role in draft.form.roles)
@@ -185,9 +169,10 @@ class Posing:
         counts = {form.name: 0 for form in draft.form.roles}
         for name, _ in draft.kept:
             counts[name] += 1
-        roles = tuple(_role(form, counts[form.name], counts[form.name]) for form in draft.form.roles)
+        roles = tuple(role_of(form, counts[form.name], counts[form.name]) for form in draft.form.roles)
         job = self._job(draft, key_of(draft.row), roles=roles)
-        return _in(job, NOWHERE.name, tuple(self._tasks(draft, ())))
+        tasks = tuple(self._held.tasks(draft, ()))
+        return msgspec.structs.replace(job, queue=NOWHERE.name, tasks=tasks)
 
     # an array
 
@@ -198,15 +183,17 @@ class Posing:
         going: dict[int, Hold] = {}
         for hold in leaving:
             if hold.index in going or hold.role != form.name:
-                self._stranger(hold, draft.row)
+                self._held.stranger(hold, draft.row)
             else:
                 going[hold.index] = hold
-        reserved = {task.index: task for task in self._kept(draft, draft.row.reserved)}
+        reserved = {
+            task.index: (msgspec.structs.replace(task, index=0),) for task in self._held.slots(draft)
+        }
         counted = False
         for index in sorted({*kept, *going, *self._next(draft, form, going)}):
-            tasks = [self._task(kept[index], 0)] if index in kept else []
+            tasks = [self._held.task(kept[index], 0)] if index in kept else []
             if index in going:
-                tasks.append(self._task(going[index], len(tasks), stopping=True))
+                tasks.append(self._held.task(going[index], len(tasks), stopping=True))
             counts = not counted and bool(tasks or not (kept or going))
             counted |= counts
             yield self._job(
@@ -214,7 +201,7 @@ class Posing:
                 key_of(draft.row, index),
                 roles=(role,),
                 tasks=tuple(tasks),
-                reserved=(_named(reserved[index], form.name, 0),) if index in reserved else (),
+                reserved=reserved.get(index, ()),
                 counts=counts,
             )
 
@@ -243,134 +230,13 @@ class Posing:
                 + ([len(node.gpus) * (1000 // shape.share)] if shape.share else []),
                 default=_PLENTY,
             )
-            for node in self._nodes.values()
+            for node in self._held.nodes.values()
         ]
         return max(1, sum(counts))
-
-    # tasks
-
-    def _leaving(self, draft: Draft) -> list[Hold]:
-        """What is there and does not stay, on nodes that are known."""
-        return [
-            hold
-            for hold in draft.row.holds
-            if (hold.live or hold.claimed)
-            and draft.kept.get((hold.role, hold.index)) is not hold
-            and hold.node in self._nodes
-        ]
-
-    def _tasks(self, draft: Draft, going: Sequence[Hold]) -> Iterator[Task]:
-        """Numbered as a decision does it: from 0 on, the indices that may run. Those behind them are of
-        tasks that may not, and are still there."""
-        for form in draft.form.roles:
-            places = {index: at for at, index in enumerate(draft.numbering(form))}
-            behind = max(len(places), form.minimum)
-            for (name, index), hold in draft.kept.items():
-                if name == form.name:
-                    yield self._task(hold, places[index])
-            for hold in going:
-                if hold.role != form.name:
-                    continue
-                at = places.get(hold.index)
-                if at is None or (form.name, hold.index) in draft.kept:
-                    at, behind = behind, behind + 1
-                yield self._task(hold, at, stopping=True)
-
-    def _task(self, hold: Hold, at: int, *, stopping: bool = False) -> Task:
-        positions = self._positions.get(hold.node, {})
-        gpus = tuple(positions[device] for device in hold.devices if device in positions)
-        wanted = hold.gpu or bool(hold.share)
-        if (lacking := wanted - len(gpus)) > 0:  # which ones is not known, so it could be any
-            others = [other for other in positions.values() if other not in gpus]
-            gpus = (*gpus, *others[:lacking], *[0] * (lacking - len(others)))
-            for other in others[lacking:]:
-                self._block(hold, other)
-        return Task(role=hold.role, index=at, node=hold.node, gpus=gpus[:wanted], stopping=stopping)
-
-    def _kept(self, draft: Draft, reserved: Sequence[Slots]) -> Iterator[Task]:
-        roles = {form.name for form in draft.form.roles}
-        for slots in reserved:
-            indices = list(IndexSet.parse(slots.indices))
-            positions = self._positions.get(slots.node, {})
-            share = len(slots.devices) // max(1, len(indices))
-            for at, index in enumerate(indices):
-                devices = slots.devices[at * share : (at + 1) * share]
-                if slots.role in roles and all(device in positions for device in devices):
-                    gpus = tuple(positions[device] for device in devices)
-                    yield Task(role=slots.role, index=index, node=slots.node, gpus=gpus)
-
-    def _numbered(self, draft: Draft, tasks: Iterator[Task]) -> Iterator[Task]:
-        """As `_tasks`; what is kept for indices that may not run any more is not."""
-        places = {
-            (form.name, index): at
-            for form in draft.form.roles
-            for at, index in enumerate(draft.numbering(form))
-        }
-        for task in tasks:
-            at = places.get((task.role, task.index))
-            if at is not None:
-                yield _named(task, task.role, at)
-
-    def _stranger(self, hold: Hold, row: JobRow | None) -> None:
-        """On its way out; it counts in its job's queue until it is gone, the first one as the job."""
-        if hold.node not in self._nodes:
-            return
-        form = RoleForm(
-            name=_STRANGER,
-            shape=Shape(cpu=hold.cpu, memory=hold.memory, gpu=hold.gpu, share=hold.share),
-            indices="0",
-            minimum=1,
-        )
-        uid, user, queue = ("", "", "") if row is None else (row.uid, row.user, row.queue)
-        prefix = f"~{uid}/"
-        self.strange.append(
-            Job(
-                name=f"{prefix}{hold.role}/{hold.index}/{hold.node}",
-                queue=queue if queue in self._queues else NOWHERE.name,
-                user=user,
-                roles=(_role(form, 1, 1),),
-                tasks=(_named(self._task(hold, 0, stopping=True), _STRANGER, 0),),
-                suspended=True,
-                counts=not self.strange or not self.strange[-1].name.startswith(prefix),
-            )
-        )
-
-    def _block(self, hold: Hold, at: int) -> None:
-        role = Role(name=_STRANGER, gpus=1)
-        task = Task(role=_STRANGER, node=hold.node, gpus=(at,), stopping=True)
-        name = f"~{hold.role}/{hold.index}/{hold.node}/gpu{at}/{len(self.strange)}"
-        job = Job(name=name, roles=(role,), suspended=True)
-        self.strange.append(_in(job, NOWHERE.name, (task,)))
 
     def _look_again(self, at: Stamp) -> None:
         self.passing += 1
         self.again_at = at if self.again_at is None else min(at, self.again_at)
-
-
-def _role(form: RoleForm, least: int, most: int, avoid: tuple[str, ...] = ()) -> Role:
-    shape = form.shape
-    amounts = {"cpu": shape.cpu, "memory": shape.memory}
-    return Role(
-        name=form.name,
-        minimum=least,
-        maximum=most,
-        amounts={name: amount for name, amount in amounts.items() if amount},
-        gpus=shape.gpu,
-        share=shape.share,
-        selector=dict(shape.selector),
-        tolerations=shape.tolerations,
-        avoid=avoid,
-        required=form.required,
-        preferred=form.preferred,
-    )
-
-
-def _in(job: Job, queue: str, tasks: tuple[Task, ...]) -> Job:
-    return msgspec.structs.replace(job, queue=queue, tasks=tasks)
-
-
-def _named(task: Task, role: str, index: int) -> Task:
-    return msgspec.structs.replace(task, role=role, index=index)
 
 
 def _below(draft: Draft) -> bool:
