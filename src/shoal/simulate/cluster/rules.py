@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from shoal.schedule.cycle.rows import Job, Node, Task
 from shoal.schedule.taints import tolerates
@@ -13,13 +13,15 @@ from shoal.simulate.cluster.held import role_of
 __all__ = ["below", "check_counts", "check_domains", "check_node", "check_taken"]
 
 
-def below(job: Job) -> str:
-    """In which role, or in all, fewer tasks are there to stay than must be; empty if none."""
+def below(job: Job, roles: Collection[str] | None = None) -> str:
+    """In which role (of these), or in all, fewer tasks are there to stay than must be; empty if none."""
     counts = Counter(task.role for task in job.tasks if not task.stopping)
     for role in job.roles:
+        if roles is not None and role.name not in roles:
+            continue
         if counts[role.name] < role.minimum:
             return f"{counts[role.name]} of {role.minimum} {role.name}"
-    total = sum(counts.values())
+    total = sum(counts.values()) if roles is None else job.minimum
     return f"{total} of {job.minimum} tasks" if total < job.minimum else ""
 
 

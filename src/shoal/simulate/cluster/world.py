@@ -176,7 +176,8 @@ class World:
                     self._change(job.name, promised=step.at, promised_pool=step.pool)
             case Shrink():
                 left = self._give(job, step)
-                lacks = law.below(left)
+                own = step.beneficiary == job.name  # what it lacks is what it makes room for
+                lacks = law.below(left, {task.role for task in step.tasks} if own else None)
                 if lacks and not step.beneficiary:
                     self._put(left, below_since=now if left.below_since is None else left.below_since)
                 elif lacks:
@@ -189,7 +190,7 @@ class World:
                 elif step.code == WALL_TIME:
                     self._ending.add(job.name)
             case Move():
-                self._check_beneficiary(step.job, step.beneficiary)
+                self._check_beneficiary(step.job, step.beneficiary, step.tasks)
                 law.check_taken(job, step.tasks)
                 self._told_to_go(job, step.tasks)
                 self._put(self.jobs[job.name], reserved=step.to)
@@ -213,7 +214,7 @@ class World:
         self._rows = tuple(self.nodes.values())
 
     def _give(self, job: Job, step: Shrink | Preempt) -> Job:
-        self._check_beneficiary(step.job, step.beneficiary)
+        self._check_beneficiary(step.job, step.beneficiary, step.tasks)
         law.check_taken(job, step.tasks)
         return self._told_to_go(job, step.tasks)
 
@@ -222,17 +223,19 @@ class World:
         given = {name for task in step.tasks for name in size_of(role_of(job, task))}
         self.held.queues.check_guaranteed(job, sorted(given), self.jobs[step.beneficiary])
 
-    def _check_beneficiary(self, victim: str, name: str) -> None:
-        """Who takes must have been given the slots before: else a stop here would kill for nobody."""
+    def _check_beneficiary(self, victim: str, name: str, tasks: tuple[Task, ...]) -> None:
+        """Who takes must have been given the slots before: else a stop here would kill for nobody. A job
+        may give way to itself: tasks of one role to another that it cannot do without."""
         if not name:
             return
-        if name == victim:
-            raise Broken(f"{victim} gives way for itself")
         job = self.jobs.get(name)
         if job is None:
             raise Broken(f"{victim} gives way for {name}, which there is not")
         if not job.reserved:
             raise Broken(f"{victim} gives way for {name}, which has no slots reserved")
+        roles = {task.role for task in tasks}
+        if name == victim and not roles.isdisjoint(task.role for task in job.reserved):
+            raise Broken(f"{victim} gives way for itself")
 
     def _there(self, job: Job, tasks: tuple[Task, ...], now: Stamp) -> None:
         if job.suspended:

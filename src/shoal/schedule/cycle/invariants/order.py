@@ -75,13 +75,14 @@ def _of_tasks(job: Job, step: Step) -> Iterator[str]:
 
 
 def _for_no_one(plan: Plan) -> Iterator[str]:
-    """Nobody gives way but for somebody else, who is kept a place by then."""
-    kept: set[str] = set()
+    """Nobody gives way but for somebody who is kept a place by then: another, or a role of its own."""
+    kept: dict[str, set[str]] = {}
     for step in plan.steps:
         if isinstance(step, Reserve) and step.tasks:
-            kept.add(step.job)
+            kept[step.job] = {task.role for task in step.tasks}
         if isinstance(step, Shrink | Preempt | Move) and step.beneficiary:
-            if step.beneficiary == step.job:
+            roles = {task.role for task in step.tasks}
+            if step.beneficiary == step.job and not kept.get(step.job, roles).isdisjoint(roles):
                 yield f"{_said(step)} is for itself"
             elif step.beneficiary not in kept:
                 yield f"{_said(step)} is for {step.beneficiary}, which is kept no place"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from shoal.schedule.cycle.invariants.replay import given, replay
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Task
 from shoal.schedule.cycle.steps import Plan, Shrink
@@ -24,6 +26,11 @@ def wrong(cluster: Cluster, plan: Plan) -> list[str]:
             grown.add(job.name)
             # a start may be followed by more for the same job: what counts is the end
             last[job.name] = (job, "is given tasks")
+        elif isinstance(step, Shrink) and step.beneficiary == job.name:
+            roles = {task.role for task in step.tasks}
+            given_up = tuple(role for role in job.roles if role.name in roles)
+            if missing := lacks(msgspec.structs.replace(job, roles=given_up, minimum=0)):
+                found.append(f"{job.name} gives way for itself, and has {missing}")
         elif isinstance(step, Shrink) and step.beneficiary:
             last[job.name] = (job, f"gives way for {step.beneficiary}")
     for job, why in last.values():
