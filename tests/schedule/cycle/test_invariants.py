@@ -3,6 +3,8 @@ one."""
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,8 +16,13 @@ from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve,
 from shoal.simulate.cluster.world import World
 from tests.schedule.cycle.strategies import situations
 
+RANDOM = "SHOAL_RANDOM_EXAMPLES"
+"""Set: other examples each time. Else the same: what is found is to be looked for, not met by chance."""
+
 slowly = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    derandomize=RANDOM not in os.environ,
 )
 
 
