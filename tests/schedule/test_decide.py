@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from shoal.objects import codec
 from shoal.objects.node import Taint
-from shoal.schedule.cycle.rows import Queue
+from shoal.schedule.cycle.rows import Budget, Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Form, Hold, Snapshot
@@ -417,6 +420,18 @@ def test_a_job_over_quota_does_not_stop_others_of_its_queue():
     result = plan([node("n")], [Job("large", gang(3)), Job("small", gang(2))], [queue])
     assert placed(result, "small") == {0: "n", 1: "n"}
     assert codes(result) == {"large": "OverLimit"}
+
+
+@pytest.mark.parametrize("resource", ["cpu", "gpu", "node"])
+def test_nothing_starts_on_a_budget_that_is_used_up(resource: str):
+    budget = Budget(name="grant", resource=resource, hours=1.0, spent=1.0)
+    nodes = [node("n", gpus=("g0",))]
+    job = Job("j", gang(1, gpu=1))
+    assert codes(plan(nodes, [job], [Queue(name="default", budgets=(budget,))])) == {
+        "j": "BudgetExhausted"
+    }
+    left = msgspec.structs.replace(budget, spent=0.5)
+    assert placed(plan(nodes, [job], [Queue(name="default", budgets=(left,))]), "j") == {0: "n"}
 
 
 def test_queues_bar_namespaces_and_priorities():

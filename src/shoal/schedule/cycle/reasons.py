@@ -47,6 +47,8 @@ _EVER = {"UserCap": "OverUserCap", "Limit": "OverLimit", "Borrowing": "OverLimit
 """What a rule means where nothing runs."""
 _UNFITTING = {"NoNodes", "NoNodeSuits", "TooLarge", "TooFarApart"}
 _MOST_NAMES = 5
+NODE = "node"
+"""Of budgets: hours on nodes."""
 
 
 def never(desk: Desk, asked: Asked) -> list[Reason]:
@@ -133,21 +135,20 @@ def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reas
 def _used_up(desk: Desk, queue: int, user: str, amounts: tuple[float, ...]) -> list[Reason]:
     """Budgets that would pay for it, and have nothing left."""
     columns, queues = desk.columns, desk.cluster.queues
-    rows = [
-        (node, row)
-        for node in columns.tree.paths[queue]
-        for row in queues[node].budgets
-        if row.resource in columns.names
-    ]
+    stated = [(node, row) for node in columns.tree.paths[queue] for row in queues[node].budgets]
+    if not stated:
+        return []
+    rows = [(node, row) for node, row in stated if row.resource in columns.names]
+    nodes = [row for _, row in stated if row.resource == NODE and row.spent >= row.hours]
     budgets = [
         Budget(row.name, node, columns.names.index(row.resource), row.hours, row.spent)
         for node, row in rows
     ]
     paying = charged(columns.tree, budgets, queue, user, amounts) if budgets else []
+    over = [rows[place][1] for place in paying if exhausted_at(budgets[place]) == -math.inf]
     return [
         ("BudgetExhausted", {"budget": row.name, "hours": row.hours, "spent": row.spent})
-        for row, budget in ((rows[place][1], budgets[place]) for place in paying)
-        if exhausted_at(budget) == -math.inf
+        for row in [*over, *nodes]  # whatever it asks for, it is on a node
     ]
 
 

@@ -43,7 +43,7 @@ class Budget(Part, frozen=True, kw_only=True):
 
     name: str
     resource: str
-    """A resource, or `gpu`."""
+    """A resource, `gpu`, or `node`."""
     hours: float
     spent: float = 0.0
     """Hours, up to now."""
