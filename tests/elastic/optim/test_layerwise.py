@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from torch import nn
 
 from shoal.elastic.optim import LAMB, LARS
@@ -107,6 +107,8 @@ def test_lamb_is_algorithm_2(
     for step, rate in zip(gradients, rates, strict=True):
         for layer, gradient in zip(expected, step, strict=True):
             layer.step(gradient.flatten().tolist(), rate)
+            # a layer that a step takes to nothing but rounding has no ratio to speak of
+            assume(not 0 < max(map(abs, layer.weights)) < 1e-15)
     optimizer = LAMB(layers, 1.0, betas=betas, weight_decay=decay, trust_bounds=bounds)
     optimizer.param_groups[0]["adapt"] = adapt
     run(optimizer, layers, gradients, rates)
