@@ -124,10 +124,12 @@ class SchedulingController:
         policy = self._policy_now(begun)
         decided = self._decider.decide(snapshot, policy, now)
         plan = decided.plan
-        if plan.writes and self._record_decision is not None:
-            self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
-        self._look_at(decided, now + policy.rules.notice_seconds)
-        left = self._apply(plan, now)
+        try:
+            left = self._apply(plan, now)
+        finally:  # nobody waits for these
+            if plan.writes and self._record_decision is not None:
+                self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
+            self._look_at(decided, now + policy.rules.notice_seconds)
         ended = self._clock.monotonic()
         self._not_before = ended + min(ended - begun, _LONGEST_REST_SECONDS)
         wait = _COALESCE_SECONDS if left else _SAFETY_SECONDS

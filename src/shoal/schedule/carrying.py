@@ -17,8 +17,10 @@ from shoal.schedule.snapshot import Hold, NodeRow, RoleForm
 
 __all__ = ["Carrying"]
 
-_NO_PLACE = frozenset(("NoNodeSuits", "TooLarge", "TooFarApart", "WaitingForNode", "TopologyBusy"))
-_NO_ROOM = frozenset(("NoRoom", "Fragmented"))
+_NO_PLACE = frozenset(
+    ("NoNodeSuits", "TooLarge", "TooFarApart", "WaitingForNode", "TopologyBusy", "NoRoom", "Fragmented")
+)
+"""What a job may be told because it stays away from a node."""
 _FOR_OTHERS = "Preempted"
 
 
@@ -31,13 +33,13 @@ class Carrying:
         drafts: dict[str, Draft],
         made: Callable[[str], Draft],
         named: Mapping[str, str],
-        nodes: Sequence[NodeRow],
+        nodes: Mapping[str, NodeRow],
         now: Stamp,
     ) -> None:
         self._drafts = drafts
         self._made = made
         self._named = named
-        self._nodes = {node.name: node for node in nodes}
+        self._nodes = nodes
         self._now = now
 
     def has(self, uid: str) -> bool:
@@ -84,7 +86,7 @@ class Carrying:
             return
         if code == "Departing" and row.code in ("Preempting", "Consolidating"):
             code, evidence = row.code, row.evidence
-        elif (avoid := avoided(row, self._now)) and self._for_its_sake(code):
+        elif (avoid := avoided(row, self._now)) and code in _NO_PLACE:
             why = {"reason": row.avoid_reason, "message": row.avoid_message}
             code, evidence = "PlacementRefused", {"node": avoid, "until": row.avoid_until, **why}
         draft.code, draft.evidence = code, self._titled(evidence)
@@ -94,9 +96,6 @@ class Carrying:
         draft.code, draft.evidence = step.code, step.evidence
         if draft.yielded:
             draft.evidence = {"tasks": len(step.tasks), "left": 0, "for": list(draft.yielded)}
-
-    def _for_its_sake(self, code: str) -> bool:
-        return code in _NO_PLACE or code in _NO_ROOM
 
     def _gives(
         self,

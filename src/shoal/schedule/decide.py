@@ -101,7 +101,6 @@ class Decider:
         self._now = now
         planner = self._under(policy)
         self._on(snapshot)
-        names = {queue.name for queue in snapshot.queues}
         held = self._held
         held.strange.clear()
         posing = Posing(held, snapshot.queues, policy, now)
@@ -122,12 +121,12 @@ class Decider:
             acted=max((row.changed for row in snapshot.jobs), default=0.0) or None,
         )
         steps = planner.plan(cluster, now)
-        carrying = Carrying(drafts, self._draft, self._named, self._nodes, now)
+        carrying = Carrying(drafts, self._draft, self._named, held.nodes, now)
         told = self._carry(steps.steps, carrying, policy)
         for uid in self._telling:
             if uid not in told:
                 carrying.draft(uid)
-        self._without_queue(snapshot, names, carrying)
+        self._without_queue(snapshot, carrying)
         self._without_nodes(snapshot, drafts)
         ordered = [drafts[row.uid] for row in snapshot.jobs if row.uid in drafts]
         again = [at for at in (steps.again_at, posing.again_at) if at is not None]
@@ -225,9 +224,9 @@ class Decider:
                 carrying.carry(step)
         return told
 
-    def _without_queue(self, snapshot: Snapshot, queues: set[str], carrying: Carrying) -> None:
+    def _without_queue(self, snapshot: Snapshot, carrying: Carrying) -> None:
         for row in snapshot.jobs:
-            if row.queue not in queues and not row.ending:
+            if row.queue not in self._held.queues and not row.ending:
                 draft = carrying.draft(row.uid)
                 if not draft.kept:
                     draft.code, draft.evidence = "QueueMissing", {"queue": row.queue}

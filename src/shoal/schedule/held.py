@@ -128,8 +128,9 @@ class Held:
         role = Role(name=_STRANGER, gpus=1)
         task = Task(role=_STRANGER, node=hold.node, gpus=(at,), stopping=True)
         name = f"~{hold.role}/{hold.index}/{hold.node}/gpu{at}/{len(self.strange)}"
-        job = Job(name=name, roles=(role,), suspended=True)
-        self.strange.append(msgspec.structs.replace(job, queue=NOWHERE.name, tasks=(task,)))
+        self.strange.append(
+            Job(name=name, queue=NOWHERE.name, roles=(role,), tasks=(task,), suspended=True)
+        )
 
 
 def role_of(form: RoleForm, least: int, most: int, avoid: tuple[str, ...] = ()) -> Role:

@@ -27,7 +27,7 @@ class ClusterSettings(Part, frozen=True, kw_only=True):
     """Labels of nodes that are levels of the topology, the widest first: block, rack. The node itself
     follows them."""
     policy: str = "shoal"
-    """How to decide who gets what: a name of `shoal.schedule.policies`."""
+    """How to decide who gets what: a name in `shoal.schedule.cycle.peers.named`."""
     record: int = 20
     """So many of the newest decisions are kept as files."""
 
