@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +16,7 @@ from shoal.objects.kinds import JOB
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.testing.local import nodes, wait_until
 from tests.scenarios.standing import Standing, begin_cli, role
+from tests.scenarios.training import script as training_script
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -25,25 +25,6 @@ pytest.importorskip("torch")
 PATIENCE_SECONDS = 100.0
 """Four processes import torch on a machine that may be busy."""
 SAMPLES, BATCH, EPOCHS = 8000, 16, 2
-
-SCRIPT = f"""
-import os, time
-import torch
-from shoal import elastic
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-job = elastic.init()
-model = torch.nn.Linear(8, 2)
-model, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.01))
-data = torch.utils.data.TensorDataset(torch.randn({SAMPLES}, 8), torch.randint(0, 2, ({SAMPLES},)))
-for x, y in job.shards(data, batch_size={BATCH}, epochs={EPOCHS}, seed=0):
-    optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(model(x), y).backward()
-    optimizer.step()
-    if not os.path.exists(os.environ["SHOAL_OUTPUT"] + "/hurry"):
-        time.sleep(0.1)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +39,7 @@ def test_killed_preempted_and_grown_again_no_step_is_lost(home: Standing, tmp_pa
     """training-N12, training-A13 in small: a worker is killed and comes back, an urgent job takes two
     of three workers and gives them back; training goes on all the while, and misses no step."""
     script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent(SCRIPT))
+    script.write_text(training_script(SAMPLES, BATCH, EPOCHS))
     words = ("run", "--min", "1", "--max", "3", "--cpu", "500m", "--name", "train", "--")
     with begin_cli(home.home.path, *words, sys.executable, str(script)) as runs:
         try:

@@ -17,6 +17,7 @@ from shoal.objects.kinds import JOB
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.testing.local import nodes, wait_until
 from tests.scenarios.standing import Standing, role
+from tests.scenarios.training import script as training_script
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -26,25 +27,6 @@ PATIENCE_SECONDS = 120.0
 START_SECONDS = 2.0
 """From the submission of the production job to its start, on a cluster that is full."""
 SAMPLES, BATCH = 14_000, 16
-
-SCRIPT = f"""
-import os, time
-import torch
-from shoal import elastic
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-job = elastic.init()
-model = torch.nn.Linear(8, 2)
-model, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.01))
-data = torch.utils.data.TensorDataset(torch.randn({SAMPLES}, 8), torch.randint(0, 2, ({SAMPLES},)))
-for x, y in job.shards(data, batch_size={BATCH}, epochs=1, seed=0):
-    optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(model(x), y).backward()
-    optimizer.step()
-    if not os.path.exists(os.environ["SHOAL_OUTPUT"] + "/hurry"):
-        time.sleep(0.1)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "train.py"
-    path.write_text(SCRIPT)
+    path.write_text(training_script(SAMPLES, BATCH, epochs=1))
     return path
 
 
