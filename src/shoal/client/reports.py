@@ -104,6 +104,8 @@ class Readiness(Part, frozen=True, kw_only=True):
 
     ready: bool
     parts: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    """What is wrong and stops nothing, a sentence each."""
 
 
 class VersionReport(Part, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shoal.clock import Clock
-from shoal.cluster.local import settings
 from shoal.cluster.local.home import Home
 from shoal.objects.job import Job
 from shoal.server.admission import Admission
@@ -37,14 +36,13 @@ def assemble(home: Home, store: Store, clock: Clock, doors: Doors, *, shared: bo
     parts = Parts(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
     services = Services(
         store=store,
-        admission=Admission(
-            store, lambda: declared_capacities(home), lambda: settings.load(home).topology
-        ),
+        admission=Admission(store, lambda: declared_capacities(home), lambda: parts.settings().topology),
         clock=clock,
         people=people,
         audit=audit,
         home=home.path,
         readiness=parts.readiness,
+        warnings=parts.warnings,
     )
 
     async def find_job(namespace: str, name: str) -> Job:

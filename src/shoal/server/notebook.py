@@ -23,7 +23,8 @@ _MOST_WAITING = 10_000
 
 
 class Audit:
-    """One event for each write of a person: what, and whose it was. Thread-safe; never waits."""
+    """One event for each write of a person: what, and whose it was; and for what a server finds wrong
+    before history is up. Thread-safe; never waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,6 +45,13 @@ class Audit:
         def note(recorder: Recorder) -> None:
             recorder.event(about(obj), reason, message, actor=actor)
 
+        self._note(note)
+
+    def wrong(self, what: About, reason: str, message: str) -> None:
+        """Something is not as it should be, and the server goes on."""
+        self._note(lambda recorder: recorder.event(what, reason, message, severity="Warning"))
+
+    def _note(self, note: Callable[[Recorder], None]) -> None:
         with self._lock:
             if self._recorder is None:
                 self._waiting.append(note)

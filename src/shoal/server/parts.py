@@ -18,7 +18,9 @@ from shoal.clock import Clock
 from shoal.cluster.base import Task
 from shoal.cluster.local import components, nodes
 from shoal.cluster.local.home import Home
+from shoal.cluster.local.settings import Watched
 from shoal.control.lease import AlwaysLeader, LeaderLease
+from shoal.history.base import About
 from shoal.objects.errors import Exists, ShoalError
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
@@ -90,6 +92,8 @@ class Parts:
         self._clock = clock
         self._tokens = tokens
         self._audit = audit
+        self.settings = Watched(home, self._settings_wrong)
+        """What holds for the cluster, as it is now."""
         self._states: dict[str, str] = dict.fromkeys(_PARTS, "starting")
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -114,6 +118,16 @@ class Parts:
         if self._runner is not None and states["controllers"] == "ok" and not self._runner.synced:
             states["controllers"] = "reading what there is"
         return {"store": "ok", **states}
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong and stops nothing, a sentence each."""
+        problem = self.settings.problem
+        return (problem,) if problem else ()
+
+    def _settings_wrong(self, problem: str) -> None:
+        _LOG.warning("%s", problem)
+        about = About(kind="Cluster", namespace="", name="settings", uid=str(self._home.path))
+        self._audit.wrong(about, "SettingsIgnored", problem)
 
     def stop(self) -> None:
         """End all of it, in the opposite order; tasks and agents go on. Idempotent."""
@@ -168,7 +182,6 @@ class Parts:
         self._audit.attach(Recorder(self._history, self._clock))
 
     def _start_controllers(self, services: Services) -> None:
-        from shoal.cluster.local.settings import Watched
         from shoal.control.decisions import DecisionFiles
         from shoal.history.recorder import Recorder
         from shoal.schedule.plan import policy_named
@@ -180,7 +193,7 @@ class Parts:
         guard = self._lease or AlwaysLeader()
         if self._lease is not None:
             self._lease.start()
-        settings = Watched(self._home)
+        settings = self.settings
         files = DecisionFiles(self._home.decisions, lambda: settings().record)
         self._runner, tasks = make_runner(
             store=self._store,

@@ -53,6 +53,8 @@ class Services:
     home: Path | None = None
     readiness: Callable[[], dict[str, str]] = dict
     """Part to `ok`, or to what is wrong."""
+    warnings: Callable[[], tuple[str, ...]] = tuple
+    """What is wrong and stops nothing, a sentence each."""
     signals: Signals = field(default_factory=Signals)
     on_store: Threads = field(default_factory=lambda: Threads("store", _STORE_THREADS))
     on_streams: Threads = field(default_factory=lambda: Threads("streams", _STREAM_THREADS))

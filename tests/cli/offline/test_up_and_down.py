@@ -165,3 +165,40 @@ def test_another_machines_server_is_not_started_or_stopped(
     (tmp_path / "config.toml").write_text("[contexts.lab]\nurl = 'http://127.0.0.1:9'")
     said = sh("--context", "lab", verb)
     assert (said.code, re.search("on this machine", said.err) is not None) == (2, True)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_settings_that_mean_nothing_stop_no_decision(machine: Machine) -> None:
+    """A policy of another version, and a file that is half written: jobs go on as they were decided on
+    before, and whoever looks is told."""
+    machine.sh("up", "--policy", "fifo-skip")
+    file = machine.home / "settings.json"
+    good = file.read_bytes()
+    for number, wrong in enumerate((b'{"policy": "of-tomorrow"}', good[:-5])):
+        file.write_bytes(wrong)
+        machine.sh("run", "--name", f"job-{number}", "--", "true")
+        newest = max((machine.home / "decisions").glob("*.json"))
+        assert json.loads(newest.read_bytes())["policy"]["rules"]["policy"] == "fifo-skip"
+        checks = {
+            check["name"]: check
+            for check in json.loads(machine.sh("doctor", "--json", code=None).stdout)["checks"]
+        }
+        assert checks["settings"]["status"] == "warning"
+        assert "policy stays fifo-skip" in checks["settings"]["found"]
+        assert checks["server"]["status"] == "ok"
+    events = [
+        event
+        for event in json.loads(machine.sh("events", "-A", "--json").stdout)["items"]
+        if event["reason"] == "SettingsIgnored"
+    ]
+    assert ["of-tomorrow" in event["message"] for event in events] == [True, False]
+    assert [event.get("count", 1) for event in events] == [1, 1]
+    refused = machine.sh("up", "--policy", "easy", code=None)
+    assert refused.returncode == 2
+    assert "settings.json cannot be read" in refused.stderr and "remove it" in refused.stderr
+    file.write_bytes(b'{"policy": "of-tomorrow"}')
+    assert "there is no policy of-tomorrow" in machine.sh("up").stderr
+    machine.sh("up", "--policy", "easy")
+    checks = json.loads(machine.sh("doctor", "--json", code=None).stdout)["checks"]
+    assert "settings" not in [check["name"] for check in checks]

@@ -182,6 +182,9 @@ def _server(settings: Settings) -> Iterator[Check]:
             return
     found = f"{version.version}, process {version.pid}"
     wrong = {part: state for part, state in readiness.parts.items() if state != "ok"}
+    for warning in readiness.warnings:
+        remedy = f"{settings.spelt('up')} says it anew, with --policy, --topology or --record"
+        yield Check(name="settings", status="warning", found=warning, remedy=remedy)
     if wrong:
         told = "; ".join(f"{part}: {state}" for part, state in wrong.items())
         remedy = f"see {settings.home / 'log' / 'server.log'}"

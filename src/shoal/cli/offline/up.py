@@ -106,7 +106,7 @@ def command(
 
 def _kept(home: Home, topology: str | None, name: str | None, record: int | None) -> ClusterSettings:
     """What holds for the cluster, after what was said of it has been kept."""
-    from shoal.cluster.local.settings import load, save
+    from shoal.cluster.local.settings import load, problems, save
     from shoal.objects.levels import levels_problem
 
     before = load(home)
@@ -124,6 +124,8 @@ def _kept(home: Home, topology: str | None, name: str | None, record: int | None
         after = msgspec.structs.replace(after, record=record)
     if after != before:
         save(home.create(), after)
+    for field, problem in problems(after).items():
+        say(f"{home.settings_json}: {problem}; say --{field} anew. Until then what held before goes on")
     return after
 
 

@@ -1,21 +1,26 @@
 """What holds for the whole cluster of a home: `settings.json`, written by `shoal up`.
 
-A server that is up reads it each time that it needs it, so what `shoal up` changes holds at once.
+A server that is up reads it each time that it needs it, so what `shoal up` changes holds at once. People
+and other versions write it too: what means nothing here stops no decision. What held before goes on, and
+it is said once what is wrong.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
+from collections.abc import Callable
 
 import msgspec
 
 from shoal.cluster.local.home import Home
 from shoal.objects import codec
 from shoal.objects.errors import Invalid
+from shoal.objects.levels import levels_problem
 from shoal.objects.meta import Part
 
-__all__ = ["ClusterSettings", "Watched", "load", "save"]
+__all__ = ["ClusterSettings", "Watched", "load", "problems", "save"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,17 +38,20 @@ class ClusterSettings(Part, frozen=True, kw_only=True):
 
 
 def load(home: Home) -> ClusterSettings:
-    """The settings; the defaults before anybody said any.
+    """The settings as they are written; the defaults before anybody said any.
 
     Raises:
-        Invalid: the file holds something else.
+        Invalid: the file holds something else, or cannot be read.
     """
+    path = home.settings_json
     try:
-        return codec.decode(home.settings_json.read_bytes(), ClusterSettings)
+        return codec.decode(path.read_bytes(), ClusterSettings)
     except FileNotFoundError:
         return ClusterSettings()
-    except msgspec.MsgspecError as error:
-        raise Invalid(f"{home.settings_json} cannot be read: {error}", hint="remove it") from error
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}", hint="remove it") from error
+    except (msgspec.MsgspecError, ValueError) as error:  # the latter: bytes that are no text
+        raise Invalid(f"{path} cannot be read: {error}", hint="remove it") from error
 
 
 def save(home: Home, settings: ClusterSettings) -> None:
@@ -56,26 +64,86 @@ def save(home: Home, settings: ClusterSettings) -> None:
     draft.replace(home.settings_json)
 
 
-class Watched:
-    """The settings as they are now, for whoever asks often. While the file cannot be read, what was read
-    last holds."""
+def problems(settings: ClusterSettings) -> dict[str, str]:
+    """What this version makes nothing of: field to what is wrong with it, in words."""
+    found: dict[str, str] = {}
+    if problem := levels_problem(settings.topology):
+        found["topology"] = problem
+    if problem := _policy_problem(settings.policy):
+        found["policy"] = problem
+    if settings.record < 0:
+        found["record"] = f"{settings.record} decisions cannot be kept"
+    return found
 
-    def __init__(self, home: Home) -> None:
+
+def _policy_problem(name: str) -> str:
+    if name == ClusterSettings().policy:
+        return ""
+    from shoal.schedule.plan import policy_named  # brings numpy, which a server on its way up waits for
+
+    try:
+        policy_named(name)
+    except Invalid as error:
+        return error.message
+    return ""
+
+
+class Watched:
+    """The settings as they are now, for whoever asks often. What means nothing stays what it was, and so
+    does all of it while the file cannot be read. Thread-safe."""
+
+    def __init__(self, home: Home, tell: Callable[[str], None] = _log.warning) -> None:
+        """`tell` is told once, in a sentence, about each file with which something is wrong."""
         self._home = home
+        self._tell = tell
+        self._lock = threading.Lock()
         self._known = ClusterSettings()
         self._seen: tuple[int, int, int] | None = None
+        self._problem = ""
 
     def __call__(self) -> ClusterSettings:
         """Read again when the file is another."""
+        with self._lock:
+            self._look()
+            return self._known
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the file as it is now, and what holds instead; empty: nothing."""
+        with self._lock:
+            self._look()
+            return self._problem
+
+    def _look(self) -> None:
         try:
             stat = self._home.settings_json.stat()
             seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        except FileNotFoundError:
+        except OSError:
             seen = (0, 0, 0)
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self._known = load(self._home)
-            except Invalid as error:
-                _log.warning("the settings stay what they were: %s", error.message)
-        return self._known
+        if seen == self._seen:
+            return
+        self._seen = seen
+        before, self._problem = self._problem, ""
+        try:
+            self._take(load(self._home))
+        except Invalid as error:
+            self._problem = f"{error.message}; {_still(self._known, ClusterSettings.__struct_fields__)}"
+        if self._problem and self._problem != before:
+            self._tell(self._problem)
+
+    def _take(self, said: ClusterSettings) -> None:
+        wrong = problems(said)
+        kept = {field: getattr(self._known, field) for field in wrong}
+        self._known = msgspec.structs.replace(said, **kept)
+        if wrong:
+            told = "; ".join(f"{field}: {problem}" for field, problem in wrong.items())
+            self._problem = f"{self._home.settings_json}: {told}; {_still(self._known, tuple(wrong))}"
+
+
+def _still(settings: ClusterSettings, fields: tuple[str, ...]) -> str:
+    words = {"topology": ",".join(settings.topology) or "nodes alone"}
+    return f"until it is mended {', '.join(_said(settings, field, words) for field in fields)}"
+
+
+def _said(settings: ClusterSettings, field: str, words: dict[str, str]) -> str:
+    return f"{field} stays {words.get(field, getattr(settings, field))}"
