@@ -4,27 +4,33 @@ import msgspec
 
 from shoal.control.queue_rows import queue_row
 from shoal.control.rows import ending_of, form_of, job_row, node_row, priority_of
+from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import (
     Allocation,
     ArraySpec,
+    ElasticStatus,
     Gang,
     Job,
     JobSpec,
     JobStatus,
+    Limits,
     Refusal,
     Resources,
     Role,
     RoleStatus,
+    RoleTopology,
     Scheduling,
     Slots,
+    Speed,
     Toleration,
+    Topology,
 )
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Node, NodeSpec, NodeStatus, Taint
-from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 from shoal.objects.queue import Queue, QueueSpec, Quota
 from shoal.schedule.plan import Policy
-from shoal.schedule.snapshot import Shape
+from shoal.schedule.snapshot import Form, JobRow, RoleForm, Shape
 from tests.control.world import capacity
 
 
@@ -145,3 +151,63 @@ def test_nodes_and_queues():
     )
     row = queue_row(queue)
     assert (row.limit, row.jobs, row.highest) == ({"cpu": 5.0}, 2, {"*": 0, "team": 1000})
+
+
+def full() -> Job:
+    """With everything that a row can say."""
+    near = RoleTopology(required="rack", preferred="rack")
+    worker = Role(
+        replicas=3, min_replicas=1, topology=near, resources=Resources(gpu=1), command=("python",)
+    )
+    spec = JobSpec(
+        roles=(worker,),
+        runtime="elastic",
+        queue="research",
+        user="ada",
+        priority="production",
+        preemptible=False,
+        grace_period=Seconds(7.0),
+        gang=Gang(min=2),
+        limits=Limits(wall_time=Seconds(60.0)),
+        topology=Topology(required="rack", preferred="rack", spread="rack"),
+        speed=Speed(curve=(1.0, 2.0), work=100.0, restart=Seconds(3.0)),
+        cancelled=True,
+    )
+    slots = (Slots(role="worker", indices="0", node="n", devices=("g",)),)
+    status = JobStatus(
+        phase="Running",
+        started=90.0,
+        infrastructure_failures=2,
+        allocation=Allocation(
+            id=3, slots=slots, reason="TurnOver", changed=120.0, since=95.0, served=50.0
+        ),
+        scheduling=Scheduling(code="NoRoom", evidence={"a": 1}, reserved=slots, promised=300.0),
+        refusal=Refusal(allocation=3, node="n", reason="OutOfCpu", message="full", at=100.0),
+        roles=(RoleStatus(name="worker", nodes="0=n", outcomes="2=Succeeded"),),
+        elastic=ElasticStatus(step=9, world=1),
+    )
+    metadata = Metadata(name="j", namespace="team", uid="u", generation=4, created=80.0)
+    return Job(metadata=metadata, spec=with_coordinator(spec, "python"), status=status)
+
+
+def unset(*rows: msgspec.Struct) -> set[str]:
+    """What has its default in all of these."""
+    default = type(rows[0])
+    plain = {
+        field.name: field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+        for field in msgspec.structs.fields(default)
+        if not field.required
+    }
+    return {name for name, value in plain.items() if all(getattr(row, name) == value for row in rows)}
+
+
+def test_every_column_of_a_job_is_one_that_an_object_sets():
+    """One that is added, and set by nobody, is found here."""
+    row = job_row(full(), (), 5, Policy())
+    assert row is not None
+    assert unset(row) == set()
+    form, array = form_of(full()), form_of(job(array=ArraySpec(indices="0-3", parallelism=2)))
+    gang = form_of(job(Role(replicas=2), runtime="torchrun"))
+    assert unset(form, array, gang) == set()
+    assert unset(*form.roles, *array.roles) == set()
+    assert {type(form), type(form.roles[0]), type(row)} == {Form, RoleForm, JobRow}

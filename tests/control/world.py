@@ -26,6 +26,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueSpec
 from shoal.objects.ranges import IndexSet
 from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.schedule.plan import policy_named
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
 from shoal.testing.clock import VirtualClock
@@ -83,7 +84,9 @@ class World:
         store: MemoryStore | None = None,
         guard: Guard | None = None,
         clock: Any = None,
+        policy: str = "shoal",
     ) -> None:
+        self.policy = policy
         self.clock = clock or VirtualClock()
         self.guard = guard or AlwaysLeader()
         self.cluster = Cluster(
@@ -104,7 +107,12 @@ class World:
         self.states = NodeStates(self.cluster, self.tasks, clock=clock)
         caches = {"jobs": self.jobs, "nodes": self.nodes, "tasks": self.tasks}
         self.scheduling = SchedulingController(
-            **caches, queues=self.queues, guard=guard, clock=clock, journal=self.diary
+            **caches,
+            queues=self.queues,
+            guard=guard,
+            clock=clock,
+            journal=self.diary,
+            policy=lambda: policy_named(self.policy),
         )
         job = JobController(
             **caches, cluster=self.cluster, guard=guard, rendezvous=tell, notebook=self.diary

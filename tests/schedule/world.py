@@ -66,6 +66,7 @@ class Job:
             cpu=shape.cpu,
             memory=shape.memory,
             gpu=shape.gpu,
+            share=shape.share,
             slot=slot,
             live=live,
         )

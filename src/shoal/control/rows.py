@@ -10,6 +10,7 @@ import msgspec
 from shoal.cluster.base import Task
 from shoal.control.holdings import holds_of
 from shoal.control.job.seen import scope_of
+from shoal.control.service import service_rate
 from shoal.objects.elastic import coordinator_of, own_roles
 from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, share_of
 from shoal.objects.node import Node
@@ -80,6 +81,8 @@ def job_row(
         work=speed.work,
         progress=float(status.elastic.step) if status.elastic is not None else 0.0,
         restart_seconds=float(speed.restart or 0.0),
+        served=allocation.served,
+        service_rate=service_rate(job),
         form=form,
         ending=ending,
         allocation=allocation.id,

@@ -20,6 +20,7 @@ from shoal.control.cache import ObjectCache
 from shoal.control.lease import Guard
 from shoal.control.picture import Picture
 from shoal.control.runner import Source
+from shoal.control.service import served
 from shoal.control.tasks import TaskCache
 from shoal.control.work import Key
 from shoal.history.base import About
@@ -206,7 +207,12 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
         held = job.status.allocation
         since = (held.since if held.slots else now) if write.slots else 0.0
         allocation = Allocation(
-            id=write.allocation + 1, slots=write.slots, reason=write.reason, changed=now, since=since
+            id=write.allocation + 1,
+            slots=write.slots,
+            reason=write.reason,
+            changed=now,
+            since=since,
+            served=served(job, now),
         )
         fields["allocation"] = codec.builtins(allocation)
     old = job.status.scheduling

@@ -304,6 +304,8 @@ class Allocation(Part, frozen=True, kw_only=True):
     changed: Stamp = 0.0
     since: Stamp = 0.0
     """Since when it holds something without a break; 0: it holds nothing."""
+    served: float = 0.0
+    """Seconds of GPUs that it had until `changed`; of tasks, where it asks for no GPU."""
 
 
 class Scheduling(Part, frozen=True, kw_only=True):

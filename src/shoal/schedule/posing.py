@@ -122,6 +122,9 @@ class Posing:
             work=row.work,
             done=row.progress,
             restart_seconds=row.restart_seconds,
+            service_seconds=row.served,
+            served_at=row.changed,
+            service_rate=row.service_rate,
             **fields,  # pyright: ignore[reportArgumentType]
         )
 

@@ -144,6 +144,10 @@ class JobRow(Part, frozen=True, kw_only=True):
     """Up to now."""
     restart_seconds: float = 0.0
     """What a change of its size costs it."""
+    served: float = 0.0
+    """Seconds of GPUs (of tasks, where it asks for none) that it had until `changed`, and"""
+    service_rate: float = 0.0
+    """so many more each second since."""
     form: int = 0
     """Position in `Snapshot.forms`."""
     ending: str = ""

@@ -164,12 +164,21 @@ class Job(Part, frozen=True, kw_only=True):
     restart_seconds: float = 0.0
     """What a change of its size costs it."""
     service_seconds: float = 0.0
-    """Seconds that its tasks have run, added up."""
+    """Seconds of GPUs that it has had, of all of them added up; of tasks, where it asks for no GPU."""
+    served_at: Stamp | None = None
+    """Up to when they are counted; None: up to now."""
+    service_rate: float = 0.0
+    """So many more each second since then."""
 
     @property
     def waiting_since(self) -> Stamp:
         """What its place among equals goes by."""
         return self.created if self.waits_since is None else self.waits_since
+
+    def service(self, now: Stamp) -> float:
+        """Seconds of GPUs, or of tasks, up to now."""
+        since = 0.0 if self.served_at is None else max(0.0, now - self.served_at)
+        return self.service_seconds + self.service_rate * since
 
     @property
     def longest_seconds(self) -> float:

@@ -26,8 +26,9 @@ class Progress:
         self.turn = 0
         """Ends that were foreseen in earlier turns do not come."""
         self.service = 0.0
-        """Seconds that its tasks have run, added up, up to when it had others."""
+        """Seconds of its GPUs, or of its tasks where it has none, up to when it had others."""
         self._served_at: Stamp = arrival.at
+        self._rate = 0.0
         self._present: tuple[Task, ...] = ()
 
     def done(self, now: Stamp) -> float:
@@ -35,8 +36,8 @@ class Progress:
         return self.seconds - self.left + max(0.0, now - self.at) * self.speed
 
     def served(self, now: Stamp) -> float:
-        """Seconds that its tasks have run."""
-        return self.service + len(self._present) * (now - self._served_at)
+        """Seconds of its GPUs, or of its tasks where it has none."""
+        return self.service + self._rate * (now - self._served_at)
 
     def turn_to(self, job: Job, now: Stamp, restart_seconds: float) -> bool:
         """The job has these tasks from now on. False, and nothing is new, where they are the same."""
@@ -51,6 +52,7 @@ class Progress:
             self.lost += self.seconds - self.left
             self.left = self.seconds
         self._present = present
+        self._rate = _rate(job, present)
         self.speed = self.arrival.speed(job)
         if self.speed:
             self.at = now + restart_seconds
@@ -60,3 +62,9 @@ class Progress:
     def ends(self, now: Stamp) -> Stamp:
         """When it is done at this speed."""
         return max(self.at, now) + max(self.left, 0.0) / self.speed if self.speed else math.inf
+
+
+def _rate(job: Job, present: tuple[Task, ...]) -> float:
+    gpus = {role.name: role.gpus + role.share / 1000 for role in job.roles}
+    each = gpus if any(gpus.values()) else dict.fromkeys(gpus, 1.0)
+    return sum(each[task.role] for task in present)

@@ -113,7 +113,7 @@ def _contender(desk: Desk, unit: Unit, asked: Asked, nodes: Nodes) -> Contender:
         least=max(1, unit.units(asked, asked.minimum)),
         most=size,
         nodes=nodes,
-        service=job.service_seconds,
+        service=job.service(desk.now),
         run_seconds=partial(run_seconds, job, tasks, desk.now),
         step_seconds=step_seconds,
         steps_left=lambda: remaining(job) or 0.0,
