@@ -14,6 +14,7 @@ from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.ground import Ground
 from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
+from shoal.schedule.cycle.units import own_priority
 from shoal.schedule.placing.asks import Placement
 
 __all__ = ["Desk"]
@@ -53,7 +54,7 @@ class Desk:
         """So many things have been done by now, besides telling who waits why."""
         self._fresh: set[str] = set()
         self._grown: dict[str, tuple[Task, ...]] = {}
-        self._gained: set[int] = set()
+        self._gained: dict[int, int] = {}
         self._kept_on: set[str] = set()
         if any(asked.open for asked in self.asked.values()):
             # what a job is made up of is found anew for each decision
@@ -90,7 +91,7 @@ class Desk:
         self.present[job.name] = (*before, *tasks)
         self._changed.add(job.name)
         self.effects += 1
-        self._gained.add(self.queue(job))
+        self._gains(asked)
         if not job.tasks and job.name not in {each.job.name for each in self.withdrawn}:
             self._fresh.add(job.name)
         self._told_to_wait_no_more(job.name)
@@ -267,7 +268,7 @@ class Desk:
         tasks = asked.tasks(placement, self.names, (*job.tasks, *self.present[job.name]))
         self.present[job.name] = (*self.present[job.name], *tasks)
         self._grown[job.name] = (*self._grown.get(job.name, ()), *tasks)
-        self._gained.add(self.queue(job))
+        self._gains(asked)
         self._changed.add(job.name)
 
     def _grown_back(self, asked: Asked) -> tuple[Task, ...]:
@@ -302,10 +303,15 @@ class Desk:
             (self.queue(asked.job), asked.ask(asked.counts(tasks), new=False)) for asked, tasks in held
         ]
 
-    def gained(self) -> set[int]:
-        """Queues of which something was started or has grown since this was asked last."""
-        found, self._gained = self._gained, set()
+    def gained(self) -> dict[int, int]:
+        """Queues of which something was started or has grown since this was asked last, with the lowest
+        priority of it in the laws."""
+        found, self._gained = self._gained, {}
         return found
+
+    def _gains(self, asked: Asked) -> None:
+        priority = own_priority(asked.job, surplus=asked.needs.elastic)
+        self._gained[asked.queue] = min(priority, self._gained.get(asked.queue, priority))
 
     def holders(self, resource: str) -> list[str]:
         """Who holds most of it in this plan, when it was asked first."""

@@ -57,6 +57,8 @@ class Asked:
         """What no waiting helps against, once somebody has asked (`reasons`)."""
         self.holds = bool(job.tasks or job.reserved)
         """Whether anything is taken for it."""
+        self.fresh = not (self.holds or job.suspended or self.reached)
+        """Whether it waits, and nothing is there or kept for it."""
         self.ends = job.since + job.longest_seconds if self.present else math.inf
         """When what is present is back at the latest."""
         self.room = self.maximum
@@ -109,12 +111,14 @@ class Asked:
         return self.ask(self.missing, new=not self.job.tasks)
 
     @cached_property
-    def alike(self) -> tuple[object, ...]:
-        """What one of these is told, and what is done for it, holds for the other as well."""
+    def kind(self) -> int:
+        """What one of a kind is told, and what is done for it, holds for the other as well."""
         job = self.job
-        return (
-            self.queue, job.user, job.priority, self.need, tuple(job.shared.items()), self.lacks,
-            job.wall_seconds, bool(job.tasks),
+        return self._kinds.number(
+            (
+                self.queue, job.user, job.priority, self.need, tuple(job.shared.items()), self.lacks,
+                job.wall_seconds, bool(job.tasks), job.preemptible,
+            )
         )  # fmt: skip
 
     @cached_property

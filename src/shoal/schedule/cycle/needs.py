@@ -98,6 +98,11 @@ class Kinds:
         self._columns = columns
         self._of: dict[tuple[object, ...], Needs] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
+        self._alike: dict[tuple[object, ...], int] = {}
+
+    def number(self, alike: tuple[object, ...]) -> int:
+        """The same for all who are alike."""
+        return self._alike.setdefault(alike, len(self._alike))
 
     def of(self, job: Job, counts: Sequence[int] | None = None) -> Needs:
         """The kind of the job, if its minimum is made up of so many of each role first; without

@@ -14,12 +14,12 @@ from functools import cached_property
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.gangs import Asked
-from shoal.schedule.cycle.rows import Task
+from shoal.schedule.cycle.rows import Job, Task
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.shares.laws import Claim, Holding
 from shoal.schedule.shares.offers import Kind
 
-__all__ = ["Unit", "claim_of", "is_surplus", "units_of"]
+__all__ = ["Unit", "claim_of", "is_surplus", "own_priority", "units_of"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,12 @@ class Unit:
 
 def claim_of(asked: Asked, queue: int, amounts: tuple[float, ...], number: int) -> Claim:
     """What a job asks for."""
-    return Claim(queue, (*amounts[:-1], 0.0), priority=4 * asked.job.priority, job=number)
+    return Claim(queue, (*amounts[:-1], 0.0), priority=own_priority(asked.job), job=number)
+
+
+def own_priority(job: Job, *, surplus: bool = False, turn_over: bool = False) -> int:
+    """In the laws."""
+    return 4 * job.priority - int(surplus) - 2 * int(turn_over)
 
 
 def is_surplus(kind: Kind) -> bool:
@@ -100,5 +105,5 @@ def _unit(
 ) -> Unit:
     job = asked.job
     amounts = asked.ask(asked.counts(tasks), new=False)
-    priority = 4 * job.priority - (0 if core else 1) - (2 if turn_over else 0)
+    priority = own_priority(job, surplus=not core, turn_over=turn_over)
     return Unit(asked, tasks, Holding(queue, amounts, priority, began, number), core)

@@ -21,7 +21,7 @@ from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Claim, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Offers
-from shoal.schedule.shares.victims import choose
+from shoal.schedule.shares.victims import choose, in_vain
 
 __all__ = ["Victims"]
 
@@ -61,6 +61,9 @@ class Victims:
         `rest` are those that wait behind it, in order.
 
         Nothing is changed here."""
+        claim = claim_of(asked, asked.queue, amounts, asked.number)
+        if in_vain(self._desk.later.ledger, claim, self._offers):
+            return None
         gone = None
         if self._surplus:
             gone = self._chosen(asked, amounts, gang, rest, surplus_only=True)

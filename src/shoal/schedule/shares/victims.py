@@ -15,16 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, reclaim_refusal
+from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, possible_givers, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Kind, Offers
 from shoal.schedule.shares.standing import idle_part, settles, standing
 
-__all__ = ["Enough", "Refill", "choose"]
+__all__ = ["Enough", "Refill", "choose", "in_vain"]
 
 Enough = Callable[[Sequence[int]], Collection[int] | None]
 """Told the numbers of what would be gone: those of them whose place the claim would take; None where it
 cannot be placed."""
+
+_SLACK = 1e-6
 
 Refill = Callable[[Ledger, Sequence[int]], None]
 """Given the ledger as it would be, with the claim in it, and the numbers of what would be gone: charges
@@ -71,6 +73,25 @@ def choose(
         if not settles(before, trial, own=own):
             return None
     return gone
+
+
+def in_vain(ledger: Ledger, claim: Claim, offers: Offers) -> bool:
+    """Whether it is certain at a glance that `choose` finds nobody: all that those could give who may
+    give anything is too little, for the claim's own queue or in all."""
+    mine = claim.queue
+    queues = possible_givers(ledger, claim, offers.queues())
+    lower = [queue for queue in queues if mine in ledger.rules.tree.paths[queue]]
+    for k, amount in enumerate(claim.ask):
+        if amount <= 0:
+            continue
+        # queues above and below one's own are one family with it: there, too, priority decides
+        own = sum(offers.amount(queue, k, claim.priority) for queue in lower)
+        if ledger.over_ceiling(mine, k, amount - own - _SLACK * max(1.0, own)):
+            return True
+        given = own + sum(offers.amount(queue, k) for queue in queues if queue not in lower)
+        if ledger.over_capacity(k, amount - given - _SLACK * max(1.0, given)):
+            return True
+    return False
 
 
 class _Search:

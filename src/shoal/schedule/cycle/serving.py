@@ -1,0 +1,264 @@
+"""Those who wait are served, one after the other, and then what is left goes to who may have more.
+
+Who is refused is told why; and who is like somebody that was refused a moment ago is told the same at
+once. Most who wait are of few kinds, and little happens between two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from shoal.schedule.cycle import reasons
+from shoal.schedule.cycle.dates import Dates
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked, reached
+from shoal.schedule.cycle.growing import grow_all
+from shoal.schedule.cycle.places import placed, placed_by
+from shoal.schedule.cycle.reasons import Held
+from shoal.schedule.cycle.sizes.exchange import Exchange
+from shoal.schedule.cycle.steps import Deny, Reserve
+from shoal.schedule.cycle.units import claim_of, own_priority
+from shoal.schedule.cycle.victims import Victims
+from shoal.schedule.cycle.ways import Ways
+from shoal.schedule.shares.laws import Laws, givers
+from shoal.schedule.shares.ledger import Refusal
+
+__all__ = ["Service", "give_up_stale"]
+
+_Rest = Callable[[], Sequence[Asked]]
+_ROUNDS = 3
+"""So many times those who wait are served in one plan; mostly nothing changes in the second."""
+
+
+class Service:
+    """Of one decision."""
+
+    def __init__(self, desk: Desk, victims: Victims, sizes: Exchange) -> None:
+        self._desk = desk
+        self._victims = victims
+        self._sizes = sizes
+        self._ways = Ways(desk, victims)
+        self.dates: Dates | None = None
+        """Of those who wait for capacity, once anybody does."""
+        self._hopeless: set[int] = set()
+        """Kinds (`Asked.kind`) of which one found no way."""
+        self._told: dict[int, tuple[Refusal | None, Held]] = {}
+        """By kind: what refuses it, and all that holds it back, since anything was done."""
+        self._told_at: tuple[int, int] | None = None
+        self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
+        self._taking_at = -1
+        self._postponed: list[tuple[Asked, _Rest]] | None = None
+
+    def serve(self, order: Sequence[Asked]) -> None:
+        """In order, and then what is left goes to those that may have more. Who was refused is served
+        again where it may take from what others got since: or those would be told to go by the next
+        plan. They are not told anything then, they have just not been started, or not grown."""
+        desk = self._desk
+        waiting, again = list(order), list(enumerate(order))
+        for number in range(_ROUNDS):
+            self._hopeless.clear()
+            self._ways.forget()
+            self._sizes.aim(waiting)
+            self._date(waiting)
+            self._postponed = []
+            for at, asked in again:
+                if asked.job.name not in desk.settled and not self._refused_alike(asked):
+                    self._serve_and_again(asked, partial(_from, waiting, at))
+            self._serve_postponed()
+            if number == 0:
+                give_up_stale(desk)
+            if waiting:
+                self._sizes.aim(())  # who was not served claims nothing of what is left
+            grow_all(desk, order)
+            gained = desk.gained()
+            waiting = [asked for asked in order if asked.job.name not in desk.settled]
+            again = [(at, asked) for at, asked in enumerate(waiting) if self._may_take(asked, gained)]
+            if not again:
+                return
+
+    def _refused_alike(self, asked: Asked) -> bool:
+        """Whether it is refused as another was, of its kind, since when nothing has been done."""
+        if not asked.fresh or asked.kind not in self._hopeless or self._told_at != self._state():
+            return False
+        dates = self.dates
+        if asked.open or (dates is not None and dates.may_start(asked)):
+            return False
+        told = self._told.get(asked.kind)
+        if told is None or (dates is None and (told[0] is None or told[0].rule == "Capacity")):
+            return False
+        self._tell(asked, *told)
+        return True
+
+    def _serve_postponed(self) -> None:
+        """Those whose dates are soon, by their dates: they are kept what comes free by then."""
+        waiting, self._postponed = self._postponed or [], None
+        self._hopeless.clear()  # others who are alike may have been refused for their later dates
+        dates = self.dates
+        if dates is not None:
+            waiting.sort(key=lambda each: dates.starts(each[0]))
+        for asked, rest in waiting:
+            if asked.job.name not in self._desk.settled:
+                self._serve_and_again(asked, rest)
+
+    def _may_take(self, asked: Asked, gained: Mapping[int, int]) -> bool:
+        """Whether the laws do not forbid from the start that it takes from what was `gained`: by queue,
+        the lowest priority of it."""
+        desk = self._desk
+        mine = asked.queue
+        if mine in gained and (desk.targets or gained[mine] < own_priority(asked.job)):
+            return True
+        version = desk.later.version
+        if version != self._taking_at:
+            self._taking.clear()
+            self._taking_at = version
+        key = (mine, asked.lacks)
+        if key not in self._taking:
+            claim = claim_of(asked, mine, asked.lacks, asked.number)
+            laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+            self._taking[key] = bool(
+                givers(desk.later.ledger, claim, sorted(gained.keys() - {mine}), laws)
+            )
+        return self._taking[key]
+
+    def _date(self, waiting: Sequence[Asked]) -> None:
+        """Who has been promised a date keeps it from the first on that is served; else dates are made
+        for those from the first on that finds no room."""
+        promised = any(asked.job.promised is not None for asked in waiting)
+        self.dates = Dates(self._desk, waiting) if promised else None
+
+    def _serve_and_again(self, asked: Asked, rest: _Rest) -> None:
+        if asked.open:
+            asked = self._desk.composed(asked)
+        known = len(self._desk.withdrawn)
+        self._serve(asked, rest)
+        for each in self._desk.withdrawn[known:]:
+            line = [each, *(other for other in rest()[1:] if other is not each)]
+            self._serve(each, partial(_from, line, 0))
+
+    def _serve(self, asked: Asked, rest: _Rest) -> None:
+        """`rest`: it, and those who wait behind it."""
+        desk, job = self._desk, asked.job
+        amounts = asked.lacks
+        gone = job.tasks and job.name not in desk.present
+        if asked.lacks_indices or gone or desk.told_to_give(job.name):
+            desk.deny(Deny(job=job.name, code="Stopping"))
+            return
+        if reasons.forbidden(desk, asked, amounts):
+            desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
+            return
+        if asked.kind in self._hopeless and (self.dates is None or not self.dates.may_start(asked)):
+            self._refuse(asked, amounts, rest)
+            return
+        current, later = desk.current, desk.later
+        free = not desk.refused_now(asked, amounts)
+        allowed = self.dates is None or self.dates.may_start(asked) or self._above_promises(asked)
+        if free and allowed and (found := placed(current.room, asked)) is not None:
+            desk.start(asked, found)
+            return
+        quota = later.refusal(asked, amounts)
+        lacking = later.lacks(asked)
+        soon = allowed or (self.dates is not None and self.dates.soon(asked))
+        if soon and not allowed and self._postponed is not None:
+            self._postponed.append((asked, rest))  # what is free now is for those who may start now
+            return
+        if quota is None and lacking is None and soon and desk.departing:
+            found = placed_by(desk, asked)
+            if found is not None:
+                desk.reserve(asked, found, "Departing", {}, self.dates and self.dates.promised(asked))
+                return
+        if (
+            lacking is None
+            and soon
+            and (self._sizes.from_beyond(asked) or self._ways.others_give_way(asked, amounts, rest))
+        ):
+            return
+        if job.present and self._ways.from_itself(asked, amounts):
+            return
+        if (
+            quota is None
+            and lacking is None
+            and allowed
+            and desk.rules.consolidate
+            and self._ways.moved_together(asked)
+        ):
+            return
+        self._hopeless.add(asked.kind)
+        self._refuse(asked, amounts, rest)
+
+    def _refuse(self, asked: Asked, amounts: tuple[float, ...], rest: _Rest) -> None:
+        """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
+        dates decide."""
+        refused, held = self._holding(asked, amounts)
+        if self.dates is None and (refused is None or refused.rule == "Capacity"):
+            self.dates = Dates(self._desk, rest())
+        self._tell(asked, refused, held)
+
+    def _tell(self, asked: Asked, refused: Refusal | None, held: Held) -> None:
+        desk = self._desk
+        if refused is not None and refused.rule != "Capacity":
+            self._set_aside(asked, asked.lacks)
+            desk.deny(held.denied(asked))
+            return
+        if self.dates is None:
+            raise AssertionError("who waits for capacity is told when it may start")
+        step = held.denied(asked, self.dates.answer(asked))
+        if (at := self.dates.promised(asked)) is not None:
+            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
+        else:
+            desk.deny(step)
+
+    def _state(self) -> tuple[int, int]:
+        """Another whenever anything is done."""
+        later = self._desk.later
+        return later.version, later.room.mark()
+
+    def _holding(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[Refusal | None, Held]:
+        """What refuses it, and all that holds it back: of equal jobs the same, while nothing happens."""
+        desk = self._desk
+        state = self._state()
+        if state != self._told_at:
+            self._told.clear()
+            self._told_at = state
+        key = asked.kind
+        if key not in self._told:
+            refused = desk.later.refusal(asked, amounts)
+            self._told[key] = refused, Held(reasons.holding(desk, asked, amounts))
+        return self._told[key]
+
+    def _above_promises(self, asked: Asked) -> bool:
+        """Whether it is of a higher class than everybody who has been promised a date, or is told one
+        before it, or has what comes free kept."""
+        ahead = True
+        for other in self._desk.waiting:
+            ahead &= other is not asked
+            waits = other.job.name not in self._desk.settled
+            held = other.job.promised is not None or (
+                ahead and self.dates is not None and self.dates.keeps(other)
+            )
+            if waits and held and other.job.priority >= asked.job.priority and other is not asked:
+                return False
+        return True
+
+    def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
+        """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
+        desk, job = self._desk, asked.job
+        if desk.now - job.waiting_since >= desk.rules.starving_seconds:
+            for books in (desk.current, desk.later):
+                books.set_aside(desk.queue(job), amounts)
+
+
+def give_up_stale(desk: Desk) -> None:
+    """Who has lost its minimum, and found no way back to it in time, gives up the rest."""
+    lost = [name for name in desk.present if desk.asked[name].job.below_since is not None]
+    for name in lost:
+        asked, present = desk.asked[name], desk.present[name]
+        since = asked.job.below_since
+        if since is None or name in desk.settled or reached(asked.counts(present), asked.minimum):
+            continue
+        if desk.now - since >= desk.rules.stale_seconds:
+            desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))
+
+
+def _from(line: Sequence[Asked], at: int) -> Sequence[Asked]:
+    return line[at:]
