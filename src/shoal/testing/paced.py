@@ -39,7 +39,7 @@ model = torch.nn.Linear(1, 1)
 model, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.01))
 data = torch.utils.data.TensorDataset(torch.zeros(steps * samples, 1))
 began = time.monotonic()
-for (x,) in job.shards(data, batch_size=samples, epochs=1, seed=0):
+for (x,) in job.shards(data, batch_size=samples, micro_batch=samples, epochs=1, seed=0):
     tasks = job.size
     due = began + step * (1 + loss * (tasks - 1)) / tasks
     time.sleep(max(0.0, due - time.monotonic()))
