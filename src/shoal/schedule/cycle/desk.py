@@ -64,6 +64,9 @@ class Desk:
         self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
         self.fitting = Fitting(ground, self.later.room)
+        stated = [bool(queue.budgets) for queue in cluster.queues]
+        self.budgeted = [any(stated[node] for node in path) for path in self.columns.tree.paths]
+        """Of each queue, whether a budget may pay for its jobs."""
         self._reserved: dict[str, Reserve] = {}
         self._giving: list[Shrink | Preempt | Move] = []
         self._starting: list[Start | Grow] = []
@@ -412,7 +415,7 @@ class Desk:
 
     def release(self, asked: Asked) -> None:
         """What was kept for it is not kept any more."""
-        placement = asked.placement(asked.job.reserved)
+        placement = asked.place_kept
         amounts = asked.ask(asked.counts(asked.job.reserved), new=not asked.job.present)
         for books in (self.current, self.later):
             for tasks in placement:

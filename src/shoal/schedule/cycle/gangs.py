@@ -150,6 +150,11 @@ class Asked:
         """`present` as arrays."""
         return self.placement(self.present)
 
+    @cached_property
+    def place_kept(self) -> Placement:
+        """The place that it was kept, as arrays."""
+        return self.placement(self.job.reserved)
+
     def counts(self, tasks: Iterable[Task]) -> tuple[int, ...]:
         """How many of each role."""
         names = self.needs.names

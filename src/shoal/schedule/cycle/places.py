@@ -27,7 +27,7 @@ def kept(desk: Desk, asked: Asked) -> bool:
     if not job.reserved:
         return False
     desk.release(asked)
-    placement = asked.placement(job.reserved)
+    placement = asked.place_kept
     enough = reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
     held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.maximum, strict=True)
     too_many = any(count + more > room for count, more, room in held)

@@ -38,7 +38,7 @@ from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 from shoal.schedule.taints import tolerates
 
-__all__ = ["Held", "Reason", "denied", "forbidden", "holding", "never"]
+__all__ = ["Held", "Reason", "denied", "forbidden", "holding", "lack_of_room", "never", "no_room"]
 
 Reason = tuple[str, dict[str, Any]]
 """A code, and its numbers."""
@@ -116,7 +116,7 @@ def _unsuited(desk: Desk, role: Role) -> dict[str, Any]:
 def forbidden(desk: Desk, asked: Asked, amounts: tuple[float, ...]) -> list[Reason]:
     """What others cannot give way for."""
     job, queue = asked.job, desk.queue(asked.job)
-    found = _used_up(desk, queue, job.user, amounts)
+    found = _used_up(desk, queue, job.user, amounts) if desk.budgeted[queue] else []
     if job.preemptible:
         return found
     ledger = desk.later.ledger
@@ -136,8 +136,6 @@ def _used_up(desk: Desk, queue: int, user: str, amounts: tuple[float, ...]) -> l
     """Budgets that would pay for it, and have nothing left."""
     columns, queues = desk.columns, desk.cluster.queues
     stated = [(node, row) for node in columns.tree.paths[queue] for row in queues[node].budgets]
-    if not stated:
-        return []
     rows = [(node, row) for node, row in stated if row.resource in columns.names]
     nodes = [row for _, row in stated if row.resource == NODE and row.spent >= row.hours]
     budgets = [
@@ -176,8 +174,22 @@ def holding(
         if left < ask <= desk.cluster.shared.get(name, 0):
             found.append(("SharedLacking", {"shared": name, "asked": ask, "left": left}))
     if codes.isdisjoint(_UNFITTING):
-        found += [_with_holders(desk, each) for each in desk.fitting.shortage(asked)]
+        found += lack_of_room(desk, asked)
     return found
+
+
+def no_room(desk: Desk, asked: Asked, refused: Refusal | None) -> bool:
+    """Whether nothing but a lack of room on nodes holds it back, where its queue and the cluster have
+    `refused` it: all of its need are told the same then."""
+    later = desk.later
+    if refused is not None and (refused.rule != "Capacity" or later.ledger.keeps):
+        return False
+    return not later.users.capped and not asked.job.shared and not forbidden(desk, asked, asked.lacks)
+
+
+def lack_of_room(desk: Desk, asked: Asked) -> list[Reason]:
+    """Where there is none for it."""
+    return [_with_holders(desk, each) for each in desk.fitting.shortage(asked)]
 
 
 def _with_holders(desk: Desk, reason: Reason) -> Reason:

@@ -45,6 +45,8 @@ class Service:
         """Kinds (`Asked.kind`) of which one found no way."""
         self._told: dict[int, tuple[Refusal | None, Held]] = {}
         """By kind: what refuses it, and all that holds it back, since anything was done."""
+        self._no_room: dict[int, Held] = {}
+        """By need (`Asked.need`), of those that only room is lacking."""
         self._told_at: tuple[int, int] | None = None
         self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
         self._taking_at = -1
@@ -60,7 +62,8 @@ class Service:
             self._hopeless.clear()
             self._ways.forget()
             self._sizes.aim(waiting)
-            self._date(waiting)
+            if number == 0:
+                self._date(waiting)
             self._postponed = []
             for at, asked in again:
                 if asked.job.name not in desk.settled and not self._refused_alike(asked):
@@ -73,7 +76,11 @@ class Service:
             grow_all(desk, order)
             gained = desk.gained()
             waiting = [asked for asked in order if asked.job.name not in desk.settled]
-            again = [(at, asked) for at, asked in enumerate(waiting) if self._may_take(asked, gained)]
+            again = [
+                (at, asked)
+                for at, asked in enumerate(waiting)
+                if self._is_near(asked) and self._may_take(asked, gained)
+            ]
             if not again:
                 return
 
@@ -100,6 +107,13 @@ class Service:
         for asked, rest in waiting:
             if asked.job.name not in self._desk.settled:
                 self._serve_and_again(asked, rest)
+
+    def _is_near(self, asked: Asked) -> bool:
+        """Whether others may give way for it: it may start, or has to soon."""
+        dates = self.dates
+        return (
+            dates is None or dates.may_start(asked) or dates.soon(asked) or self._above_promises(asked)
+        )
 
     def _may_take(self, asked: Asked, gained: Mapping[int, int]) -> bool:
         """Whether the laws do not forbid from the start that it takes from what was `gained`: by queue,
@@ -219,12 +233,19 @@ class Service:
         state = self._state()
         if state != self._told_at:
             self._told.clear()
+            self._no_room.clear()
             self._told_at = state
-        key = asked.kind
-        if key not in self._told:
+        found = self._told.get(asked.kind)
+        if found is None:
             refused = desk.later.refusal(asked, amounts)
-            self._told[key] = refused, Held(reasons.holding(desk, asked, amounts))
-        return self._told[key]
+            if not reasons.no_room(desk, asked, refused):
+                held = Held(reasons.holding(desk, asked, amounts))
+            elif (known := self._no_room.get(asked.need)) is not None:
+                held = known
+            else:
+                held = self._no_room[asked.need] = Held(reasons.lack_of_room(desk, asked))
+            found = self._told[asked.kind] = refused, held
+        return found
 
     def _above_promises(self, asked: Asked) -> bool:
         """Whether it is of a higher class than everybody who has been promised a date, or is told one

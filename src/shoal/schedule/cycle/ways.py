@@ -112,6 +112,6 @@ class Ways:
         )
 
     def _mover(self, asked: Asked) -> Mover:
-        present = self._desk.present[asked.job.name]
-        counts = asked.counts(present)
-        return Mover(asked.gang(counts, counts), asked.placement(present))
+        present, counts = self._desk.present[asked.job.name], self._desk.counts(asked)
+        there = asked.placed if present is asked.present else asked.placement(present)
+        return Mover(asked.gang(counts, counts), there)

@@ -69,6 +69,8 @@ class Ledger:
         self.fenced: list[bool] = rules.fenced.tolist()
         self.priority: list[int] = rules.priority.tolist()
         self.kept: list[list[float]] = rules.kept.tolist()
+        self.keeps = bool((rules.kept > 0).any())
+        """Whether anything is kept for a queue that lends it to nobody."""
         self.nominal: list[list[float]] = rules.nominal.tolist()
         self._ceiling: list[list[float]] = rules.ceiling.tolist()
         self._limit: list[list[float]] = rules.limit.tolist()
