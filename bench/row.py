@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Row", "p50", "p95", "table"]
+__all__ = ["Row", "p50", "p95", "shown", "table"]
 
 
 @dataclass(frozen=True)
 class Row:
     """What was measured. `goal` and `figure` share `unit`; more is better when `higher` is true. Where
-    nothing was measured the figure is no number, and where there is no goal the goal."""
+    nothing was measured the figure is no number, where what was measured did not come to an end it is
+    infinite, and where there is no goal the goal is no number."""
 
     what: str
     goal: float
@@ -82,9 +84,18 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
+def shown(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows, each told on stderr as soon as it is there, for who waits for the table."""
+    for row in rows:
+        print(f"    {row.what}: {_figure(row)}  {row.spread}".rstrip(), file=sys.stderr, flush=True)
+        yield row
+
+
 def _figure(row: Row) -> str:
     if not row.measured:
         return "not measured"
+    if math.isinf(row.figure):
+        return "no end"
     return f"{row.figure:.3g} {row.unit}" if row.figure < 1000 else f"{row.figure:.0f} {row.unit}"
 
 

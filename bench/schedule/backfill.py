@@ -64,6 +64,7 @@ def _row(
     )
     starts = len(made[-1].having(Verdict.START))
     beside = f"{made[-1].evaluations} searches, {len(made[-1].pools[0].times)} instants, {starts} start"
+    beside += "; Slurm's guide: depth 100 each 30 s"
     return row(what, goal, "ms", taken, beside)
 
 

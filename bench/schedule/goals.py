@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.published import DATA
-from bench.row import Row, table
+from bench.row import Row, shown, table
 from bench.schedule import backfill, live, packing, placing, referee, scale, sizing, targets
 from bench.schedule.within import within
 
@@ -111,7 +111,7 @@ _SUITES = (
         },
     ),
     Suite("backfill", lambda quick: backfill.rows(), {"plan, depth 5,000": "backfill, depth 5,000"}),
-    Suite("scale", scale.rows, _SCALE, minutes=True, seconds=420),
+    Suite("scale", scale.rows, _SCALE, minutes=True, seconds=900),
     Suite(
         "live",
         lambda quick: live.rows(),
@@ -194,7 +194,8 @@ def collect(suites: Sequence[Suite], quick: bool) -> list[Row]:
             if what not in made and reason:
                 found.append(_absent(goal, reason))
             else:
-                found.append(replace(made[what], what=goal, why=_WHY.get(goal, "not known yet")))
+                row = made[what]
+                found.append(replace(row, what=goal, why=row.why or _WHY.get(goal, "not known yet")))
     return found
 
 
@@ -208,8 +209,8 @@ def _left_out(suite: Suite, quick: bool) -> str:
 def _measured(suite: Suite, quick: bool) -> tuple[Iterable[Row], str]:
     """Rows, and why they are not all."""
     if suite.seconds == math.inf:
-        return suite.rows(quick), ""
-    return within(suite.seconds, lambda: suite.rows(quick))
+        return list(shown(suite.rows(quick))), ""
+    return within(suite.seconds, lambda: shown(suite.rows(quick)))
 
 
 def _absent(name: str, reason: str) -> Row:

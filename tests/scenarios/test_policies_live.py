@@ -50,7 +50,7 @@ def test_a_policy_runs_a_cluster(policy: str, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_policies_come_in_the_order_in_which_they_are_simulated(tmp_path: Path) -> None:
-    """Ten elastic jobs on four nodes, three seeds; ties within 5 % are ties."""
+    """Eight elastic jobs on four nodes, three seeds; ties within 5 % are ties."""
     file = read_paced(LIST)
     simulated: list[compare.Outcome] = []
     real: list[compare.Outcome] = []
