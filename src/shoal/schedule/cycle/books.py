@@ -80,7 +80,7 @@ class Books:
     def lacks(self, asked: Asked) -> str | None:
         """A shared amount of which there is not enough left for it; who is there has what it asks
         for."""
-        if asked.job.present:
+        if asked.present:
             return None
         return next(
             (name for name, ask in asked.job.shared.items() if ask > self.shared.get(name, 0)), None

@@ -49,7 +49,7 @@ class Dates:
         self._resources = len(desk.columns.names) - 1
         self._lets: dict[tuple[int, str, tuple[float, ...]], bool] = {}
         self._licences = tuple(sorted(desk.cluster.shared))
-        waiting = [each for each in order if not each.job.present and self._allowed(each)]
+        waiting = [each for each in order if not each.present and self._allowed(each)]
         self._rows = {asked.job.name: at for at, asked in enumerate(waiting)}
         self._plan: Planned | None = None
         self._found: list[tuple[Verdict, Stamp]] = []

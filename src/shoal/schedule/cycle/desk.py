@@ -28,6 +28,7 @@ class Desk:
         self.columns, self.names = ground.columns, ground.names
         self.asked, self.number = ground.asked, ground.number
         self.units = ground.units
+        self.sized = ground.sized
         self.sizes = ground.sizes
         """Sizes that classes of jobs were given the last time, and from what (`sizes.targets`)."""
         self.current, self.later, self.ending = ground.open(now, rules.notice_seconds)
@@ -409,14 +410,14 @@ class Desk:
         """Taken on nodes (in `later` it is so already), and in use later: now those are in use who leave
         for it."""
         placement = asked.placement(tasks)
-        amounts = asked.ask(asked.counts(tasks), new=not asked.job.present)
+        amounts = asked.ask(asked.counts(tasks), new=not asked.present)
         self.current.occupy(placement)
         self.later.charge(asked, amounts)
 
     def release(self, asked: Asked) -> None:
         """What was kept for it is not kept any more."""
         placement = asked.place_kept
-        amounts = asked.ask(asked.counts(asked.job.reserved), new=not asked.job.present)
+        amounts = asked.ask(asked.counts(asked.job.reserved), new=not asked.present)
         for books in (self.current, self.later):
             for tasks in placement:
                 books.room.give_back(tasks)

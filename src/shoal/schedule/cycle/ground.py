@@ -53,6 +53,8 @@ class Ground:
         """All jobs, by name."""
         self.sizes: dict[tuple[object, ...], tuple[object, list[int]]] = {}
         """Of classes of jobs that say how fast they are, as they were chosen, and from what."""
+        self.sized: list[str] = []
+        """Of jobs that say how fast they are, those that may be given more or fewer tasks."""
         self.number: dict[str, int] = {}
         """The place of each job among all."""
         self.units: dict[str, tuple[Asked, list[Unit]]] = {}
@@ -97,10 +99,12 @@ class Ground:
             new[job.name] = found
         if same and len(new) == len(old):
             old.update(new)  # in the order in which they are already
+            self.sized = self._sized()
             return
         self.asked = {name: new[name] for name in sorted(new)}
         self.number = {name: at for at, name in enumerate(self.asked)}
         self.units = {name: units for name, units in self.units.items() if name in new}
+        self.sized = self._sized()
 
     def open(self, now: Stamp, notice_seconds: float) -> tuple[Books, Books, set[str]]:
         """What is taken now and what is once those who leave are gone, and who they are because their
@@ -127,6 +131,9 @@ class Ground:
         """The rooms are as they were."""
         for room in self._rooms:
             room.rollback(0)
+
+    def _sized(self) -> list[str]:
+        return [name for name, asked in self.asked.items() if asked.sized is not None]
 
     def _unused(self) -> Books:
         columns = self.columns

@@ -15,7 +15,7 @@ from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.lines import Standings
 from shoal.schedule.cycle.victims import Victims
-from shoal.schedule.placing.asks import Placement, Tasks
+from shoal.schedule.placing.asks import Placement, Shape, Tasks
 from shoal.schedule.placing.grow import grow
 
 __all__ = ["grow_all", "take_back_own"]
@@ -31,6 +31,8 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     kept = {asked.job.name for asked, _ in desk.kept_for()}
     heap: list[tuple[_Key, str, int, int]] = []
     keys = _Keys(desk)
+    room: dict[Shape, bool] = {}
+    """Of each shape, whether one could stand anywhere."""
     for name in desk.present:
         asked = desk.asked[name]
         if not asked.needs.elastic:
@@ -46,6 +48,11 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
             zip(counts, asked.minimum, desk.most(asked), strict=True)
         ):
             if low <= count < high:
+                shape = asked.shapes[at]
+                if shape not in room:
+                    room[shape] = desk.current.room.fits(shape).total > 0
+                if not room[shape]:
+                    continue
                 key = keys.of(asked, at, count - low, rank.get(name, -1))
                 heap.append((key, name, at, count))
     heapq.heapify(heap)

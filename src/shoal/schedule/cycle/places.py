@@ -28,8 +28,8 @@ def kept(desk: Desk, asked: Asked) -> bool:
         return False
     desk.release(asked)
     placement = asked.place_kept
-    enough = reached(asked.counts((*job.present, *job.reserved)), asked.minimum)
-    held = zip(asked.counts(job.present), asked.counts(job.reserved), asked.maximum, strict=True)
+    enough = reached(asked.counts((*asked.present, *job.reserved)), asked.minimum)
+    held = zip(asked.there, asked.counts(job.reserved), asked.maximum, strict=True)
     too_many = any(count + more > room for count, more, room in held)
     if not enough or too_many or sum(map(len, placement)) < len(job.reserved):
         return False
@@ -65,7 +65,7 @@ def by_date(desk: Desk, order: Sequence[Asked]) -> list[Asked]:
 
 def placed(room: Room, asked: Asked) -> Placement | None:
     """What it lacks, taken in the room; None, and nothing taken, where it does not fit."""
-    if not asked.job.present:
+    if not asked.present:
         return place(room, asked.gang(asked.minimum, asked.minimum))
     missing = asked.missing
     return grow(room, asked.gang(asked.minimum, asked.maximum), asked.placed, missing, missing)

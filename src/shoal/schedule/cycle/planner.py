@@ -115,8 +115,9 @@ class _Cycle:
         dates = self._service.dates
         moments = [soon, dates.again_at if dates is not None else None]
         for name in desk.present:
-            job = desk.asked[name].job
-            began = job.since if job.present else desk.now
+            asked = desk.asked[name]
+            job = asked.job
+            began = job.since if asked.present else desk.now
             turn = desk.rules.minimum_run_seconds or None
             length = turn if job.wall_seconds is None else job.wall_seconds
             moments.append(None if length is None else began + length)

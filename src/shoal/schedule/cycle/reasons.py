@@ -169,7 +169,7 @@ def holding(
         for code, each in rules
         if (_EVER[code], each["queue"], each["resource"]) not in over
     ]
-    for name, ask in asked.job.shared.items() if not asked.job.present else ():
+    for name, ask in asked.job.shared.items() if not asked.present else ():
         left = desk.later.shared.get(name, 0)
         if left < ask <= desk.cluster.shared.get(name, 0):
             found.append(("SharedLacking", {"shared": name, "asked": ask, "left": left}))

@@ -6,14 +6,14 @@ once. Most who wait are of few kinds, and little happens between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from shoal.schedule.cycle import reasons
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.growing import grow_all
+from shoal.schedule.cycle.lines import Line, Rest
 from shoal.schedule.cycle.places import placed, placed_by
 from shoal.schedule.cycle.reasons import Held
 from shoal.schedule.cycle.sizes.exchange import Exchange
@@ -26,7 +26,6 @@ from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Service", "give_up_stale"]
 
-_Rest = Callable[[], Sequence[Asked]]
 _ROUNDS = 3
 """So many times those who wait are served in one plan; mostly nothing changes in the second."""
 
@@ -50,7 +49,7 @@ class Service:
         self._told_at: tuple[int, int] | None = None
         self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
         self._taking_at = -1
-        self._postponed: list[tuple[Asked, _Rest]] | None = None
+        self._postponed: list[tuple[Asked, Rest]] | None = None
 
     def serve(self, order: Sequence[Asked]) -> None:
         """In order, and then what is left goes to those that may have more. Who was refused is served
@@ -65,9 +64,10 @@ class Service:
             if number == 0:
                 self._date(waiting)
             self._postponed = []
+            line = Line(waiting)
             for at, asked in again:
                 if asked.job.name not in desk.settled and not self._refused_alike(asked):
-                    self._serve_and_again(asked, partial(_from, waiting, at))
+                    self._serve_and_again(asked, line.rest(at))
             self._serve_postponed()
             if number == 0:
                 give_up_stale(desk)
@@ -141,16 +141,16 @@ class Service:
         promised = any(asked.job.promised is not None for asked in waiting)
         self.dates = Dates(self._desk, waiting) if promised else None
 
-    def _serve_and_again(self, asked: Asked, rest: _Rest) -> None:
+    def _serve_and_again(self, asked: Asked, rest: Rest) -> None:
         if asked.open:
             asked = self._desk.composed(asked)
         known = len(self._desk.withdrawn)
         self._serve(asked, rest)
         for each in self._desk.withdrawn[known:]:
-            line = [each, *(other for other in rest()[1:] if other is not each)]
-            self._serve(each, partial(_from, line, 0))
+            line = [each, *(other for other in rest.members[1:] if other is not each)]
+            self._serve(each, Line(line).rest(0))
 
-    def _serve(self, asked: Asked, rest: _Rest) -> None:
+    def _serve(self, asked: Asked, rest: Rest) -> None:
         """`rest`: it, and those who wait behind it."""
         desk, job = self._desk, asked.job
         amounts = asked.lacks
@@ -162,16 +162,16 @@ class Service:
             desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
         if asked.kind in self._hopeless and (self.dates is None or not self.dates.may_start(asked)):
-            self._refuse(asked, amounts, rest)
+            self._refuse(asked, desk.later.refusal(asked, amounts), rest)
             return
         current, later = desk.current, desk.later
-        free = not desk.refused_now(asked, amounts)
+        quota = later.refusal(asked, amounts)
+        lacking = later.lacks(asked)
+        free = quota is None and lacking is None and current.allows(asked, amounts)
         allowed = self.dates is None or self.dates.may_start(asked) or self._above_promises(asked)
         if free and allowed and (found := placed(current.room, asked)) is not None:
             desk.start(asked, found)
             return
-        quota = later.refusal(asked, amounts)
-        lacking = later.lacks(asked)
         soon = allowed or (self.dates is not None and self.dates.soon(asked))
         if soon and not allowed and self._postponed is not None:
             self._postponed.append((asked, rest))  # what is free now is for those who may start now
@@ -187,7 +187,7 @@ class Service:
             and (self._sizes.from_beyond(asked) or self._ways.others_give_way(asked, amounts, rest))
         ):
             return
-        if job.present and self._ways.from_itself(asked, amounts):
+        if asked.present and self._ways.from_itself(asked, amounts):
             return
         if (
             quota is None
@@ -198,15 +198,14 @@ class Service:
         ):
             return
         self._hopeless.add(asked.kind)
-        self._refuse(asked, amounts, rest)
+        self._refuse(asked, quota, rest)
 
-    def _refuse(self, asked: Asked, amounts: tuple[float, ...], rest: _Rest) -> None:
+    def _refuse(self, asked: Asked, refused: Refusal | None, rest: Rest) -> None:
         """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
         dates decide."""
-        refused, held = self._holding(asked, amounts)
         if self.dates is None and (refused is None or refused.rule == "Capacity"):
-            self.dates = Dates(self._desk, rest())
-        self._tell(asked, refused, held)
+            self.dates = Dates(self._desk, rest.members)
+        self._tell(asked, refused, self._holding(asked, refused))
 
     def _tell(self, asked: Asked, refused: Refusal | None, held: Held) -> None:
         desk = self._desk
@@ -227,25 +226,24 @@ class Service:
         later = self._desk.later
         return later.version, later.room.mark()
 
-    def _holding(self, asked: Asked, amounts: tuple[float, ...]) -> tuple[Refusal | None, Held]:
-        """What refuses it, and all that holds it back: of equal jobs the same, while nothing happens."""
+    def _holding(self, asked: Asked, refused: Refusal | None) -> Held:
+        """All that holds it back: of equal jobs the same, while nothing happens."""
         desk = self._desk
         state = self._state()
         if state != self._told_at:
             self._told.clear()
             self._no_room.clear()
             self._told_at = state
-        found = self._told.get(asked.kind)
-        if found is None:
-            refused = desk.later.refusal(asked, amounts)
-            if not reasons.no_room(desk, asked, refused):
-                held = Held(reasons.holding(desk, asked, amounts))
-            elif (known := self._no_room.get(asked.need)) is not None:
-                held = known
-            else:
-                held = self._no_room[asked.need] = Held(reasons.lack_of_room(desk, asked))
-            found = self._told[asked.kind] = refused, held
-        return found
+        if (known := self._told.get(asked.kind)) is not None:
+            return known[1]
+        if not reasons.no_room(desk, asked, refused):
+            held = Held(reasons.holding(desk, asked, asked.lacks))
+        elif (alike := self._no_room.get(asked.need)) is not None:
+            held = alike
+        else:
+            held = self._no_room[asked.need] = Held(reasons.lack_of_room(desk, asked))
+        self._told[asked.kind] = refused, held
+        return held
 
     def _above_promises(self, asked: Asked) -> bool:
         """Whether it is of a higher class than everybody who has been promised a date, or is told one
@@ -279,7 +277,3 @@ def give_up_stale(desk: Desk) -> None:
             continue
         if desk.now - since >= desk.rules.stale_seconds:
             desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))
-
-
-def _from(line: Sequence[Asked], at: int) -> Sequence[Asked]:
-    return line[at:]

@@ -10,10 +10,12 @@ a place among what is then free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.lines import Rest
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
 from shoal.schedule.placing.asks import Gang, Group, Placement, Shape, Tasks
@@ -31,6 +33,15 @@ _SWAPS = 200
 _Found = tuple[dict[str, list[Task]], Placement]
 
 
+@dataclass(frozen=True)
+class _Either:
+    one: Container[object]
+    other: Container[object]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.one or number in self.other
+
+
 class Victims:
     """What everybody who runs may give up, kept up while the decision is made."""
 
@@ -46,6 +57,8 @@ class Victims:
         self._waits_of = -1
         self._vain: set[tuple[object, ...]] = set()
         """Asks of queues for more of their own that found nobody, since anything changed."""
+        self._beside: set[int] | None = None
+        """What `_old_beside_new` has found, while nothing has changed."""
         self._in_queue: dict[int, set[int]] = {}
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
@@ -55,10 +68,10 @@ class Victims:
         self._offers.sort()
 
     def give_way(
-        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Rest
     ) -> _Found | None:
         """Which tasks of which jobs go, and where the beneficiary will be. None where nobody can.
-        `rest` are those that wait behind it, in order.
+        `rest` are those that wait behind it.
 
         Nothing is changed here."""
         claim = claim_of(asked, asked.queue, amounts, asked.number)
@@ -74,7 +87,7 @@ class Victims:
         return self._found(gone, gang) if gone else None
 
     def _swapped(
-        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Sequence[Asked]
+        self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Rest | None
     ) -> tuple[int, ...] | None:
         """As much surplus as may be taken, in other places, of jobs that are not of higher priority."""
         room = self._desk.later.room
@@ -114,7 +127,7 @@ class Victims:
         kind = (asked.queue, asked.job.priority, asked.need, amounts)
         if kind in self._vain:
             return None
-        gone = self._chosen(asked, amounts, gang, (), surplus_only=True, own_only=True)
+        gone = self._chosen(asked, amounts, gang, None, surplus_only=True, own_only=True)
         if not gone:
             self._vain.add(kind)
         return self._found(gone, gang) if gone else None
@@ -124,6 +137,7 @@ class Victims:
         names = sorted(names)
         if names:
             self._vain.clear()
+            self._beside = None
         others: list[str] = []
         for name in names:
             present, numbers = self._of.get(name, ((), ()))
@@ -165,7 +179,7 @@ class Victims:
         asked: Asked,
         amounts: tuple[float, ...],
         gang: Gang,
-        rest: Sequence[Asked],
+        rest: Rest | None,
         *,
         surplus_only: bool,
         own_only: bool = False,
@@ -194,11 +208,10 @@ class Victims:
 
         def refill(ledger: Ledger, gone: Sequence[int]) -> None:
             """Who would start, or start again, in what is left."""
-            wishes = [each.wish for each in rest]
+            times = Counter(rest.wishes_behind if rest is not None else {})
             for at in sorted(gone, key=lambda each: -self._units[each].holding.priority):
                 holding = self._units[at].holding
-                wishes.append((holding.queue, holding.amounts))
-            times = Counter(wishes)
+                times[holding.queue, holding.amounts] += 1
             for wish in ledger.not_hopeless(list(times)):
                 for _ in range(times[wish]):
                     if not ledger.allows(*wish):
@@ -215,7 +228,7 @@ class Victims:
         only = is_surplus if surplus_only else None
         try:
             for again in (False, True):
-                without = self._old_beside_new() if again and desk.new_holdings() else ()
+                without = self._old_beside_new() if again else ()
                 found = choose(
                     ledger,
                     claim,
@@ -223,7 +236,7 @@ class Victims:
                     laws,
                     None if anywhere else enough,
                     refill,
-                    spared={*spared, *without} if without else spared,
+                    spared=_Either(spared, without) if without else spared,
                     only=only,
                     rivals=self._rivals(queue),
                 )
@@ -235,10 +248,12 @@ class Victims:
 
     def _old_beside_new(self) -> set[int]:
         """What was there before this plan, in queues that have got more by it."""
-        desk = self._desk
-        queues = {queue for queue, _ in desk.new_holdings()}
-        here = {at for queue in queues for at in self._in_queue.get(queue, ())}
-        return {at for at in here if not desk.is_new(self._units[at].asked.job.name)}
+        if self._beside is None:
+            desk = self._desk
+            queues = {queue for queue, _ in desk.new_holdings()}
+            here = {at for queue in queues for at in self._in_queue.get(queue, ())}
+            self._beside = {at for at in here if not desk.is_new(self._units[at].asked.job.name)}
+        return self._beside
 
     def _lawful_anyway(self, gone: Sequence[int], claim: Claim, laws: Laws) -> bool:
         """Nobody who was there before gives way because his queue has got more in this very plan: that

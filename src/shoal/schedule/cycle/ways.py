@@ -5,10 +5,9 @@ Each is all or nothing, and ends with the job being kept the place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.lines import Rest
 from shoal.schedule.cycle.places import placed
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.victims import Victims
@@ -29,14 +28,12 @@ class Ways:
         """For whom nobody gave way may have a chance again."""
         self._alone.clear()
 
-    def others_give_way(
-        self, asked: Asked, amounts: tuple[float, ...], rest: Callable[[], Sequence[Asked]]
-    ) -> bool:
-        """Surplus of others first, then all of them. `rest`: it, and those who wait behind it."""
+    def others_give_way(self, asked: Asked, amounts: tuple[float, ...], rest: Rest) -> bool:
+        """Surplus of others first, then all of them. `rest`: those who wait behind it."""
         desk, job = self._desk, asked.job
         one = (*(0.0 for _ in amounts[:-1]), amounts[-1])
         roles = any(role.required for role in job.roles)
-        if job.present and (asked.reach.required is not None or roles or job.spread):
+        if asked.present and (asked.reach.required is not None or roles or job.spread):
             return False  # where they may be depends on where the others are
         capped = desk.later.users.refusal(desk.queue(job), job.user, amounts) is not None
         if capped or desk.later.refusal(asked, one) is not None:
@@ -46,7 +43,7 @@ class Ways:
         found = None
         if alike not in self._alone:
             self._victims.changed(desk.changed())
-            found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest()[1:])
+            found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest)
         if found is None:
             self._alone.add(alike)
             return False
@@ -84,7 +81,7 @@ class Ways:
     def moved_together(self, asked: Asked) -> bool:
         """Others go on elsewhere, all of them, so that there is room in one piece."""
         desk = self._desk
-        if asked.job.present:
+        if asked.present:
             return False
         movers = [desk.asked[name] for name in desk.present if self._may_move(name)]
         gang = asked.gang(asked.minimum, asked.minimum)

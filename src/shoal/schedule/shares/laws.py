@@ -184,7 +184,11 @@ def _bar(ledger: Ledger, mine: Sequence[int], claim: Claim, laws: Laws) -> float
 def _beyond_nominal(ledger: Ledger, node: int, contested: Sequence[int]) -> bool:
     """Of anything that is asked for."""
     use, nominal = ledger.use[node], ledger.nominal[node]
-    return any(use[k] > nominal[k] + _SLACK * max(1.0, nominal[k]) for k in contested)
+    for k in contested:
+        own = nominal[k]
+        if use[k] > own and use[k] > own + _SLACK * max(1.0, own):
+            return True
+    return False
 
 
 def _bounded(ledger: Ledger, ask: Sequence[float]) -> list[int]:

@@ -57,7 +57,7 @@ class Exchange:
         """Whether a job that waits gets its minimum, or as much of its target as there is, from those
         who have more than theirs."""
         desk = self._desk
-        there = asked.counts(asked.job.present)
+        there = asked.counts(asked.present)
         least = tuple(max(0, low - count) for low, count in zip(asked.minimum, there, strict=True))
         most = list(least)
         at = asked.elastic

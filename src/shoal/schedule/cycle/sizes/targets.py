@@ -68,10 +68,13 @@ def targets(desk: Desk, waiting: Sequence[Asked]) -> dict[str, int]:
 def _groups(desk: Desk, waiting: Sequence[Asked]) -> Iterator[tuple[_Key, list[_Member]]]:
     """Of one queue and for the same nodes, by kind of task; the highest priority first, who holds
     something before who waits, and these in their order."""
+    if not desk.sized:
+        return
     rank = {asked.job.name: at for at, asked in enumerate(waiting)}
     kept = {asked.job.name: counts for asked, counts in desk.kept_for()}
     found: dict[_Key, list[_Member]] = {}
-    for name, asked in desk.asked.items():
+    for name in desk.sized:
+        asked = desk.asked[name]
         at = asked.sized
         if at is None or name in desk.ending or asked.job.suspended:
             continue
@@ -217,7 +220,7 @@ class _Group:
         for asked in waiting:
             if asked.job.name in names:
                 continue
-            there = asked.counts(asked.job.present)
+            there = asked.counts(asked.present)
             lacking = [max(0, low - count) for low, count in zip(asked.minimum, there, strict=True)]
             surplus = sum(
                 self._units(member, max(0, member.held - member.least))
