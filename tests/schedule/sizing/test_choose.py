@@ -108,9 +108,20 @@ def test_there_is_never_more_given_than_there_is(data):
 
 
 def test_without_declared_work_the_young_weigh_more_and_like_ages_weigh_the_same():
-    weight = attained_weights(np.array([0.0, 10.0, 100_000.0, 120_000.0]))
+    weight = attained_weights(np.array([0.0, 10.0, 40_000.0, 45_000.0]), np.zeros(4))
     assert weight[0] == weight[1] > weight[2] == weight[3]
     assert weight.mean() == pytest.approx(1.0)
+
+
+def test_without_declared_work_the_oldest_of_the_long_ones_weighs_most():
+    """Beyond sixteen hours what a job has done counts no more; all of them together weigh as before."""
+    done = np.array([10.0, 90_000.0, 60_000.0, 900_000.0, 70_000.0])
+    weight = attained_weights(done, np.array([900.0, 20.0, 30.0, 10.0, 20.0]))
+    short, second, last, first, as_old = weight
+    assert short > first > second == as_old > last > 0
+    assert weight[1:].mean() / short == pytest.approx(2 ** (-0.3 * 7))
+    at_once = attained_weights(done, np.zeros(5))
+    assert at_once[1:].tolist() == pytest.approx([weight[1:].mean()] * 4)
 
 
 def test_where_nobody_knows_what_is_left_doubling_is_worth_the_same_to_all():

@@ -76,7 +76,7 @@ class Elastic:
             weight = weights(whole, order.tolist(), sum(capacity), self._patience)
         else:
             curves = concave(seen.grid, seen.allowed)
-            weight = attained_weights(seen.done)
+            weight = attained_weights(seen.done, np.array([job.submitted for job in jobs]))
         demand = Demand(
             curves=_from_least(curves, np.array(leasts, dtype=np.int64)),
             weight=weight,
