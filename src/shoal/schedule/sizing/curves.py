@@ -79,7 +79,17 @@ def from_nothing(curves: Curves) -> Floats:
 
 
 def _envelope(grid: Ints, speed: Floats) -> Floats:
-    """The highest chord over each size."""
+    """The highest chord over each size; most speeds are concave already, but for rounding."""
+    slope = np.diff(speed, axis=1) / np.diff(grid)
+    bent = np.flatnonzero((slope[:, 1:] > slope[:, :-1] * (1 + _ROUNDING)).any(axis=1))
+    if not len(bent):
+        return speed
+    envelope = speed.copy()
+    envelope[bent] = _chords(grid, speed[bent])
+    return envelope
+
+
+def _chords(grid: Ints, speed: Floats) -> Floats:
     envelope = speed.copy()
     for first in range(len(grid) - 1):
         ahead = (grid[first + 1 :] - grid[first]).astype(np.float64)

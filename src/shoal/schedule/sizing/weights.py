@@ -29,53 +29,84 @@ from shoal.schedule.sizing.curves import Curves, from_nothing
 __all__ = ["weights"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-_MOST_AT_A_TIME = 256
-"""Above so many jobs, that many stand for all: the weight is a smooth function of the rank."""
+_EACH = 16
+"""Of twice as many jobs each is looked at; of those behind, one stands for as many as are a part of so
+many of those before it: the weight is a smooth function of the logarithm of the rank."""
+_LEAST = 1e-9
+_NOTHING = np.zeros(1)
 
 
 def weights(curves: Curves, order: Sequence[int], capacity: int, patience: float = -0.5) -> Floats:
     """One for each row of `curves`; `order` has the rows from the last to end to the first."""
-    total = len(order)
     rows = np.asarray(order, dtype=np.int64)
-    stride = -(-total // _MOST_AT_A_TIME)
-    found = np.zeros(total)
-    share = capacity / stride  # each of the sample stands for `stride` jobs, and has their GPUs
-    widths, densities = np.empty(0), np.empty(0)
+    found = np.zeros(len(rows))
     sizes = curves.grid.astype(np.float64)
-    speed = from_nothing(curves)
     steps = np.diff(sizes, prepend=0.0)
-    for count, start in enumerate(range(0, total, stride), 1):
-        others = _Others(share, widths, densities)
-        alike = rows[start : start + stride]
-        owed = count + patience
-        each = (others.price(owed, sizes) / speed[alike]).min(axis=1)
+    speed = from_nothing(curves)
+    # an envelope is concave but for rounding, and steps are to be in order
+    slope = np.minimum.accumulate(np.diff(speed, prepend=0.0) / steps, axis=1)
+    others = _Others(capacity, sizes)
+    start = 0
+    while start < len(rows):
+        alike = rows[start : start + max(1, start // _EACH)]
+        first, count = alike[0], len(alike)
+        start += count
+        at_sizes, bends, at_bends = others.prices(start + patience, count)
+        each = (at_sizes / speed[alike]).min(axis=1)
         # between two sizes of the grid the least may stand where the others' gain changes
-        bends = others.bends(sizes[-1])
-        between = np.interp(bends, np.concatenate(([0.0], sizes)), (0.0, *speed[alike[0]]))
-        least = float((others.price(owed, bends) / between).min(initial=np.inf))
+        between = np.interp(bends, others.sizes, np.concatenate((_NOTHING, speed[first])))
+        least = float((at_bends / between).min(initial=np.inf))
         each *= min(1.0, least / float(each[0]))
         found[alike] = each
-        density: Floats = float(each[0]) * np.diff(speed[alike[0]], prepend=0.0) / steps
-        at = np.searchsorted(-densities, -density).astype(np.int64)
-        densities, widths = np.insert(densities, at, density), np.insert(widths, at, steps)
+        others.add(steps * count, float(each[0]) * slope[first])
     return found
 
 
 class _Others:
     """What the jobs that end later make of what is left to them: F(n), as steps by density."""
 
-    def __init__(self, capacity: float, widths: Floats, densities: Floats) -> None:
+    def __init__(self, capacity: float, grid: Floats) -> None:
         self._capacity = capacity
-        self._used = np.concatenate(([0.0], np.cumsum(widths)))
-        self._made = np.concatenate(([0.0], np.cumsum(widths * densities)))
+        self._grid = grid
+        self.sizes = np.concatenate((_NOTHING, grid))
+        self._falling = np.empty(0)
+        """Minus the densities, and how many GPUs there are of each."""
+        self._widths = np.empty(0)
+        self._used = self._made = np.zeros(1)
+        """F and where it is so: at its bends up to the capacity."""
 
-    def price(self, owed: float, size: Floats) -> Floats:
-        """What a job of this size would have to make, for all together to make what is owed."""
-        left = np.maximum(self._capacity - size, 0.0)
-        return np.maximum(owed - np.interp(left, self._used, self._made), 1e-9)
+    def prices(self, owed: float, count: int) -> tuple[Floats, Floats, Floats]:
+        """What each of so many jobs alike would have to make for all together to make what is owed: at
+        the sizes of the grid; sizes between them at which F changes its slope, and what at those."""
+        left = np.maximum(self._capacity - self._grid * count, 0.0)
+        made = np.interp(left, self._used, self._made)
+        least = self._capacity - self._grid[-1] * count
+        low, high = (self._used.searchsorted(at, side="right") for at in (least, self._capacity))
+        high -= self._used[high - 1] == self._capacity
+        bends = (self._capacity - self._used[low:high]) / count
+        at_bends = np.maximum(owed - self._made[low:high], _LEAST) / count
+        return np.maximum(owed - made, _LEAST) / count, bends, at_bends
 
-    def bends(self, largest: float) -> Floats:
-        """Sizes up to the largest at which F changes its slope."""
-        sizes = self._capacity - self._used
-        return sizes[(sizes > 0) & (sizes < largest)]
+    def add(self, widths: Floats, densities: Floats) -> None:
+        """One more; its densities fall."""
+        at = self._falling.searchsorted(-densities) + np.arange(len(widths))
+        kept = np.ones(len(self._falling) + len(widths), dtype=np.bool_)
+        kept[at] = False
+        falling = _merged(kept, self._falling, at, -densities)
+        widths = _merged(kept, self._widths, at, widths)
+        used, made = np.zeros((2, len(widths) + 1))
+        np.cumsum(widths, out=used[1:])
+        np.cumsum(widths * -falling, out=made[1:])
+        # beyond the capacity there is nothing to be had
+        end = int(used.searchsorted(self._capacity))
+        self._used, self._made = used[: end + 1], made[: end + 1]
+        self._falling, self._widths = falling[:end], widths[:end]
+
+
+def _merged(kept: NDArray[np.bool_], there: Floats, at: Ints, new: Floats) -> Floats:
+    both = np.empty(len(kept))
+    both[kept] = there
+    both[at] = new
+    return both
