@@ -140,12 +140,27 @@ class _Options:
     def filled(self, sizes: Ints, capacity: int) -> Ints:
         """What is left goes, step by step, where it earns most a GPU."""
         sizes = sizes.copy()
-        while (left := capacity - int(sizes.sum())) > 0:
-            more = self.sizes - sizes[:, None]
-            gain = self.earned - self.earning(sizes)[:, None]
-            rate = np.where((more > 0) & (more <= left) & (gain > 0), gain / np.maximum(more, 1), 0.0)
-            job, option = np.unravel_index(int(rate.argmax()), rate.shape)
+        left = capacity - int(sizes.sum())
+        rate = self._rates(self.sizes, self.earned, sizes, self.earning(sizes))
+        while left > 0:
+            job, option = divmod(int(rate.argmax()), rate.shape[1])
             if rate[job, option] <= 0:
                 break
-            sizes[job] = self.sizes[job, option]
+            more = int(self.sizes[job, option] - sizes[job])
+            if more > left:  # and there will never be more
+                rate[job, option] = 0.0
+                continue
+            left -= more
+            sizes[job] += more
+            row = slice(job, job + 1)
+            rate[row] = self._rates(
+                self.sizes[row], self.earned[row], sizes[row], self.earned[row, option]
+            )
         return sizes
+
+    @staticmethod
+    def _rates(options: Ints, earned: Floats, sizes: Ints, earning: Floats) -> Floats:
+        """What each larger size earns more than the present one for each GPU more; 0: nothing."""
+        more = options - sizes[:, None]
+        gain = earned - earning[:, None]
+        return np.where((more > 0) & (gain > 0), gain / np.maximum(more, 1), 0.0)

@@ -37,7 +37,7 @@ def expected(outlook: Outlook) -> float:
 
 
 def attained_weights(done: Floats, submitted: Floats) -> Floats:
-    """From the work done, (m,), in seconds at the smallest size, and when each job came; their mean is 1.
+    """From the work done, (m,), in seconds at the smallest size, and when each came; their mean is 1.
     The weights of long jobs fall in equal steps from the oldest to the youngest, around what they would
     all have."""
     classes = np.floor(np.log(_SHORT_SECONDS + np.minimum(done, _LONG_SECONDS)) / np.log(_CLASS))
