@@ -71,9 +71,9 @@ class _Others:
         self._capacity = capacity
         self._grid = grid
         self.sizes = np.concatenate((_NOTHING, grid))
-        self._falling = np.empty(0)
+        self._falling: Floats = np.empty(0)
         """Minus the densities, and how many GPUs there are of each."""
-        self._widths = np.empty(0)
+        self._widths: Floats = np.empty(0)
         self._used = self._made = np.zeros(1)
         """F and where it is so: at its bends up to the capacity."""
 
@@ -96,9 +96,8 @@ class _Others:
         kept[at] = False
         falling = _merged(kept, self._falling, at, -densities)
         widths = _merged(kept, self._widths, at, widths)
-        used, made = np.zeros((2, len(widths) + 1))
-        np.cumsum(widths, out=used[1:])
-        np.cumsum(widths * -falling, out=made[1:])
+        used: Floats = np.concatenate((_NOTHING, np.cumsum(widths)))
+        made: Floats = np.concatenate((_NOTHING, np.cumsum(widths * -falling)))
         # beyond the capacity there is nothing to be had
         end = int(used.searchsorted(self._capacity))
         self._used, self._made = used[: end + 1], made[: end + 1]
