@@ -37,13 +37,15 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
     for each in waiting:
         lines.setdefault(each[0].queue, []).append(each)
     for line in lines.values():
-        line.sort(key=lambda each: each[0].own_order, reverse=True)
+        line.sort(key=_own_order, reverse=True)
     heap = [(_key(ahead, queue, *line[-1]), queue) for queue, line in lines.items()]
     heapq.heapify(heap)
     found: list[Asked] = []
     looked_at = dict.fromkeys(lines, 0)
     charges = 0
-    while heap:
+    # of more and more in use, less and less is allowed: who is refused is refused for good
+    open_wishes = {(asked.queue, amounts) for asked, amounts in waiting}
+    while heap and open_wishes:
         key, queue = heap[0]
         line = lines[queue]
         if looked_at[queue] != charges:
@@ -55,16 +57,31 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
                 continue
         asked, amounts = line.pop()
         found.append(asked)
-        if trial.allows(queue, amounts):
-            trial.charge(queue, amounts)
-            ahead.changed()
-            charges += 1
+        if (queue, amounts) in open_wishes:
+            if trial.allows(queue, amounts):
+                trial.charge(queue, amounts)
+                ahead.changed()
+                charges += 1
+            else:
+                open_wishes.discard((queue, amounts))
         looked_at[queue] = charges
         if line:
             heapq.heapreplace(heap, (_key(ahead, queue, *line[-1]), queue))
         else:
             heapq.heappop(heap)
+    rest = [
+        [(_key(ahead, queue, *each), each[0]) for each in reversed(lines[queue])] for _, queue in heap
+    ]
+    found += [asked for _, asked in heapq.merge(*rest, key=_first)]
     return found
+
+
+def _own_order(each: tuple[Asked, tuple[float, ...]]) -> tuple[int, bool, float, str]:
+    return each[0].own_order
+
+
+def _first(each: tuple[_Key, Asked]) -> _Key:
+    return each[0]
 
 
 class Line:

@@ -10,7 +10,7 @@ a place among what is then free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from shoal.schedule.cycle.desk import Desk
@@ -23,7 +23,7 @@ from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Claim, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Offers
-from shoal.schedule.shares.victims import choose, in_vain
+from shoal.schedule.shares.victims import affordable, choose
 
 __all__ = ["Victims"]
 
@@ -74,8 +74,11 @@ class Victims:
         `rest` are those that wait behind it.
 
         Nothing is changed here."""
+        desk = self._desk
         claim = claim_of(asked, asked.queue, amounts, asked.number)
-        if in_vain(self._desk.later.ledger, claim, self._offers):
+        laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+        spared = self._spared(asked.queue)
+        if not affordable(desk.later.ledger, claim, self._offers, laws, spared=spared):
             return None
         gone = None
         if self._surplus:
@@ -218,11 +221,11 @@ class Victims:
                         break
                     ledger.charge(*wish)
 
-        spared: Collection[int] = {at for q, young in self._young.items() if q != queue for at in young}
+        spared = self._spared(queue)
         claim = claim_of(asked, queue, amounts, asked.number)
         if own_only:
             mine = self._in_queue.get(queue, set())
-            spared = mine.union(spared) if spared else mine
+            spared = mine | spared if spared else mine
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal and not own_only)
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
@@ -245,6 +248,10 @@ class Victims:
         finally:
             room.rollback(start)
         return None
+
+    def _spared(self, queue: int) -> set[int]:
+        """Who has not held something for long enough to be taken for this queue."""
+        return {at for q, young in self._young.items() if q != queue for at in young}
 
     def _old_beside_new(self) -> set[int]:
         """What was there before this plan, in queues that have got more by it."""

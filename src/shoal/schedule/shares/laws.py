@@ -37,7 +37,6 @@ __all__ = [
     "beyond_own",
     "givers",
     "may_give",
-    "possible_givers",
     "reclaim_refusal",
 ]
 
@@ -148,25 +147,6 @@ def givers(ledger: Ledger, claim: Claim, queues: Iterable[int], laws: Laws) -> l
         else:
             if bar <= standing(ledger, theirs[-1]) + _SLACK:
                 found.append(queue)
-    return found
-
-
-def possible_givers(ledger: Ledger, claim: Claim, queues: Iterable[int]) -> list[int]:
-    """Those of the queues that `givers` names by now, or ever while more and more is taken."""
-    contested = _bounded(ledger, claim.ask)
-    over: dict[int, bool] = {}
-    found: list[int] = []
-    for queue in queues:
-        mine, theirs = ledger.rules.tree.fork(claim.queue, queue)
-        if any(ledger.fenced[node] for node in mine if theirs):
-            continue
-        for node in theirs if mine else ():
-            if node not in over:
-                over[node] = _beyond_nominal(ledger, node, contested)
-            if not over[node]:
-                break
-        else:
-            found.append(queue)
     return found
 
 

@@ -126,14 +126,6 @@ class Ledger:
                     return False
         return True
 
-    def over_ceiling(self, queue: int, resource: int, more: float) -> bool:
-        """Whether the queue itself may not have so much more (or less) of one resource."""
-        return _above(self._inside[queue][resource] + more, self._ceiling[queue][resource])
-
-    def over_capacity(self, resource: int, more: float) -> bool:
-        """Whether there is not so much more (or less) in the cluster, with what is kept for queues."""
-        return _above(self._total[resource] + more, self.capacity[resource])
-
     def refusal(self, queue: int, ask: Sequence[float]) -> Refusal | None:
         """Why the queue may not have so much more (r,); None if it may."""
         found: Refusal | None = None

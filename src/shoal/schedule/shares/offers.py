@@ -27,8 +27,6 @@ class Offers:
         """By number, those that were taken back included."""
         self._lines: dict[int, list[_Key]] = {}
         self._kinds: dict[int, dict[Kind, list[_Key]]] = {}
-        self._sums: dict[int, dict[int, list[float]]] = {}
-        """By queue and priority: the amounts of all that is offered."""
         self._unsorted: set[int] = set()
         self.extend(list(holdings))
         self.sort()
@@ -50,13 +48,6 @@ class Offers:
             kinds = self._kinds.setdefault(queue, {})
             kinds.setdefault((holding.priority, holding.amounts), []).append(key)
             self._unsorted.add(queue)
-            sums = self._sums.setdefault(queue, {})
-            total = sums.get(holding.priority)
-            if total is None:
-                sums[holding.priority] = list(holding.amounts)
-            else:
-                for at, amount in enumerate(holding.amounts):
-                    total[at] += amount
         return range(first, len(self.holdings))
 
     def sort(self) -> None:
@@ -76,11 +67,8 @@ class Offers:
         _take(kinds[kind], key)
         if not kinds[kind]:
             del kinds[kind]
-        total = self._sums[holding.queue][holding.priority]
-        for at, amount in enumerate(holding.amounts):
-            total[at] -= amount
         if not self._lines[holding.queue]:
-            del self._lines[holding.queue], self._kinds[holding.queue], self._sums[holding.queue]
+            del self._lines[holding.queue], self._kinds[holding.queue]
 
     def numbers(self, only: Callable[[Kind], bool]) -> list[int]:
         """All that is offered of these kinds, ascending."""
@@ -90,13 +78,6 @@ class Offers:
             for kind, line in kinds.items()
             if only(kind)
             for key in line
-        )
-
-    def amount(self, queue: int, resource: int, below: int | None = None) -> float:
-        """What the queue offers of a resource, up to rounding; of lower priority than `below` alone."""
-        sums = self._sums.get(queue, {})
-        return sum(
-            total[resource] for priority, total in sums.items() if below is None or priority < below
         )
 
     def queues(self) -> list[int]:

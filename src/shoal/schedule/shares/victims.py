@@ -15,18 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, possible_givers, reclaim_refusal
+from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Kind, Offers
 from shoal.schedule.shares.standing import idle_part, settles, standing
 
-__all__ = ["Enough", "Refill", "choose", "in_vain"]
+__all__ = ["Enough", "Refill", "affordable", "choose"]
 
 Enough = Callable[[Sequence[int]], Collection[int] | None]
 """Told the numbers of what would be gone: those of them whose place the claim would take; None where it
 cannot be placed."""
-
-_SLACK = 1e-6
 
 Refill = Callable[[Ledger, Sequence[int]], None]
 """Given the ledger as it would be, with the claim in it, and the numbers of what would be gone: charges
@@ -75,23 +73,15 @@ def choose(
     return gone
 
 
-def in_vain(ledger: Ledger, claim: Claim, offers: Offers) -> bool:
-    """Whether it is certain at a glance that `choose` finds nobody: all that those could give who may
-    give anything is too little, for the claim's own queue or in all."""
-    mine = claim.queue
-    queues = possible_givers(ledger, claim, offers.queues())
-    lower = [queue for queue in queues if mine in ledger.rules.tree.paths[queue]]
-    for k, amount in enumerate(claim.ask):
-        if amount <= 0:
-            continue
-        # queues above and below one's own are one family with it: there, too, priority decides
-        own = sum(offers.amount(queue, k, claim.priority) for queue in lower)
-        if ledger.over_ceiling(mine, k, amount - own - _SLACK * max(1.0, own)):
-            return True
-        given = own + sum(offers.amount(queue, k) for queue in queues if queue not in lower)
-        if ledger.over_capacity(k, amount - given - _SLACK * max(1.0, given)):
-            return True
-    return False
+def affordable(
+    ledger: Ledger, claim: Claim, offers: Offers, laws: Laws, *, spared: Container[int] = ()
+) -> bool:
+    """Whether quotas and capacity would allow the claim, once all is gone that the laws let go for it.
+    Where not, `choose` finds nobody."""
+    search = _Search(ledger.copy(), claim, offers, laws, None, spared, None)
+    for unequal in (False, True):
+        search.widen(unequal)
+    return search.fits()
 
 
 class _Search:
@@ -118,6 +108,7 @@ class _Search:
         self._gone: list[int] = []
         self._taken: set[int] = set()
         self._standing: dict[int, float] = {}
+        self._family: dict[int, bool] = {}
 
     def fits(self) -> bool:
         """With what is gone by now."""
@@ -186,11 +177,26 @@ class _Search:
         def left(at: int) -> bool:
             return at not in taken and at not in spared and holdings[at].job != job
 
-        for at in self._offers.firsts(queue, self._only, left):
+        only = self._only
+        if self._in_family(queue):
+            only = self._lower_alone
+
+        for at in self._offers.firsts(queue, only, left):
             holding = holdings[at]
             if reclaim_refusal(self._trial, self._claim, holding, self._laws, unequal=unequal) is None:
                 return at
         return None
+
+    def _in_family(self, queue: int) -> bool:
+        """Whether priority decides between the claim's queue and this one, and nothing else."""
+        known = self._family.get(queue)
+        if known is None:
+            mine, theirs = self._trial.rules.tree.fork(self._claim.queue, queue)
+            known = self._family[queue] = not mine or not theirs
+        return known
+
+    def _lower_alone(self, kind: Kind) -> bool:
+        return kind[0] < self._claim.priority and (self._only is None or self._only(kind))
 
     def _take(self, at: int) -> None:
         holding = self._holdings[at]
