@@ -7,7 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from shoal.schedule.allot import Contender, Outlook
+from shoal.schedule.sizing.curves import every_size
 from shoal.schedule.sizing.policy import Elastic
+from shoal.schedule.sizing.seen import Seen
 
 
 def contender(
@@ -39,7 +41,10 @@ def contender(
 
 
 def sizes(*jobs: Contender, nodes: int = 4, live: bool = True) -> list[int]:
-    return Elastic(live=live).sizes(jobs, [4] * nodes).tolist()
+    policy = Elastic(live=live)
+    if not live:
+        return policy.sizes(jobs, [4] * nodes).tolist()
+    return policy.chosen(Seen.of(jobs, every_size(4, 4 * nodes), 4), 4 * nodes).tolist()
 
 
 def test_nobody_has_less_than_its_least() -> None:

@@ -10,6 +10,7 @@ every moment the weighted sum of speeds is as large as can be.
 - `choose`: the sizes that make the most of the weights at one price for a GPU, a restart included
 - `exact`: the same without a price, where there are few jobs
 - `estimate`: weights where nobody has declared how much work is left
+- `seen`: jobs as arrays over a grid of sizes
 - `policy`: all of it on nodes of equal GPUs
 
 For speeds that are all the same power of the size the weights are those of heSRPT (Berg, Vesilo,

@@ -48,6 +48,10 @@ class Curves:
     """(m, k): sizes at which the job is as fast as its envelope, and faster than with less. Only those
     are worth having."""
 
+    def of(self, rows: Ints) -> Curves:
+        """These rows, in this order."""
+        return Curves(self.grid, self.speed[rows], self.reached[rows])
+
     def at(self, sizes: Ints) -> Floats:
         """Speed of each job at a size of its own, (m,), linear between those of the grid and constant
         outside of it."""

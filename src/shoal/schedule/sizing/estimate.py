@@ -9,12 +9,8 @@ else the one that has waited longest would wait for each that comes after it.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
-
-from shoal.schedule.allot import Outlook
 
 __all__ = ["attained_weights", "expected"]
 
@@ -28,12 +24,11 @@ _LONG_SECONDS = 16 * 3600.0
 """A job that has done so much is a long one; what it has done beyond that does not count."""
 
 
-def expected(outlook: Outlook) -> float:
-    """Progress still to make; nan where nothing was declared. A job that has done all that it declared,
-    and goes on, has as much before it as behind it: what is over is over by any factor alike."""
-    if outlook.remaining is None:
-        return math.nan
-    return outlook.remaining if outlook.remaining > 0 else max(outlook.done, 1.0)
+def expected(left: Floats, done: Floats) -> Floats:
+    """Progress still to make; nan where nothing was declared. `left`: declared less done. A job that has
+    done all that it declared, and goes on, has as much before it as behind it: what is over is over by
+    any factor alike."""
+    return np.where(left <= 0, np.maximum(done, 1.0), left)
 
 
 def attained_weights(done: Floats, submitted: Floats) -> Floats:

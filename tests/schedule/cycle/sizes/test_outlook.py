@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import msgspec
-import numpy as np
 import pytest
 
 from shoal.schedule.cycle.planner import plan
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules
-from shoal.schedule.cycle.sizes.outlook import outlook, remaining, run_seconds, speed
+from shoal.schedule.cycle.sizes.outlook import remaining, run_seconds, speed
 
 JOB = Job(name="j", roles=(Role(minimum=2, maximum=4),), speeds=(0.0, 3.0, 4.0), work=90.0, done=30.0)
 change = msgspec.structs.replace
@@ -46,15 +45,6 @@ def test_what_cannot_be_is_told_in_a_sentence(fields: dict[str, object], words: 
 def test_beyond_its_curve_nothing_is_gained() -> None:
     assert [speed(JOB, tasks) for tasks in range(6)] == [0, 0, 3, 4, 4, 4]
     assert speed(change(JOB, speeds=()), 2) == 0
-
-
-def test_below_its_minimum_a_job_is_as_much_slower_as_it_is_smaller() -> None:
-    """Two units a task: half a task, one, one and a half, and so on."""
-    seen = outlook(JOB, JOB.roles[0], 2)
-    assert seen.speeds is not None
-    units = np.arange(1, 9)
-    assert seen.speeds(units * 0 + 1, units).tolist() == [0.75, 1.5, 1.5, 3, 3, 4, 4, 4]
-    assert (seen.most, seen.limit, seen.done, seen.remaining) == (6, 6, 30, 60)
 
 
 def test_what_is_declared_is_believed_as_long_as_it_can_be() -> None:

@@ -7,6 +7,8 @@ are served as ever.
 
 - `outlook`: what a row says of a job's speed and work, checked, as policies see it
 - `slots`: jobs of tasks of different sizes counted in one unit
+- `members`: who is sized together
+- `seen`: their rows as arrays
 - `targets`: the target of each job, a class at a time, the highest priority first
 - `exchange`: who has more than its target gives it to who has less
 - `policies`: who decides, by name

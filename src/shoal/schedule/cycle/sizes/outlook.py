@@ -7,21 +7,11 @@ as behind it (`schedule.sizing.estimate`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-
-import numpy as np
-from numpy.typing import NDArray
 
 from shoal.objects.meta import Stamp
-from shoal.schedule.allot import Outlook
 from shoal.schedule.cycle.rows import Job, Role
-from shoal.schedule.sizing.estimate import expected
 
-__all__ = ["check", "elastic_role", "outlook", "remaining", "run_seconds", "speed"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Speeds = Callable[[Ints, Ints], Floats]
+__all__ = ["check", "elastic_role", "remaining", "run_seconds", "speed"]
 
 
 def check(job: Job) -> None:
@@ -54,8 +44,10 @@ def speed(job: Job, tasks: int) -> float:
 
 def remaining(job: Job) -> float | None:
     """Progress still to make; None: nobody said."""
-    left = expected(_told(job, None))
-    return None if math.isnan(left) else left
+    if job.work is None:
+        return None
+    left = job.work - job.done
+    return left if left > 0 else max(job.done, 1.0)
 
 
 def run_seconds(job: Job, tasks: int, now: Stamp) -> float:
@@ -65,24 +57,3 @@ def run_seconds(job: Job, tasks: int, now: Stamp) -> float:
         return max(0.0, began + job.longest_seconds - now)
     left, fast = remaining(job), speed(job, tasks)
     return math.inf if left is None or not fast else left / fast
-
-
-def outlook(job: Job, role: Role, width: int) -> Outlook:
-    """In units of which a task of its elastic role takes `width`. Below its minimum it is taken to be
-    as much slower as it is smaller: no job has so few."""
-    least = max(1, role.minimum)
-    curve = np.array([speed(job, tasks) for tasks in range(1, role.maximum + 1)])
-    curve[:least] = curve[least - 1] * np.arange(1, least + 1) / least
-
-    def speeds(nodes: Ints, units: Ints) -> Floats:
-        # the first task may be a part of itself, for a curve begins with one unit
-        part = np.minimum(units / width, 1.0)
-        return part * curve[np.clip(units // width, 1, len(curve)) - 1]
-
-    most = width * min(role.maximum, max(len(job.speeds), least))
-    return _told(job, speeds, most)
-
-
-def _told(job: Job, speeds: Speeds | None, most: int = 1) -> Outlook:
-    left = None if job.work is None else job.work - job.done
-    return Outlook(speeds=speeds, most=most, limit=most, done=job.done, remaining=left)
