@@ -119,7 +119,14 @@ def test_bad_profiles_are_named(tmp_path):
         ("name,time,application,num_replicas,batch_size\na,-1,toy,1,8\n", "cannot be submitted at -1"),
         ("name,time,application,num_replicas,batch_size\na,nan,toy,1,8\n", "cannot be submitted at nan"),
         ("name,time,application,num_replicas,batch_size\na,0,toy,0,8\n", "are 1 at least"),
-        ("name,time,application,num_replicas,batch_size\na,0,toy,one,8\n", "invalid literal"),
+        (
+            "name,time,application,num_replicas,batch_size\na,0,toy,one,8\n",
+            "num_replicas is a whole number, not 'one'",
+        ),
+        (
+            "name,time,application,num_replicas,batch_size\na,soon,toy,1,8\n",
+            "time is a number of seconds, not 'soon'",
+        ),
         ("name,time,application,num_replicas,batch_size\na,0,toy,1,64\n", "batches of 8 to 32"),
         ("name,time,application,num_replicas,batch_size\na,0,toy,1\n", "line 2"),
         ("name,time,application,num_replicas,batch_size\na,0,toy,1,8\na,1,toy,1,8\n", "more than once"),

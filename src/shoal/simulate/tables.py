@@ -20,7 +20,7 @@ def read_rows(
     path: Path, columns: Sequence[str], empty: str = "has a header and nothing else"
 ) -> list[tuple[str, Row]]:
     """Where each row stands, in words, and its cells. Raises `BadInput` for a file that cannot be read,
-    lacks one of `columns`, or has no rows: then it says `empty`."""
+    lacks one of `columns`, has a row longer than its header, or no rows: then it says `empty`."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             table = csv.DictReader(file)
@@ -30,10 +30,17 @@ def read_rows(
             rows: list[tuple[str, Row]] = [(f"{path}, line {table.line_num}", row) for row in table]
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path} is no CSV file, or not in UTF-8: byte {error.start} is no text"
+        ) from error
+    except csv.Error as error:
         raise BadInput(f"{path} is no CSV file: {error}") from error
     if not rows:
         raise BadInput(f"{path} {empty}")
+    for where, row in rows:
+        if None in row:
+            raise BadInput(f"{where}: it has more cells than the header has columns")
     return rows
 
 
@@ -43,7 +50,9 @@ def amount(where: str, row: Row, column: str) -> int:
     try:
         value = int(said or "")
     except ValueError:
-        raise BadInput(f"{where}: {column} is a whole number, not {said or 'nothing'!r}") from None
+        raise BadInput(
+            f"{where}: {column} is a whole number, not {repr(said) if said else 'nothing'}"
+        ) from None
     if not 0 <= value <= MOST:
         raise BadInput(f"{where}: {column} cannot be {value}")
     return value

@@ -40,7 +40,7 @@ def test_a_thinned_cluster_keeps_every_kind_and_its_numbers(tmp_path):
         ("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\nb,1,1,0,\n", "none of its 2 nodes has a GPU"),
         ("sn,cpu_milli,memory_mib,gpu,model\na,many,1,1,T4\n", "line 2: cpu_milli is a whole number"),
         ("sn,cpu_milli,memory_mib,gpu,model\na,nan,1,1,T4\n", "whole number, not 'nan'"),
-        ("sn,cpu_milli,memory_mib,gpu,model\na,1,1\n", "line 2: gpu is a whole number, not 'nothing'"),
+        ("sn,cpu_milli,memory_mib,gpu,model\na,1,1\n", "line 2: gpu is a whole number, not nothing"),
         ("sn,cpu_milli,memory_mib,gpu,model\na,1,-1,1,T4\n", "line 2: memory_mib cannot be -1"),
         ("sn,cpu_milli,memory_mib,gpu,model\na,1,1,65,T4\n", "64 GPUs at most"),
         ("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,T\na,1,1,1,T\n", "line 3: a node needs a name"),

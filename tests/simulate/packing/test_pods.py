@@ -32,7 +32,7 @@ def test_models_that_will_do_make_a_shape_of_their_own(tmp_path):
         ("1,1,1,0", "1 GPUs of 0 thousandths: both are 0, or neither"),
         ("1,1,0,500", "0 GPUs of 500 thousandths"),
         ("-1,1,1,1000", "cpu_milli cannot be -1"),
-        ("1,,1,1000", "memory_mib is a whole number, not 'nothing'"),
+        ("1,,1,1000", "memory_mib is a whole number, not nothing"),
         ("1,1", "num_gpu is a whole number"),
     ],
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shoal.simulate.errors import BadInput
 from shoal.simulate.referee.profiles import Application
-from shoal.simulate.tables import Row, read_rows
+from shoal.simulate.tables import Row, amount, read_rows
 
 __all__ = ["Submission", "read_workload"]
 
@@ -44,18 +44,18 @@ def read_workload(path: Path, applications: Mapping[str, Application]) -> list[S
 
 
 def _submission(where: str, row: Row, applications: Mapping[str, Application]) -> Submission:
-    name, time_said, of, replicas_said, batch_said = (row[column] or "" for column in _COLUMNS)
+    name, time_said, of = (row[column] or "" for column in _COLUMNS[:3])
     application = applications.get(of)
     if application is None:
         known = ", ".join(applications)
         raise BadInput(f"{where}: no profile of {of!r}; there are {known}")
     try:
         time = float(time_said)
-        replicas, batch = int(replicas_said), int(batch_said)
-    except ValueError as error:
-        raise BadInput(f"{where}: {error}") from error
+    except ValueError:
+        raise BadInput(f"{where}: time is a number of seconds, not {time_said!r}") from None
     if not (math.isfinite(time) and time >= 0):
         raise BadInput(f"{where}: a job cannot be submitted at {time_said}")
+    replicas, batch = amount(where, row, "num_replicas"), amount(where, row, "batch_size")
     if replicas < 1 or batch < 1:
         raise BadInput(f"{where}: replicas and batch size are 1 at least")
     if not application.initial_batch <= batch <= application.most_batch:
