@@ -40,7 +40,7 @@ class _Command(click.Command):
     metavar="FILE",
     help="name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one.",
 )
-@policy_option("Which to compare; all unless given.")
+@policy_option("Of random, best-fit, fgd and shoal; all unless given.")
 @click.option(
     "--seeds",
     multiple=True,

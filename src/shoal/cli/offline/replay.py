@@ -24,7 +24,12 @@ _TITLES = ("JOB", "STEP", "TASKS", "WHY")
 
 @verb("replay")
 @click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path(path_type=Path))
-@click.option("--policy", "name", metavar="NAME", help="What another policy would have decided.")
+@click.option(
+    "--policy",
+    "name",
+    metavar="NAME",
+    help="What another would have decided: shoal, fifo, ..., as for up.",
+)
 @reports
 def command(settings: Settings, files: tuple[Path, ...], name: str | None) -> int:
     """Make recorded decisions again, and show what they do and why.

@@ -44,9 +44,12 @@ class _Group(click.Group):
     "workloads",
     multiple=True,
     metavar="FILE...",
-    help="Jobs: name,time,application,num_replicas,batch_size.",
+    help="Lists of jobs, as CSV: name,time,application,num_replicas,batch_size.",
 )
-@policy_option("Which to compare.")
+@policy_option(
+    "Of fifo, fifo-skip, fifo-skip-spread, easy, tiresias, optimus, dragon and shoal; fifo-skip, "
+    "tiresias and shoal unless given."
+)
 @path_option(
     "--profiles",
     metavar="DIR",

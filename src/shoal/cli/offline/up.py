@@ -41,7 +41,12 @@ _FORGET_SECONDS = 5.0
     metavar="LABEL,...",
     help="Labels of nodes that say what is near what, the widest first, such as block,rack.",
 )
-@click.option("--policy", "name", metavar="NAME", help="How to decide who gets what: shoal, fifo, ...")
+@click.option(
+    "--policy",
+    "name",
+    metavar="NAME",
+    help="How to decide who gets what: shoal, or fifo, fifo-skip, easy, tiresias, optimus, dragon.",
+)
 @click.option("--record", type=whole(0), metavar="N", help="Keep so many decisions as files; 0: none.")
 @reports
 def command(
