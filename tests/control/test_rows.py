@@ -211,3 +211,14 @@ def test_every_column_of_a_job_is_one_that_an_object_sets():
     assert unset(form, array, gang) == set()
     assert unset(*form.roles, *array.roles) == set()
     assert {type(form), type(form.roles[0]), type(row)} == {Form, RoleForm, JobRow}
+
+
+def test_what_a_change_costs_is_what_was_said_or_what_changes_have_cost():
+    elastic = Role(replicas=3, min_replicas=1)
+    waited = JobStatus(elastic=ElasticStatus(recoveries=4, recovery_seconds=6.0))
+    said = job(elastic, status=waited, runtime="elastic", speed=Speed(restart=Seconds(3.0)))
+    assert job_row(said, (), 0, Policy()).restart_seconds == 3.0
+    seen = job(elastic, status=waited, runtime="elastic", speed=Speed(application="a"))
+    assert job_row(seen, (), 0, Policy()).restart_seconds == 1.5
+    never = job(elastic, status=JobStatus(elastic=ElasticStatus()), runtime="elastic")
+    assert job_row(never, (), 0, Policy()).restart_seconds == 0.0

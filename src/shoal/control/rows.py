@@ -80,7 +80,7 @@ def job_row(
         speeds=_sound(speed.curve or learned),
         work=speed.work,
         progress=float(status.elastic.step) if status.elastic is not None else 0.0,
-        restart_seconds=float(speed.restart or 0.0),
+        restart_seconds=_restart_seconds(job),
         served=allocation.served,
         service_rate=service_rate(job),
         form=form,
@@ -104,6 +104,14 @@ def job_row(
         avoid_reason=refusal.reason if refusal is not None else "",
         avoid_message=refusal.message if refusal is not None else "",
     )
+
+
+def _restart_seconds(job: Job) -> float:
+    """What was said that a change of its size costs, else what its changes have cost it so far."""
+    said, seen = job.spec.speed, job.status.elastic
+    if said is not None and said.restart is not None:
+        return float(said.restart)
+    return seen.recovery_seconds / seen.recoveries if seen is not None and seen.recoveries else 0.0
 
 
 def _sound(curve: tuple[float, ...]) -> tuple[float, ...]:

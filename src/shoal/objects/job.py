@@ -233,7 +233,7 @@ class Speed(Part, frozen=True, kw_only=True):
     application: str = ""
     """Jobs with the same one get on alike: what is learned of one is used for the others."""
     restart: Seconds | None = None
-    """What a change of its size costs. Absent: measured."""
+    """What a change of its size costs. Absent: the mean of what changes have cost it so far."""
 
 
 class Success(Part, frozen=True, kw_only=True):
