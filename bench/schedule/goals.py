@@ -137,6 +137,9 @@ _WHY = {
     "full decision, p50": _ASKED,
     "full decision, p99": _ASKED,
     "decision after one event, p99": _ASKED,
+    "Kueue's generator, 15,000 workloads, simulated": (
+        "large jobs come to the end of the line last, and the last of them end with little beside them"
+    ),
     "Kueue's generator, 15,000 workloads, processor time": _ASKED,
     "Kueue's generator, 50,000 workloads, processor time": _ASKED,
     "their targets in a decision, rows seen for the first time": (

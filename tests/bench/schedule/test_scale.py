@@ -26,7 +26,7 @@ def load(jobs: int) -> Load:
 
 def test_a_load_that_is_through_says_how_long_it_took() -> None:
     ran = _run(load(10), 60.0)
-    assert ran.through and ran.so_far == ""
+    assert ran.through and ran.so_far == ran.why == ""
     assert (ran.jobs, ran.ended, ran.simulated) == (10, 10, pytest.approx(20.0))
     assert (ran.use, ran.bound) == (pytest.approx(1.0), pytest.approx(20.0))
     assert ran.decisions == 5
@@ -43,3 +43,4 @@ def test_one_that_is_not_says_how_far_it_came() -> None:
         f"; not through: {ran.ended:,} of 2,000 ended by {ran.simulated:.3g} s simulated"
     )
     assert 0.3 <= ran.seconds < 5.0
+    assert ran.why.startswith("a decision takes ") and ran.why.endswith(" CPU s")
