@@ -172,7 +172,8 @@ def test_another_machines_server_is_not_started_or_stopped(
 def test_settings_that_mean_nothing_stop_no_decision(machine: Machine) -> None:
     """A policy of another version, and a file that is half written: jobs go on as they were decided on
     before, and whoever looks is told."""
-    machine.sh("up", "--policy", "fifo-skip")
+    said = machine.sh("up", "--policy", "fifo-skip").stderr
+    assert "fifo-skip decides who gets what; shoal up --policy shoal takes that back" in said
     file = machine.home / "settings.json"
     good = file.read_bytes()
     for number, wrong in enumerate((b'{"policy": "of-tomorrow"}', good[:-5])):

@@ -105,6 +105,8 @@ def command(
     emit(settings, document, ["NODE", "CPU", "MEMORY", "GPU", ""], rows)
     for name in late:
         say(f"node/{name} does not take tasks yet; see {settings.spelt(f'explain node/{name}')}")
+    if kept.policy != type(kept)().policy:
+        say(f"{kept.policy} decides who gets what; {settings.spelt('up --policy shoal')} takes that back")
     word = "is up" if started else "was up already"
     say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
 
