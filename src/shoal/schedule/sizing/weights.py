@@ -96,8 +96,8 @@ class _Others:
         kept[at] = False
         falling = _merged(kept, self._falling, at, -densities)
         widths = _merged(kept, self._widths, at, widths)
-        used: Floats = np.concatenate((_NOTHING, np.cumsum(widths)))
-        made: Floats = np.concatenate((_NOTHING, np.cumsum(widths * -falling)))
+        used: Floats = np.concatenate((_NOTHING, widths)).cumsum()
+        made: Floats = np.concatenate((_NOTHING, widths * -falling)).cumsum()
         # beyond the capacity there is nothing to be had
         end = int(used.searchsorted(self._capacity))
         self._used, self._made = used[: end + 1], made[: end + 1]

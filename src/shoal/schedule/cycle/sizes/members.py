@@ -24,16 +24,13 @@ class Member:
     """Which of its roles."""
     held: int
     """There, or kept for it."""
+    least: int
+    """It runs with no fewer."""
 
     @property
     def role(self) -> Role:
         """Of which it may have more or fewer tasks."""
         return self.asked.job.roles[self.at]
-
-    @property
-    def least(self) -> int:
-        """It runs with no fewer."""
-        return max(1, self.asked.minimum[self.at])
 
 
 def groups(desk: Desk, waiting: Sequence[Asked]) -> Iterator[tuple[Key, list[Member]]]:
@@ -56,7 +53,7 @@ def groups(desk: Desk, waiting: Sequence[Asked]) -> Iterator[tuple[Key, list[Mem
         more = kept[name][at] if name in kept else 0
         shape = asked.shapes[at]
         key = (desk.queue(asked.job), shape.suits, shape.gpus > 0, shape.share > 0)
-        found.setdefault(key, []).append(Member(asked, at, held[at] + more))
+        found.setdefault(key, []).append(Member(asked, at, held[at] + more, max(1, asked.minimum[at])))
     for key in sorted(found):
         yield (
             key,

@@ -26,6 +26,8 @@ class Unit:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
+        self._widths: dict[int, tuple[Shape, int]] = {}
+        """By what the shape is: few are asked for again and again."""
 
     def parts(self, shape: Shape) -> float:
         """How many units a task of the shape takes."""
@@ -37,7 +39,11 @@ class Unit:
 
     def width(self, shape: Shape) -> int:
         """The same in whole units, at least one."""
-        return max(1, math.ceil(self.parts(shape) - _SLACK))
+        known = self._widths.get(id(shape))
+        if known is None:
+            whole = max(1, math.ceil(self.parts(shape) - _SLACK))
+            known = self._widths[id(shape)] = (shape, whole)
+        return known[1]
 
     def units(self, asked: Asked, counts: Sequence[int]) -> int:
         """Of so many tasks of each role, rounded: a helper beside large tasks is no unit."""
