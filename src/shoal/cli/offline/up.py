@@ -106,7 +106,8 @@ def command(
     for name in late:
         say(f"node/{name} does not take tasks yet; see {settings.spelt(f'explain node/{name}')}")
     if kept.policy != type(kept)().policy:
-        say(f"{kept.policy} decides who gets what; {settings.spelt('up --policy shoal')} takes that back")
+        back = settings.spelt("up --policy shoal")
+        say(f"{kept.policy} decides who gets what; {back} takes that back")
     word = "is up" if started else "was up already"
     say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
 
