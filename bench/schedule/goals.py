@@ -125,9 +125,9 @@ _SUITES = (
 )
 
 _LAST = (
-    "all GPUs are in use from the fourth hour on, so a run takes as long as its GPU hours; what ends the "
-    "mean sooner, large sizes for small jobs and one long job before the other, costs more of them. No "
-    "weights of those tried have Pollux' makespan and these means"
+    "all GPUs are in use from the fourth hour on, so a run takes as long as its GPU hours; what ends "
+    "the mean sooner, large sizes for small jobs and one long job before the other, costs more of them. "
+    "No weights of those tried have Pollux' makespan and these means"
 )
 _RIGID = f"{_LAST}; the best that is known for these lists is -29.5 %"
 _ASKED = (

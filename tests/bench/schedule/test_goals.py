@@ -22,7 +22,7 @@ def test_goals_are_taken_from_what_a_module_measures() -> None:
     )
     found = collect([suite], quick=True)
     assert [row.what for row in found] == ["makespan, knows: none", "a goal"]
-    assert found[0].why.startswith("a list ends with one of two or three jobs")
+    assert found[0].why.startswith("all GPUs are in use")
     assert found[1].met
 
 
