@@ -7,6 +7,7 @@ from shoal.control.rows import form_of
 from shoal.objects.codec import builtins
 from shoal.objects.job import ElasticStatus, Speed
 from shoal.objects.task import Placement, TaskSpec, Told
+from shoal.schedule.decide import Decider
 from shoal.schedule.plan import Policy
 from tests.control.world import World, role
 
@@ -155,3 +156,26 @@ def test_reports_of_the_same_speed_are_no_news():
         )
         seen.snapshot()
         assert not seen.news
+
+
+def test_when_a_job_was_given_slots_last_is_known_though_it_is_gone():
+    """That it gave them back because it had ended is nobody's act."""
+    seen = Seen()
+    seen.world.submit("long", role(min_replicas=1, replicas=2))
+    seen.world.run(1)
+    first = seen.world.job("long").status.allocation.changed
+    assert seen.snapshot().acted == first
+    seen.world.clock.advance(50)
+    seen.world.submit("short")
+    seen.world.run(1)
+    second = seen.world.job("short").status.allocation.changed
+    assert second > first + 49
+    assert seen.snapshot().acted == second
+    seen.world.clock.advance(10)
+    seen.world.edit("short", cancelled=True)
+    seen.world.run(30)
+    assert seen.world.job("short").status.phase == "Cancelled"
+    snapshot = seen.snapshot()
+    assert [row.name for row in snapshot.jobs] == ["long"]
+    assert snapshot.acted == second
+    assert Decider().decide(snapshot, Policy(), second + 60).cluster.acted == second

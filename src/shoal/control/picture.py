@@ -63,6 +63,7 @@ class Picture:
         self._forms = _Forms()
         self._watching = Watching()
         self._strangers: dict[str, tuple[Hold, ...]] = {}
+        self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
         self._queue_rows: tuple[rows.Queue, ...] = ()
         jobs.on_change(self._job_changed)
@@ -100,6 +101,7 @@ class Picture:
             forms=self._forms.all(),
             jobs=tuple(self._sorted),
             strangers=tuple(hold for uid in sorted(self._strangers) for hold in self._strangers[uid]),
+            acted=self._acted,
         )
         return snapshot, news
 
@@ -147,6 +149,8 @@ class Picture:
             self._forms.drop(form)
         else:
             self._insert(key, row)
+            if not row.ending:
+                self._acted = max(self._acted, row.changed)
         return bool(strangers) or _essence(old) != _essence(row)
 
     def _learned(self, job: Job) -> tuple[float, ...]:

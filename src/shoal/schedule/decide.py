@@ -118,7 +118,8 @@ class Decider:
                 *strange,
                 *held.strange,
             ),
-            acted=max((row.changed for row in snapshot.jobs), default=0.0) or None,
+            acted=max([snapshot.acted, *(row.changed for row in snapshot.jobs if not row.ending)])
+            or None,
         )
         steps = planner.plan(cluster, now)
         carrying = Carrying(drafts, self._draft, self._named, held.nodes, now)

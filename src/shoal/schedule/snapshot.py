@@ -196,3 +196,5 @@ class Snapshot(Part, frozen=True, kw_only=True):
     """In the order of `JobRow.order`."""
     strangers: tuple[Hold, ...] = ()
     """Tasks that run though their job is not known."""
+    acted: Stamp = 0.0
+    """When slots of a job that was to run last changed, those of jobs that are gone by now too."""
