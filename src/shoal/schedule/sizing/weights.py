@@ -55,10 +55,11 @@ def weights(curves: Curves, order: Sequence[int], capacity: int, patience: float
         start += count
         at_sizes, bends, at_bends = others.prices(start + patience, count)
         each = (at_sizes / speed[alike]).min(axis=1)
-        # between two sizes of the grid the least may stand where the others' gain changes
-        between = np.interp(bends, others.sizes, np.concatenate((_NOTHING, speed[first])))
-        least = float((at_bends / between).min(initial=np.inf))
-        each *= min(1.0, least / float(each[0]))
+        if len(
+            bends
+        ):  # between two sizes of the grid the least may stand where the others' gain changes
+            between = np.interp(bends, others.sizes, np.concatenate((_NOTHING, speed[first])))
+            each *= min(1.0, float((at_bends / between).min()) / float(each[0]))
         found[alike] = each
         others.add(steps * count, float(each[0]) * slope[first])
     return found
