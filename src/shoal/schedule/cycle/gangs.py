@@ -57,6 +57,7 @@ class Asked:
         """What no waiting helps against, once somebody has asked (`reasons`)."""
         self.holds = bool(job.tasks or job.reserved)
         """Whether anything is taken for it."""
+        self.waiting_since = job.waiting_since
         self.fresh = not (self.holds or job.suspended or self.reached)
         """Whether it waits, and nothing is there or kept for it."""
         self.ends = job.since + job.longest_seconds if self.present else math.inf
@@ -103,7 +104,7 @@ class Asked:
     @cached_property
     def own_order(self) -> tuple[int, bool, float, str]:
         """Its place in its queue."""
-        return (-self.job.priority, not self.present, self.job.waiting_since, self.job.name)
+        return (-self.job.priority, not self.present, self.waiting_since, self.job.name)
 
     @cached_property
     def lacks(self) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ _Key = tuple[bool, tuple[int, ...], int, tuple[float, ...], int, int]
 def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
     """Those that hold something, and were not told to give back in this plan; who was served first in
     this plan comes first among equals."""
-    rank = {asked.job.name: at for at, asked in enumerate(order)}
+    rank: dict[str, int] = {}
     kept = {asked.job.name for asked, _ in desk.kept_for()}
     heap: list[tuple[_Key, str, int, int]] = []
     keys = _Keys(desk)
@@ -53,6 +53,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
                     room[shape] = desk.current.room.fits(shape).total > 0
                 if not room[shape]:
                     continue
+                rank = rank or {each.job.name: place for place, each in enumerate(order)}
                 key = keys.of(asked, at, count - low, rank.get(name, -1))
                 heap.append((key, name, at, count))
     heapq.heapify(heap)

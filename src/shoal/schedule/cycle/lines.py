@@ -69,10 +69,22 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
             heapq.heapreplace(heap, (_key(ahead, queue, *line[-1]), queue))
         else:
             heapq.heappop(heap)
-    rest = [
-        [(_key(ahead, queue, *each), each[0]) for each in reversed(lines[queue])] for _, queue in heap
-    ]
+    rest = [_keys(ahead, queue, lines[queue][::-1]) for _, queue in heap]
     found += [asked for _, asked in heapq.merge(*rest, key=_first)]
+    return found
+
+
+def _keys(
+    ahead: Standings, queue: int, line: Sequence[tuple[Asked, tuple[float, ...]]]
+) -> list[tuple[_Key, Asked]]:
+    """As `_key`, of a whole line: most in it are of few kinds."""
+    known: dict[int, _Standing] = {}
+    found: list[tuple[_Key, Asked]] = []
+    for asked, amounts in line:
+        standing = known.get(asked.kind)
+        if standing is None:
+            standing = known[asked.kind] = ahead.of(queue, amounts, whole=True)
+        found.append((_key_of(standing, asked), asked))
     return found
 
 
@@ -158,6 +170,10 @@ class Standings:
 
 def _key(standings: Standings, queue: int, asked: Asked, amounts: tuple[float, ...]) -> _Key:
     # a gang is ahead by all of its ask at once: who would be evicted for it is not started before it
-    beyond, first, ahead = standings.of(queue, amounts, whole=True)
+    return _key_of(standings.of(queue, amounts, whole=True), asked)
+
+
+def _key_of(standing: _Standing, asked: Asked) -> _Key:
+    beyond, first, ahead = standing
     less, fresh, since, name = asked.own_order
     return (beyond, first, less, ahead, fresh, since, name)

@@ -124,5 +124,8 @@ class _Cycle:
             if job.below_since is not None and name not in desk.settled:
                 moments.append(job.below_since + desk.rules.stale_seconds)
         starving = desk.rules.starving_seconds
-        moments += [desk.asked[name].job.waiting_since + starving for name in desk.denied]
+        since = [desk.asked[name].waiting_since for name in desk.denied]
+        moments.append(
+            min((each + starving for each in since if each + starving > desk.now), default=None)
+        )
         return min((each for each in moments if each is not None and each > desk.now), default=None)

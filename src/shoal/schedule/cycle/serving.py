@@ -6,7 +6,7 @@ once. Most who wait are of few kinds, and little happens between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shoal.schedule.cycle import reasons
 from shoal.schedule.cycle.dates import Dates
@@ -47,8 +47,6 @@ class Service:
         self._no_room: dict[int, Held] = {}
         """By need (`Asked.need`), of those that only room is lacking."""
         self._told_at: tuple[int, int] | None = None
-        self._taking: dict[tuple[int, tuple[float, ...]], bool] = {}
-        self._taking_at = -1
         self._postponed: list[tuple[Asked, Rest]] | None = None
 
     def serve(self, order: Sequence[Asked]) -> None:
@@ -75,11 +73,14 @@ class Service:
                 self._sizes.aim(())  # who was not served claims nothing of what is left
             grow_all(desk, order)
             gained = desk.gained()
+            if not gained:
+                return
             waiting = [asked for asked in order if asked.job.name not in desk.settled]
+            taking = _ByKind(lambda asked, gained=gained: self._may_take(asked, gained))
             again = [
                 (at, asked)
                 for at, asked in enumerate(waiting)
-                if self._is_near(asked) and self._may_take(asked, gained)
+                if taking.of(asked) and self._is_near(asked)
             ]
             if not again:
                 return
@@ -122,18 +123,9 @@ class Service:
         mine = asked.queue
         if mine in gained and (desk.targets or gained[mine] < own_priority(asked.job)):
             return True
-        version = desk.later.version
-        if version != self._taking_at:
-            self._taking.clear()
-            self._taking_at = version
-        key = (mine, asked.lacks)
-        if key not in self._taking:
-            claim = claim_of(asked, mine, asked.lacks, asked.number)
-            laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
-            self._taking[key] = bool(
-                givers(desk.later.ledger, claim, sorted(gained.keys() - {mine}), laws)
-            )
-        return self._taking[key]
+        claim = claim_of(asked, mine, asked.lacks, asked.number)
+        laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
+        return bool(givers(desk.later.ledger, claim, sorted(gained.keys() - {mine}), laws))
 
     def _date(self, waiting: Sequence[Asked]) -> None:
         """Who has been promised a date keeps it from the first on that is served; else dates are made
@@ -262,9 +254,23 @@ class Service:
     def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
         """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
         desk, job = self._desk, asked.job
-        if desk.now - job.waiting_since >= desk.rules.starving_seconds:
+        if desk.now - asked.waiting_since >= desk.rules.starving_seconds:
             for books in (desk.current, desk.later):
                 books.set_aside(desk.queue(job), amounts)
+
+
+class _ByKind:
+    """What is so of one of a kind is so of all."""
+
+    def __init__(self, asks: Callable[[Asked], bool]) -> None:
+        self._asks = asks
+        self._known: dict[int, bool] = {}
+
+    def of(self, asked: Asked) -> bool:
+        known = self._known.get(asked.kind)
+        if known is None:
+            known = self._known[asked.kind] = self._asks(asked)
+        return known
 
 
 def give_up_stale(desk: Desk) -> None:

@@ -53,8 +53,9 @@ class Victims:
         self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
         self._surplus = 0
         """So many of those that are offered are beyond somebody's minimum."""
-        self._waits: list[Claim] = []
-        self._waits_of = -1
+        self._rows: Sequence[Asked] = ()
+        self._kinds: dict[tuple[int, tuple[float, ...], int], list[Asked]] = {}
+        """Of those who wait, by what they ask for."""
         self._vain: set[tuple[object, ...]] = set()
         """Asks of queues for more of their own that found nobody, since anything changed."""
         self._beside: set[int] | None = None
@@ -314,15 +315,17 @@ class Victims:
 
     def _rivals(self, queue: int) -> Iterator[Claim]:
         """What others wait for in other queues, each kind once."""
-        desk = self._desk
-        if self._waits_of != desk.effects:
-            self._waits_of = desk.effects
-            kinds: dict[tuple[object, ...], Asked] = {}
-            for asked in desk.waiting:
-                if asked.job.name not in desk.settled:
-                    kinds.setdefault((*asked.wish, asked.job.priority), asked)
-            self._waits = [claim_of(each, *each.wish, -1) for each in kinds.values()]
-        yield from [claim for claim in self._waits if claim.queue != queue]
+        settled = self._desk.settled
+        if self._rows is not self._desk.waiting:
+            self._rows = self._desk.waiting
+            self._kinds.clear()
+            for asked in self._rows:
+                self._kinds.setdefault((*asked.wish, asked.job.priority), []).append(asked)
+        for (of, ask, _), line in self._kinds.items():
+            if of != queue:
+                first = next((asked for asked in line if asked.job.name not in settled), None)
+                if first is not None:
+                    yield claim_of(first, of, ask, -1)
 
     def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:
         """Those that are on its nodes."""
