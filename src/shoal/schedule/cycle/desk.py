@@ -391,6 +391,10 @@ class Desk:
         """The place that it is kept by this plan."""
         return self._reserved[job].tasks if job in self._reserved else ()
 
+    def date_of(self, job: str) -> Stamp | None:
+        """What it is promised by this plan."""
+        return self._reserved[job].at if job in self._reserved else None
+
     def is_kept_a_place(self, job: str) -> bool:
         """By this plan."""
         return job in self._reserved and bool(self._reserved[job].tasks)

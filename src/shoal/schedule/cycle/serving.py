@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
@@ -15,6 +16,7 @@ from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.growing import grow_all
 from shoal.schedule.cycle.lines import Line, Rest
 from shoal.schedule.cycle.places import placed, placed_by
+from shoal.schedule.cycle.precedence import Precedence
 from shoal.schedule.cycle.reasons import Held
 from shoal.schedule.cycle.sizes.exchange import Exchange
 from shoal.schedule.cycle.steps import Deny, Reserve
@@ -38,6 +40,7 @@ class Service:
         self._victims = victims
         self._sizes = sizes
         self._ways = Ways(desk, victims)
+        self._precedence = Precedence(desk)
         self.dates: Dates | None = None
         """Of those who wait for capacity, once anybody does."""
         self._hopeless: set[int] = set()
@@ -55,17 +58,20 @@ class Service:
         plan. They are not told anything then, they have just not been started, or not grown."""
         desk = self._desk
         waiting, again = list(order), list(enumerate(order))
+        self._date(waiting)
         for number in range(_ROUNDS):
             self._hopeless.clear()
             self._ways.forget()
             self._sizes.aim(waiting)
-            if number == 0:
-                self._date(waiting)
             self._postponed = []
             line = Line(waiting)
             for at, asked in again:
-                if asked.job.name not in desk.settled and not self._refused_alike(asked):
+                if asked.job.name in desk.settled or self._refused_alike(asked):
+                    continue
+                if number == 0 or self._is_near(asked):
                     self._serve_and_again(asked, line.rest(at))
+                elif desk.date_of(asked.job.name) != self._promised(asked):
+                    self._refuse(asked, desk.later.refusal(asked, asked.lacks), line.rest(at))
             self._serve_postponed()
             if number == 0:
                 give_up_stale(desk)
@@ -77,13 +83,10 @@ class Service:
                 return
             waiting = [asked for asked in order if asked.job.name not in desk.settled]
             taking = _ByKind(lambda asked, gained=gained: self._may_take(asked, gained))
-            again = [
-                (at, asked)
-                for at, asked in enumerate(waiting)
-                if taking.of(asked) and self._is_near(asked)
-            ]
+            again = [(at, asked) for at, asked in enumerate(waiting) if taking.of(asked)]
             if not again:
                 return
+            self._date(waiting)
 
     def _refused_alike(self, asked: Asked) -> bool:
         """Whether it is refused as another was, of its kind, since when nothing has been done."""
@@ -109,12 +112,17 @@ class Service:
             if asked.job.name not in self._desk.settled:
                 self._serve_and_again(asked, rest)
 
+    def _promised(self, asked: Asked) -> Stamp | None:
+        return None if self.dates is None else self.dates.promised(asked)
+
+    def _may_start(self, asked: Asked) -> bool:
+        """As far as the dates of others are concerned."""
+        dates = self.dates
+        return dates is None or dates.may_start(asked) or self._precedence.above_promises(asked, dates)
+
     def _is_near(self, asked: Asked) -> bool:
         """Whether others may give way for it: it may start, or has to soon."""
-        dates = self.dates
-        return (
-            dates is None or dates.may_start(asked) or dates.soon(asked) or self._above_promises(asked)
-        )
+        return self.dates is None or self.dates.soon(asked) or self._may_start(asked)
 
     def _may_take(self, asked: Asked, gained: Mapping[int, int]) -> bool:
         """Whether the laws do not forbid from the start that it takes from what was `gained`: by queue,
@@ -160,7 +168,11 @@ class Service:
         quota = later.refusal(asked, amounts)
         lacking = later.lacks(asked)
         free = quota is None and lacking is None and current.allows(asked, amounts)
-        allowed = self.dates is None or self.dates.may_start(asked) or self._above_promises(asked)
+        allowed = (
+            self.dates is None
+            or self.dates.may_start(asked)
+            or self._precedence.above_promises(asked, self.dates)
+        )
         if free and allowed and (found := placed(current.room, asked)) is not None:
             desk.start(asked, found)
             return
@@ -171,7 +183,7 @@ class Service:
         if quota is None and lacking is None and soon and desk.departing:
             found = placed_by(desk, asked)
             if found is not None:
-                desk.reserve(asked, found, "Departing", {}, self.dates and self.dates.promised(asked))
+                desk.reserve(asked, found, "Departing", {}, self._promised(asked))
                 return
         if (
             lacking is None
@@ -236,20 +248,6 @@ class Service:
             held = self._no_room[asked.need] = Held(reasons.lack_of_room(desk, asked))
         self._told[asked.kind] = refused, held
         return held
-
-    def _above_promises(self, asked: Asked) -> bool:
-        """Whether it is of a higher class than everybody who has been promised a date, or is told one
-        before it, or has what comes free kept."""
-        ahead = True
-        for other in self._desk.waiting:
-            ahead &= other is not asked
-            waits = other.job.name not in self._desk.settled
-            held = other.job.promised is not None or (
-                ahead and self.dates is not None and self.dates.keeps(other)
-            )
-            if waits and held and other.job.priority >= asked.job.priority and other is not asked:
-                return False
-        return True
 
     def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
         """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
