@@ -65,7 +65,7 @@ def table(rows: Sequence[Row]) -> str:
             f"{row.number} {row.what}".strip(),
             "" if math.isnan(row.goal) else f"{'>=' if row.higher else '<='} {row.goal:g} {row.unit}",
             _figure(row),
-            "yes" if row.met else "**no**" if row.measured else "-",
+            "-" if not row.measured or math.isnan(row.goal) else "yes" if row.met else "**no**",
             row.spread,
             row.beside,
             f"{row.load:.1f}" if row.measured else "",
