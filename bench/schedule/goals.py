@@ -111,7 +111,7 @@ _SUITES = (
         },
     ),
     Suite("backfill", lambda quick: backfill.rows(), {"plan, depth 5,000": "backfill, depth 5,000"}),
-    Suite("scale", scale.rows, _SCALE, minutes=True, seconds=900),
+    Suite("scale", scale.rows, _SCALE, minutes=True, seconds=600),
     Suite(
         "live",
         lambda quick: live.rows(),

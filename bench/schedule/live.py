@@ -2,7 +2,7 @@
 
 `python -m bench.schedule.live [--seeds N]`. Each run is a home of its own with four nodes: real workers
 of the elastic runtime whose steps are pauses, as `tests/scenarios/paced-jobs.yaml` says. Policies that
-are no more than 5 % apart share a place. Some five minutes a seed.
+are no more than 5 % apart share a place. Some six minutes a seed on a machine that does nothing else.
 """
 
 from __future__ import annotations
