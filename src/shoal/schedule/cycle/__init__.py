@@ -15,10 +15,11 @@ out are steps with their reasons (`steps`).
 - `gangs`: a job as placing knows it; `lines`: who is served next
 - `giving`: what jobs give back for no one
 - `places`: where a job's minimum goes; `ways`: ways to make room for it
-- `victims`: who gives way for whom; `dates`: when those start who wait for time
+- `stock`: what everybody may give up; `victims`: who gives way for whom
+- `dates`: when those start who wait for time; `precedence`: who may start before his date
 - `growing`: what is left goes to elastic jobs
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
-- `planner`: the stages in their order
+- `serving`: those who wait, one after the other; `planner`: the stages in their order
 - `reasons`: why a job does not start, the first of a fixed order, with the numbers
 - `steps`: the plan; `invariants`: what has to hold of every plan
 """

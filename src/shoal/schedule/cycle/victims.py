@@ -10,19 +10,19 @@ a place among what is then free.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.lines import Rest
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.cycle.units import Unit, claim_of, is_surplus, units_of
+from shoal.schedule.cycle.stock import Stock
+from shoal.schedule.cycle.units import Unit, claim_of, is_surplus
 from shoal.schedule.placing.asks import Gang, Group, Placement, Shape, Tasks
 from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Claim, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
-from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.victims import affordable, choose
 
 __all__ = ["Victims"]
@@ -43,30 +43,21 @@ class _Either:
 
 
 class Victims:
-    """What everybody who runs may give up, kept up while the decision is made."""
+    """Of one decision."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._offers = Offers()
-        self._units: list[Unit] = []
-        self._of: dict[str, tuple[tuple[Task, ...], Sequence[int]]] = {}
+        self._stock = Stock(desk)
+        self._units = self._stock.units
         self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
-        self._surplus = 0
-        """So many of those that are offered are beyond somebody's minimum."""
-        self._rows: Sequence[Asked] = ()
-        self._kinds: dict[tuple[int, tuple[float, ...], int], list[Asked]] = {}
-        """Of those who wait, by what they ask for."""
         self._vain: set[tuple[object, ...]] = set()
         """Asks of queues for more of their own that found nobody, since anything changed."""
-        self._beside: set[int] | None = None
-        """What `_old_beside_new` has found, while nothing has changed."""
-        self._in_queue: dict[int, set[int]] = {}
-        self._young: dict[int, set[int]] = {}
-        """By queue: who has not held something there for long enough to be taken for other queues."""
-        for name in desk.present:
-            if desk.offered(name):
-                self._offer(name)
-        self._offers.sort()
+
+    def changed(self, names: Collection[str]) -> None:
+        """These jobs hold more or less than before."""
+        if names:
+            self._vain.clear()
+        self._stock.changed(names)
 
     def give_way(
         self, asked: Asked, amounts: tuple[float, ...], gang: Gang, rest: Rest
@@ -78,11 +69,11 @@ class Victims:
         desk = self._desk
         claim = claim_of(asked, asked.queue, amounts, asked.number)
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
-        spared = self._spared(asked.queue)
-        if not affordable(desk.later.ledger, claim, self._offers, laws, spared=spared):
+        spared = self._stock.spared(asked.queue)
+        if not affordable(desk.later.ledger, claim, self._stock.offers, laws, spared=spared):
             return None
         gone = None
-        if self._surplus:
+        if self._stock.surplus:
             gone = self._chosen(asked, amounts, gang, rest, surplus_only=True)
             if gone == ():
                 return None  # something else is in the way
@@ -102,7 +93,7 @@ class Victims:
         others = self._beside_guarantees(
             [
                 at
-                for at in self._offers.numbers(is_surplus)
+                for at in self._stock.offers.numbers(is_surplus)
                 if at not in lawful and self._units[at].asked.job.priority <= priority
             ],
             lawful,
@@ -135,48 +126,6 @@ class Victims:
         if not gone:
             self._vain.add(kind)
         return self._found(gone, gang) if gone else None
-
-    def changed(self, names: Iterable[str]) -> None:
-        """These jobs hold more or less than before."""
-        names = sorted(names)
-        if names:
-            self._vain.clear()
-            self._beside = None
-        others: list[str] = []
-        for name in names:
-            present, numbers = self._of.get(name, ((), ()))
-            if self._desk.offered(name) is not present:
-                others.append(name)
-                self._of.pop(name, None)
-                for number in numbers:
-                    self._offers.remove(number)
-                    self._surplus -= not self._units[number].core
-        for name in others:
-            if self._desk.offered(name):
-                self._offer(name)
-        self._offers.sort()
-
-    def _offer(self, name: str) -> None:
-        desk = self._desk
-        asked, present = desk.asked[name], desk.offered(name)
-        queue = asked.queue
-        began = desk.began(asked.job)
-        over = desk.turn_over(asked.job)
-        known = desk.units.get(name)
-        if present is not asked.present or over:
-            units = units_of(asked, present, queue, asked.number, began, turn_over=over)
-        elif known is not None and known[0] is asked:
-            units = known[1]
-        else:
-            units = units_of(asked, present, queue, asked.number, began)
-            desk.units[name] = (asked, units)
-        numbers = self._offers.extend([unit.holding for unit in units])
-        self._units += units
-        self._surplus += sum(not unit.core for unit in units)
-        self._in_queue.setdefault(queue, set()).update(numbers)
-        if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
-            self._young.setdefault(queue, set()).update(numbers)
-        self._of[name] = (present, numbers)
 
     def _chosen(
         self,
@@ -222,46 +171,33 @@ class Victims:
                         break
                     ledger.charge(*wish)
 
-        spared = self._spared(queue)
+        spared = self._stock.spared(queue)
         claim = claim_of(asked, queue, amounts, asked.number)
         if own_only:
-            mine = self._in_queue.get(queue, set())
+            mine = self._stock.of_queue(queue)
             spared = mine | spared if spared else mine
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal and not own_only)
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
         try:
             for again in (False, True):
-                without = self._old_beside_new() if again else ()
+                without = self._stock.old_beside_new() if again else ()
                 found = choose(
                     ledger,
                     claim,
-                    self._offers,
+                    self._stock.offers,
                     laws,
                     None if anywhere else enough,
                     refill,
                     spared=_Either(spared, without) if without else spared,
                     only=only,
-                    rivals=self._rivals(queue),
+                    rivals=self._stock.rivals(queue),
                 )
                 if found is None or self._lawful_anyway(found, claim, laws):
                     return found
         finally:
             room.rollback(start)
         return None
-
-    def _spared(self, queue: int) -> set[int]:
-        """Who has not held something for long enough to be taken for this queue."""
-        return {at for q, young in self._young.items() if q != queue for at in young}
-
-    def _old_beside_new(self) -> set[int]:
-        """What was there before this plan, in queues that have got more by it."""
-        if self._beside is None:
-            desk = self._desk
-            queues = {queue for queue, _ in desk.new_holdings()}
-            here = {at for queue in queues for at in self._in_queue.get(queue, ())}
-            self._beside = {at for at in here if not desk.is_new(self._units[at].asked.job.name)}
-        return self._beside
 
     def _lawful_anyway(self, gone: Sequence[int], claim: Claim, laws: Laws) -> bool:
         """Nobody who was there before gives way because his queue has got more in this very plan: that
@@ -312,20 +248,6 @@ class Victims:
             if len(found) == _SWAPS:
                 break
         return found
-
-    def _rivals(self, queue: int) -> Iterator[Claim]:
-        """What others wait for in other queues, each kind once."""
-        settled = self._desk.settled
-        if self._rows is not self._desk.waiting:
-            self._rows = self._desk.waiting
-            self._kinds.clear()
-            for asked in self._rows:
-                self._kinds.setdefault((*asked.wish, asked.job.priority), []).append(asked)
-        for (of, ask, _), line in self._kinds.items():
-            if of != queue:
-                first = next((asked for asked in line if asked.job.name not in settled), None)
-                if first is not None:
-                    yield claim_of(first, of, ask, -1)
 
     def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:
         """Those that are on its nodes."""

@@ -1,0 +1,109 @@
+"""What everybody who holds something may give up, kept up while the decision is made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.rows import Task
+from shoal.schedule.cycle.units import Unit, claim_of, units_of
+from shoal.schedule.shares.laws import Claim
+from shoal.schedule.shares.offers import Offers
+
+__all__ = ["Stock"]
+
+
+class Stock:
+    """Of one decision. Units have the numbers of their holdings in `offers`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.offers = Offers()
+        self.units: list[Unit] = []
+        self.surplus = 0
+        """So many of those that are offered are beyond somebody's minimum."""
+        self._of: dict[str, tuple[tuple[Task, ...], Sequence[int]]] = {}
+        self._in_queue: dict[int, set[int]] = {}
+        self._young: dict[int, set[int]] = {}
+        """By queue: who has not held something there for long enough to be taken for other queues."""
+        self._beside: set[int] | None = None
+        """What `old_beside_new` has found, while nothing has changed."""
+        self._rows: Sequence[Asked] = ()
+        self._kinds: dict[tuple[int, tuple[float, ...], int], list[Asked]] = {}
+        """Of those who wait, by what they ask for."""
+        for name in desk.present:
+            if desk.offered(name):
+                self._offer(name)
+        self.offers.sort()
+
+    def changed(self, names: Collection[str]) -> None:
+        """These jobs hold more or less than before."""
+        if names:
+            self._beside = None
+        others: list[str] = []
+        for name in sorted(names):
+            present, numbers = self._of.get(name, ((), ()))
+            if self._desk.offered(name) is not present:
+                others.append(name)
+                self._of.pop(name, None)
+                for number in numbers:
+                    self.offers.remove(number)
+                    self.surplus -= not self.units[number].core
+        for name in others:
+            if self._desk.offered(name):
+                self._offer(name)
+        self.offers.sort()
+
+    def of_queue(self, queue: int) -> set[int]:
+        """The numbers of what its jobs hold, or have held."""
+        return self._in_queue.get(queue, set())
+
+    def spared(self, queue: int) -> set[int]:
+        """Who has not held something for long enough to be taken for this queue."""
+        return {at for q, young in self._young.items() if q != queue for at in young}
+
+    def old_beside_new(self) -> set[int]:
+        """What was there before this plan, in queues that have got more by it."""
+        if self._beside is None:
+            desk = self._desk
+            queues = {queue for queue, _ in desk.new_holdings()}
+            here = {at for queue in queues for at in self._in_queue.get(queue, ())}
+            self._beside = {at for at in here if not desk.is_new(self.units[at].asked.job.name)}
+        return self._beside
+
+    def rivals(self, queue: int) -> Iterator[Claim]:
+        """What others wait for in other queues, each kind once."""
+        settled = self._desk.settled
+        if self._rows is not self._desk.waiting:
+            self._rows = self._desk.waiting
+            self._kinds.clear()
+            for asked in self._rows:
+                self._kinds.setdefault((*asked.wish, asked.job.priority), []).append(asked)
+        for (of, ask, _), line in self._kinds.items():
+            if of != queue:
+                first = next((asked for asked in line if asked.job.name not in settled), None)
+                if first is not None:
+                    yield claim_of(first, of, ask, -1)
+
+    def _offer(self, name: str) -> None:
+        desk = self._desk
+        asked, present = desk.asked[name], desk.offered(name)
+        queue = asked.queue
+        began = desk.began(asked.job)
+        over = desk.turn_over(asked.job)
+        known = desk.units.get(name)
+        if present is not asked.present or over:
+            units = units_of(asked, present, queue, asked.number, began, turn_over=over)
+        elif known is not None and known[0] is asked:
+            units = known[1]
+        else:
+            units = units_of(asked, present, queue, asked.number, began)
+            desk.units[name] = (asked, units)
+        numbers = self.offers.extend([unit.holding for unit in units])
+        self.units += units
+        self.surplus += sum(not unit.core for unit in units)
+        self._in_queue.setdefault(queue, set()).update(numbers)
+        if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
+            self._young.setdefault(queue, set()).update(numbers)
+        self._of[name] = (present, numbers)
