@@ -20,11 +20,17 @@ __all__ = ["Elastic"]
 Ints = NDArray[np.int64]
 
 
+_RESTARTS = 20 / 3
+"""A decision is thought to hold for so many restarts at least, or none would pay where they take long:
+as many as there are of 30 s, for which the figures were chosen, in 200 s."""
+
+
 class Elastic:
     """`information` says what it is told of a job's work: none, declared, or profiles beside.
 
-    `horizon`: seconds for which a decision is thought to hold. The figures were chosen on one of the
-    published lists of jobs. `live`: somebody may ask again at any time, which is to change nothing.
+    `horizon`: seconds for which a decision is thought to hold, where restarts are short. The figures
+    were chosen on one of the published lists of jobs. `live`: somebody may ask again at any time, which
+    is to change nothing.
     """
 
     elastic = True
@@ -83,7 +89,8 @@ class Elastic:
             restart=seen.restart,
             logarithmic=not seen.declared,
         )
-        return choose(demand, capacity, self._horizon, steady=self._live)
+        horizon = max(self._horizon, _RESTARTS * float(np.median(seen.restart)))
+        return choose(demand, capacity, horizon, steady=self._live)
 
 
 def _from_least(curves: Curves, leasts: Ints) -> Curves:
