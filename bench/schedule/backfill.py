@@ -92,6 +92,7 @@ def _world(depth: int, each: tuple[int, ...]) -> tuple[Capacity, Work, Waiting]:
         seconds=random.integers(5, 1440, depth) * 60.0,
         promised=np.full(depth, math.inf),
         promised_pool=np.full(depth, -1),
+        fixed=np.zeros(depth, np.bool_),
         starved=np.zeros(depth, np.bool_),
     )
     return capacity, work, waiting

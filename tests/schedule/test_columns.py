@@ -21,7 +21,7 @@ from tests.schedule.world import NOW
 NEVER = {
     "Cluster.shared": "servers have no licences",
     "Job.shared": "servers have no licences",
-    "Job.promised_pool": "the decision finds a promise's pool by itself",
+    "Job.place": "a date that was told is given a place anew in each decision",
     "Cluster.version": "of the rows: this one",
     "Task.preemptible": "jobs may be taken, or not, as a whole",
 }

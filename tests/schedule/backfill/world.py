@@ -28,6 +28,7 @@ class Ask:
     pools: tuple[int, ...] | None = None
     promised: float = FOREVER
     promised_pool: int = -1
+    fixed: bool = False
     starved: bool = False
     key: int | None = None
 
@@ -73,6 +74,7 @@ def waiting(capacity: Capacity, *asks: Ask) -> Waiting:
         seconds=np.array([ask.seconds for ask in asks], dtype=np.float64),
         promised=np.array([ask.promised for ask in asks], dtype=np.float64),
         promised_pool=np.array([ask.promised_pool for ask in asks], dtype=np.int64),
+        fixed=np.array([ask.fixed for ask in asks], dtype=np.bool_),
         starved=np.array([ask.starved for ask in asks], dtype=np.bool_),
     )
 

@@ -103,14 +103,14 @@ def test_a_cancelled_job_goes_with_its_last_task() -> None:
 
 
 def test_a_reservation_is_kept_until_the_start() -> None:
-    """Slots, date and pool are on the row, and go when it starts."""
+    """Slots, date and the place of that date are on the row, and go when it starts."""
     ours = world(pair())
-    ours.carry_out(Reserve(job="j", code="Wait", tasks=(task(0),), at=9.0, pool="all"), 1.0)
+    ours.carry_out(Reserve(job="j", code="Wait", tasks=(task(0),), at=9.0, place=(task(1),)), 1.0)
     row = ours.jobs["j"]
-    assert (row.reserved, row.promised, row.promised_pool) == ((task(0),), 9.0, "all")
+    assert (row.reserved, row.promised, row.place) == ((task(0),), 9.0, (task(1),))
     ours.carry_out(start("j", task(0)), 2.0)
     row = ours.jobs["j"]
-    assert (row.reserved, row.promised, row.promised_pool) == ((), None, "")
+    assert (row.reserved, row.promised, row.place) == ((), None, ())
 
 
 def test_a_move_stops_all_and_keeps_the_place() -> None:

@@ -118,11 +118,11 @@ def test_many_equal_jobs_are_numbered_so_that_names_are_in_order(tmp_path):
 def test_what_is_kept_may_be_where_somebody_is_stopping(tmp_path):
     text = """
   - {name: leaving, tasks: 4, gpus: 1, stopping: [node0, node0, node0, node0]}
-  - {name: waits, gpus: 4, reserved: node0, promised: 5m, promisedPool: all}
+  - {name: waits, gpus: 4, reserved: node0, promised: 5m}
 """
     waits = jobs(tmp_path, text)[1]
     assert waits.reserved == (Task(node="node0", gpus=(0, 1, 2, 3)),)
-    assert (waits.promised, waits.promised_pool) == (300, "all")
+    assert (waits.promised, waits.place) == (300, ())
 
 
 def test_queues_with_all_that_they_may_have(tmp_path):

@@ -96,6 +96,8 @@ class Waiting:
     has none: those whose dates come after would start later for it."""
     promised_pool: Ints
     """(m,): in which pool, -1 where none."""
+    fixed: Flags
+    """(m,): its date was found with a place on nodes: it stays as it is, and is taken for given."""
     starved: Flags
     """(m,): has waited so long that capacity is kept for it even if no date can be told."""
 
@@ -103,7 +105,7 @@ class Waiting:
         """Raises ValueError where shapes differ, classes rise, or an amount or a time is none."""
         m = len(self.key)
         _require(len(np.unique(self.key)) == m, "each waiting job has a key of its own")
-        for name in ("rank", "seconds", "promised", "promised_pool", "starved"):
+        for name in ("rank", "seconds", "promised", "promised_pool", "fixed", "starved"):
             _require(getattr(self, name).shape == (m,), f"{name} (m,)")
         for name in ("amounts", "pools", "shared"):
             matrix = getattr(self, name)

@@ -72,7 +72,8 @@ def lay(
             passed, waits = waits, []
             for at in passed:
                 begin, shape = float(start[at]), shapes[of[jobs[at]]]
-                if not whole.fits(shape, int(pool[at]), begin, float(end[at])):
+                fixed = bool(waiting.fixed[jobs[at]])
+                if not fixed and not whole.fits(shape, int(pool[at]), begin, float(end[at])):
                     seconds = float(waiting.seconds[jobs[at]]) + settings.slack_seconds
                     there = replace(shape, pools=(int(pool[at]),))
                     begin, _ = whole.earliest(there, seconds, begin)

@@ -125,6 +125,7 @@ class _Planner:
         self._of: list[int] = of.tolist()
         self._occupied: list[float] = (waiting.seconds + settings.slack_seconds).tolist()
         self._starved: list[bool] = waiting.starved.tolist()
+        self._fixed: list[bool] = waiting.fixed.tolist()
         self._bounds = Bounds(now, len(self._shapes))
         m = len(waiting)
         self._dates = Dates(np.full(m, math.inf), np.full(m, math.inf), np.full(m, -1))
@@ -186,7 +187,8 @@ class _Planner:
         dates, shape, seconds = self._dates, self._of[job], self._occupied[job]
         start, end, pool = float(dates.start[job]), float(dates.end[job]), int(dates.pool[job])
         bound = self._bounds.of(shape, seconds)
-        if start <= bound or self._planned > self._settings.depth:
+        fixed = self._fixed[job]
+        if fixed or start <= bound or self._planned > self._settings.depth:
             return
         known = self._board.sooner(self._shapes[shape], pool, seconds, bound, start)
         if known is not None:

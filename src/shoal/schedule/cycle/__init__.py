@@ -17,6 +17,7 @@ out are steps with their reasons (`steps`).
 - `places`: where a job's minimum goes; `ways`: ways to make room for it
 - `stock`: what everybody may give up; `victims`: who gives way for whom
 - `dates`: when those start who wait for time; `precedence`: who may start before his date
+- `ahead`: and where, node by node; `future`: what is free in time; `own_place`: who has a date gets that
 - `growing`: what is left goes to elastic jobs
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
 - `serving`: those who wait, one after the other; `planner`: the stages in their order

@@ -22,6 +22,7 @@ from shoal.schedule.backfill.asks import Capacity, Settings, Waiting, Work
 from shoal.schedule.backfill.plan import Plan as Planned
 from shoal.schedule.backfill.plan import Verdict, plan
 from shoal.schedule.backfill.turns import planned_seconds, turn_ends
+from shoal.schedule.cycle.ahead import Ahead, Laid
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Job, Task
@@ -44,8 +45,8 @@ _VERDICTS = {int(verdict): verdict for verdict in Verdict}
 class Dates:
     """Of all who wait from the first on that found no capacity, in their order."""
 
-    def __init__(self, desk: Desk, order: Sequence[Asked]) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, order: Sequence[Asked], ahead: Ahead) -> None:
+        self._desk, self._ahead = desk, ahead
         self._resources = len(desk.columns.names) - 1
         self._lets: dict[tuple[int, str, tuple[float, ...]], bool] = {}
         self._licences = tuple(sorted(desk.cluster.shared))
@@ -92,13 +93,20 @@ class Dates:
         found = self._of(asked)
         return found is None or found[0] in (Verdict.START, Verdict.TOO_LARGE)
 
+    def knows(self, asked: Asked) -> bool:
+        """Whether capacity alone is in its way."""
+        return asked.job.name in self._rows
+
     def keeps(self, asked: Asked) -> bool:
         """Whether something is kept for it: from a date on, or as it comes free."""
         found = self._of(asked)
         return found is not None and found[0] in _CODES and found[0] != Verdict.BEYOND_DEPTH
 
-    def answer(self, asked: Asked) -> list[tuple[str, dict[str, Any]]]:
-        """Why it waits, and until when; empty: what there is has to say it."""
+    def answer(self, asked: Asked, laid: Laid | None) -> list[tuple[str, dict[str, Any]]]:
+        """Why it waits, and until when, in its place if it has one; empty: what there is has to say
+        it."""
+        if laid is not None:
+            return [("Dated", {"at": laid.start})]
         found = self._of(asked)
         code = _CODES.get(found[0]) if found is not None else None
         if found is None or code is None:
@@ -106,8 +114,8 @@ class Dates:
         return [(code, {"at": found[1]} if code == "Dated" else {})]
 
     def promised(self, asked: Asked) -> Stamp | None:
-        """The date that it is promised."""
-        found = self._of(asked)
+        """The date that it is promised, for sums are enough to hold it."""
+        found = None if self._ahead.exact else self._of(asked)
         return found[1] if found is not None and found[0] == Verdict.RESERVED else None
 
     def _of(self, asked: Asked) -> tuple[Verdict, Stamp] | None:
@@ -124,14 +132,20 @@ class Dates:
         return self._lets[key]
 
     def _capacity(self) -> Capacity:
-        total = self._desk.columns.total[:-1].copy()
-        total[-1] *= _THOUSANDTHS
-        pools = total.astype(np.int64)[None, :]
+        pools = self._whole()[None, :]
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
         lent = [self._lent(name, there) for name, there in self._desk.present.items()]
         surplus = np.array([amounts for amounts in lent if amounts], dtype=np.int64)
         surplus = surplus.reshape(-1, self._resources).sum(axis=0, keepdims=True)
         return Capacity(pools, licences, surplus)
+
+    def _whole(self) -> NDArray[np.int64]:
+        """All that there is: of tasks of one shape, what so many take as there are places for."""
+        if self._ahead.places is not None:
+            return np.array(self._ahead.places, dtype=np.int64)
+        total = self._desk.columns.total[:-1].copy()
+        total[-1] *= _THOUSANDTHS
+        return total.astype(np.int64)
 
     def _turn(self, seconds: Floats) -> Floats:
         turn = self._desk.rules.minimum_run_seconds
@@ -171,7 +185,7 @@ class Dates:
         desk, m = self._desk, len(waiting)
         jobs = [asked.job for asked in waiting]
         priorities = np.array([job.priority for job in jobs], dtype=np.int64)
-        promised = [math.inf if job.promised is None else job.promised for job in jobs]
+        promised = [self._date(asked) for asked in waiting]
         since = np.array([desk.now - job.waiting_since for job in jobs])
         return Waiting(
             key=np.array([desk.number[job.name] for job in jobs], dtype=np.int64),
@@ -186,8 +200,16 @@ class Dates:
             seconds=self._turn(np.array([job.longest_seconds for job in jobs], dtype=np.float64)),
             promised=np.array(promised, dtype=np.float64),
             promised_pool=np.where(np.isfinite(promised), 0, -1).astype(np.int64),
+            fixed=np.array([self._ahead.of(asked) is not None for asked in waiting], dtype=np.bool_),
             starved=since >= desk.rules.starving_seconds,
         )
+
+    def _date(self, asked: Asked) -> Stamp:
+        """That it was promised, as it is now; infinity: none."""
+        laid, promised = self._ahead.of(asked), asked.job.promised
+        if laid is not None:
+            return laid.start
+        return math.inf if promised is None or self._ahead.exact else promised
 
     def _held(self, asked: Asked, there: Sequence[Task]) -> Sequence[int]:
         """What it holds and does not lend. Who ends before it could give back what it was asked for

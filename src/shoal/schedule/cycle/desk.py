@@ -180,9 +180,16 @@ class Desk:
             self._changed.add(asked.job.name)
 
     def date(self, step: Reserve) -> None:
-        """It is promised a date, and nothing on nodes."""
+        """It is promised a date, and nothing on nodes before that."""
         self._told_to_wait_no_more(step.job)
         self._reserved[step.job] = step
+
+    def by(self, asked: Asked, at: Stamp, place: Placement) -> None:
+        """It is kept a place in this plan already: by then, and that is its place."""
+        name = asked.job.name
+        if name in self._reserved:
+            tasks = asked.tasks(place, self.names, ())
+            self._reserved[name] = msgspec.structs.replace(self._reserved[name], at=at, place=tasks)
 
     def depart(
         self, asked: Asked, tasks: Sequence[Task], beneficiary: str, code: str, **why: Any
@@ -407,6 +414,16 @@ class Desk:
         """Who has been kept a place in this plan, and how many tasks of each role."""
         kept = [(self.asked[step.job], step.tasks) for step in self._reserved.values() if step.tasks]
         return [(asked, asked.counts(tasks)) for asked, tasks in kept]
+
+    def kept_places(self) -> list[tuple[Asked, tuple[Task, ...], Stamp]]:
+        """Who has been kept a place in this plan, which, and from when on it is free."""
+        kept = [(self.asked[step.job], step.tasks) for step in self._reserved.values() if step.tasks]
+        return [(asked, tasks, self.free_at(asked)) for asked, tasks in kept]
+
+    def moving(self) -> list[tuple[Asked, tuple[Task, ...], Stamp]]:
+        """Who goes on elsewhere, where, and since when."""
+        steps = [step for step in self._giving if isinstance(step, Move)]
+        return [(self.asked[step.job], step.to, self.now) for step in steps]
 
     # what is kept
 

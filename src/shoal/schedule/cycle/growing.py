@@ -11,6 +11,7 @@ import heapq
 import math
 from collections.abc import Sequence
 
+from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.lines import Standings
@@ -24,9 +25,10 @@ _SLACK = 1e-9
 _Key = tuple[bool, tuple[int, ...], int, tuple[float, ...], int, int]
 
 
-def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
+def grow_all(desk: Desk, order: Sequence[Asked], ahead: Ahead) -> None:
     """Those that hold something, and were not told to give back in this plan; who was served first in
-    this plan comes first among equals."""
+    this plan comes first among equals. Places that somebody counts on at a date are lent to those from
+    whom they can be asked back."""
     rank: dict[str, int] = {}
     kept = {asked.job.name for asked, _ in desk.kept_for()}
     heap: list[tuple[_Key, str, int, int]] = []
@@ -70,7 +72,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
         if current > key:
             heapq.heappush(heap, (current, name, role, count))
             continue
-        placed = _one_more(desk, asked, role, gained.get(name, []))
+        placed = _one_more(desk, asked, role, gained.get(name, []), ahead)
         if placed is None:
             hopeless.add(alike)
             continue
@@ -87,7 +89,7 @@ def grow_all(desk: Desk, order: Sequence[Asked]) -> None:
         desk.grown(asked, joined)
 
 
-def take_back_own(desk: Desk, victims: Victims) -> bool:
+def take_back_own(desk: Desk, victims: Victims, ahead: Ahead) -> bool:
     """Jobs that may have more, in queues that have less than their own, get the surplus of others;
     those too that others have just been told to give way for, so that they need not ask again once they
     are there.
@@ -96,7 +98,7 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
     """
     later = False
     for asked in desk.takes():
-        _take_with_its_place(desk, victims, asked)
+        _take_with_its_place(desk, victims, asked, ahead)
     for name in sorted(desk.present):
         asked = desk.asked[name]
         job = asked.job
@@ -113,19 +115,19 @@ def take_back_own(desk: Desk, victims: Victims) -> bool:
             more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
             if more > 0 and name in desk.settled:
                 later = later or not desk.is_kept_a_place(name)
-            elif more > 0 and _asked_back(desk, victims, asked, role, more):
+            elif more > 0 and _asked_back(desk, victims, asked, role, more, ahead):
                 break
     return later
 
 
-def _take_with_its_place(desk: Desk, victims: Victims, asked: Asked) -> None:
+def _take_with_its_place(desk: Desk, victims: Victims, asked: Asked, ahead: Ahead) -> None:
     if _bound(asked) or not asked.needs.elastic:
         return
     kept = desk.kept_tasks(asked.job.name)
     rows = zip(asked.counts(kept), asked.minimum, desk.most(asked), strict=True)
     for role, (count, low, high) in enumerate(rows):
         more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
-        if more > 0 and _asked_back(desk, victims, asked, role, more):
+        if more > 0 and _asked_back(desk, victims, asked, role, more, ahead):
             return
 
 
@@ -150,14 +152,15 @@ def _own_left(desk: Desk, asked: Asked, role: int) -> int:
     return min(left, default=0)
 
 
-def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int) -> bool:
+def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int, ahead: Ahead) -> bool:
     for more in dict.fromkeys((most, 1)):
         counts = tuple(more * (at == role) for at in range(len(asked.shapes)))
         amounts = asked.ask(counts, new=False)
         if desk.later.users.refusal(desk.queue(asked.job), asked.job.user, amounts) is not None:
             continue
         victims.changed(desk.changed())
-        found = victims.surplus_for(asked, amounts, asked.gang(counts, counts))
+        with ahead.without_loans(desk.later.room, asked):
+            found = victims.surplus_for(asked, amounts, asked.gang(counts, counts))
         if found is not None:
             take = desk.take_more if desk.is_kept_a_place(asked.job.name) else desk.take_place
             take(asked, *found)
@@ -179,7 +182,9 @@ class _Keys:
         return (beyond, first, -asked.job.priority, ahead, more, rank)
 
 
-def _one_more(desk: Desk, asked: Asked, role: int, gained: Sequence[Placement]) -> Placement | None:
+def _one_more(
+    desk: Desk, asked: Asked, role: int, gained: Sequence[Placement], ahead: Ahead
+) -> Placement | None:
     one = tuple(int(at == role) for at in range(len(asked.shapes)))
     amounts = asked.ask(one, new=False)
     for books in (desk.current, desk.later):
@@ -192,7 +197,8 @@ def _one_more(desk: Desk, asked: Asked, role: int, gained: Sequence[Placement]) 
             for at, shape in enumerate(asked.shapes)
         )
     gang = asked.gang(asked.minimum, asked.maximum)
-    found = grow(desk.current.room, gang, there, one, one)
+    room = desk.current.room
+    found = ahead.unlent(room, asked, lambda: grow(room, gang, there, one, one))
     if found is None:
         return None
     desk.later.occupy(found)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.placing.asks import Placement
@@ -21,7 +22,7 @@ def waits(asked: Asked) -> bool:
     return not asked.job.suspended and not asked.reached
 
 
-def kept(desk: Desk, asked: Asked) -> bool:
+def kept(desk: Desk, ahead: Ahead, asked: Asked) -> bool:
     """Whether what was kept for it settles the matter."""
     job = asked.job
     if not job.reserved:
@@ -42,7 +43,10 @@ def kept(desk: Desk, asked: Asked) -> bool:
         if desk.current.take(placement):
             desk.start(asked, placement, kept=True)
             return True
-        found = placed(desk.current.room, asked) if waits(asked) else None
+        found = None
+        if waits(asked):
+            room, until = desk.current.room, desk.now + job.longest_seconds
+            found = ahead.beside(room, asked, until, lambda: placed(room, asked))
         if found is not None:
             desk.start(asked, found)  # what came free elsewhere meanwhile does as well
             return True

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
+from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.giving import give_back
@@ -71,8 +72,9 @@ class _Cycle:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self._victims = Victims(desk)
-        self._sizes = Exchange(desk)
-        self._service = Service(desk, self._victims, self._sizes)
+        self._ahead = Ahead(desk)
+        self._sizes = Exchange(desk, self._ahead)
+        self._service = Service(desk, self._victims, self._sizes, self._ahead)
 
     def run(self) -> Plan:
         desk = self.desk
@@ -88,14 +90,14 @@ class _Cycle:
                 continue
             if not waits(asked):
                 if asked.job.reserved and not asked.job.suspended:
-                    kept(desk, asked)
+                    kept(desk, self._ahead, asked)
                 continue
             if never := reasons.never(desk, asked):
                 if asked.job.reserved:
                     desk.release(asked)
                 held = reasons.holding(desk, asked, asked.lacks, never)
                 desk.deny(reasons.denied(asked, held))
-            elif not kept(desk, asked):
+            elif not kept(desk, self._ahead, asked):
                 waiting.append((asked, asked.lacks))
         policy = peer(desk.cluster, desk.rules)
         if policy is not None:
@@ -104,9 +106,10 @@ class _Cycle:
             return desk.plan(self._again_at(soon))
         order = by_date(desk, in_order(waiting, desk.current.ledger))
         desk.waiting = order
+        self._ahead.review(order)
         self._service.serve(order)
         soon = self._sizes.even_out()
-        soon = take_back_own(desk, self._victims) or soon
+        soon = take_back_own(desk, self._victims, self._ahead) or soon
         return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))
 
     def _again_at(self, soon: Stamp | None) -> Stamp | None:
@@ -114,6 +117,8 @@ class _Cycle:
         desk = self.desk
         dates = self._service.dates
         moments = [soon, dates.again_at if dates is not None else None]
+        for laid in self._ahead.all():
+            moments += [laid.start - desk.rules.notice_seconds, laid.start]
         for name in desk.present:
             asked = desk.asked[name]
             job = asked.job

@@ -152,7 +152,9 @@ class Job(Part, frozen=True, kw_only=True):
     promised: Stamp | None = None
     """The date at which it starts at the latest, as it was told. Whoever lets it ask for more than it
     did then takes this away."""
-    promised_pool: str = ""
+    place: tuple[Task, ...] = ()
+    """Where it starts then, as it was told with that date; nothing else is put there that would still be
+    there by then. Empty: that was not looked at."""
     reserved: tuple[Task, ...] = ()
     """Slots that are kept for it until those who are told to go are gone."""
     speeds: tuple[float, ...] = ()
@@ -226,6 +228,9 @@ class Rules(Part, frozen=True, kw_only=True):
     restart."""
     depth: int = 5000
     """So many waiting jobs get a place in the plan of dates."""
+    promises: int = 16
+    """So many of them, the first, are promised their dates, with places on nodes; for the others there
+    is an estimate. Where all tasks are alike everybody is promised one."""
     resolution_seconds: float = 0.0
     """Steps of the grid of dates near now."""
     policy: str = "shoal"

@@ -6,23 +6,28 @@ once. Most who wait are of few kinds, and little happens between two of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
+from shoal.schedule.cycle.ahead import Ahead, Laid
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.growing import grow_all
 from shoal.schedule.cycle.lines import Line, Rest
+from shoal.schedule.cycle.own_place import OwnPlace
 from shoal.schedule.cycle.places import placed, placed_by
 from shoal.schedule.cycle.precedence import Precedence
 from shoal.schedule.cycle.reasons import Held
+from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.sizes.exchange import Exchange
 from shoal.schedule.cycle.steps import Deny, Reserve
 from shoal.schedule.cycle.units import claim_of, own_priority
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.cycle.ways import Ways
+from shoal.schedule.placing.asks import Placement
 from shoal.schedule.shares.laws import Laws, givers
 from shoal.schedule.shares.ledger import Refusal
 
@@ -35,11 +40,13 @@ _ROUNDS = 3
 class Service:
     """Of one decision."""
 
-    def __init__(self, desk: Desk, victims: Victims, sizes: Exchange) -> None:
+    def __init__(self, desk: Desk, victims: Victims, sizes: Exchange, ahead: Ahead) -> None:
         self._desk = desk
         self._victims = victims
         self._sizes = sizes
         self._ways = Ways(desk, victims)
+        self._ahead = ahead
+        self._own = OwnPlace(desk)
         self._precedence = Precedence(desk)
         self.dates: Dates | None = None
         """Of those who wait for capacity, once anybody does."""
@@ -77,7 +84,8 @@ class Service:
                 give_up_stale(desk)
             if waiting:
                 self._sizes.aim(())  # who was not served claims nothing of what is left
-            grow_all(desk, order)
+            self._ahead.look_again()
+            grow_all(desk, order, self._ahead)
             gained = desk.gained()
             if not gained:
                 return
@@ -107,7 +115,7 @@ class Service:
         self._hopeless.clear()  # others who are alike may have been refused for their later dates
         dates = self.dates
         if dates is not None:
-            waiting.sort(key=lambda each: dates.starts(each[0]))
+            waiting.sort(key=lambda each: self._starts(dates, each[0]))
         for asked, rest in waiting:
             if asked.job.name not in self._desk.settled:
                 self._serve_and_again(asked, rest)
@@ -122,7 +130,7 @@ class Service:
 
     def _is_near(self, asked: Asked) -> bool:
         """Whether others may give way for it: it may start, or has to soon."""
-        return self.dates is None or self.dates.soon(asked) or self._may_start(asked)
+        return self.dates is None or self._is_soon(asked) or self._may_start(asked)
 
     def _may_take(self, asked: Asked, gained: Mapping[int, int]) -> bool:
         """Whether the laws do not forbid from the start that it takes from what was `gained`: by queue,
@@ -139,7 +147,7 @@ class Service:
         """Who has been promised a date keeps it from the first on that is served; else dates are made
         for those from the first on that finds no room."""
         promised = any(asked.job.promised is not None for asked in waiting)
-        self.dates = Dates(self._desk, waiting) if promised else None
+        self.dates = Dates(self._desk, waiting, self._ahead) if promised else None
 
     def _serve_and_again(self, asked: Asked, rest: Rest) -> None:
         if asked.open:
@@ -161,7 +169,10 @@ class Service:
         if reasons.forbidden(desk, asked, amounts):
             desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
-        if asked.kind in self._hopeless and (self.dates is None or not self.dates.may_start(asked)):
+        laid = self._ahead.of(asked)
+        near = laid is not None and self._is_soon(asked)
+        may = self.dates is not None and self.dates.may_start(asked)
+        if asked.kind in self._hopeless and not (near or may):
             self._refuse(asked, desk.later.refusal(asked, amounts), rest)
             return
         current, later = desk.current, desk.later
@@ -173,34 +184,32 @@ class Service:
             or self.dates.may_start(asked)
             or self._precedence.above_promises(asked, self.dates)
         )
-        if free and allowed and (found := placed(current.room, asked)) is not None:
+        if free and (allowed or laid is not None) and (found := self._placed_now(asked)) is not None:
             desk.start(asked, found)
             return
-        soon = allowed or (self.dates is not None and self.dates.soon(asked))
+        soon = allowed or self._is_soon(asked)
         if soon and not allowed and self._postponed is not None:
             self._postponed.append((asked, rest))  # what is free now is for those who may start now
             return
+        if near and lacking is None and laid is not None and self._own.kept(asked, laid):
+            return
         if quota is None and lacking is None and soon and desk.departing:
-            found = placed_by(desk, asked)
+            until = self._until(asked)
+            found = self._ahead.beside(later.room, asked, until, lambda: placed_by(desk, asked))
             if found is not None:
                 desk.reserve(asked, found, "Departing", {}, self._promised(asked))
                 return
-        if (
-            lacking is None
-            and soon
-            and (self._sizes.from_beyond(asked) or self._ways.others_give_way(asked, amounts, rest))
-        ):
+        if lacking is None and soon and self._sizes.from_beyond(asked):
             return
-        if asked.present and self._ways.from_itself(asked, amounts):
-            return
-        if (
-            quota is None
-            and lacking is None
-            and allowed
-            and desk.rules.consolidate
-            and self._ways.moved_together(asked)
-        ):
-            return
+        moves = quota is None and lacking is None and allowed and desk.rules.consolidate
+        until = math.inf if asked.present or moves else self._until(asked)
+        with self._ahead.apart(later.room, asked, until):
+            if lacking is None and soon and self._ways.others_give_way(asked, amounts, rest):
+                return
+            if asked.present and self._ways.from_itself(asked, amounts):
+                return
+            if moves and self._ways.moved_together(asked):
+                return
         self._hopeless.add(asked.kind)
         self._refuse(asked, quota, rest)
 
@@ -208,7 +217,7 @@ class Service:
         """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
         dates decide."""
         if self.dates is None and (refused is None or refused.rule == "Capacity"):
-            self.dates = Dates(self._desk, rest.members)
+            self.dates = Dates(self._desk, rest.members, self._ahead)
         self._tell(asked, refused, self._holding(asked, refused))
 
     def _tell(self, asked: Asked, refused: Refusal | None, held: Held) -> None:
@@ -219,11 +228,56 @@ class Service:
             return
         if self.dates is None:
             raise AssertionError("who waits for capacity is told when it may start")
-        step = held.denied(asked, self.dates.answer(asked))
-        if (at := self.dates.promised(asked)) is not None:
-            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
+        laid = self._date_of(asked, self.dates)
+        step = held.denied(asked, self.dates.answer(asked, laid))
+        place: tuple[Task, ...] = ()
+        at = self.dates.promised(asked)
+        if laid is not None:
+            at, place = laid.start, asked.tasks(laid.place, desk.names, ())
+        if at is not None:
+            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at, place=place))
         else:
             desk.deny(step)
+
+    def _date_of(self, asked: Asked, dates: Dates) -> Laid | None:
+        """The date that it is told, and where it starts then: the first few, where sums do not do."""
+        desk, ahead = self._desk, self._ahead
+        if asked.job.present or not ahead.exact:
+            return None
+        laid = ahead.of(asked)
+        if laid is not None and any(each is asked for each in desk.withdrawn):
+            ahead.doubt(asked)
+        if laid is not None and not ahead.lost(asked):
+            return laid
+        if laid is None and len(ahead.all()) >= desk.rules.promises:
+            return None
+        since = dates.starts(asked) if asked.job.shared else desk.now
+        if not dates.knows(asked) or math.isinf(since):
+            return None
+        return ahead.find(asked, since)
+
+    def _placed_now(self, asked: Asked) -> Placement | None:
+        """Where it may start: in its own place, if it has one by now, or beside those of others."""
+        desk, laid = self._desk, self._ahead.of(asked)
+        if laid is not None and laid.start <= desk.now and desk.current.take(laid.place):
+            return laid.place
+        room = desk.current.room
+        return self._ahead.beside(room, asked, self._until(asked), lambda: placed(room, asked))
+
+    def _until(self, asked: Asked) -> Stamp:
+        """When it has ended at the latest, if it starts now."""
+        return self._desk.began(asked.job) + asked.job.longest_seconds
+
+    def _starts(self, dates: Dates, asked: Asked) -> Stamp:
+        laid = self._ahead.of(asked)
+        return dates.starts(asked) if laid is None else laid.start
+
+    def _is_soon(self, asked: Asked) -> bool:
+        """Whether its date is no farther off than the notice."""
+        laid, desk = self._ahead.of(asked), self._desk
+        if laid is not None:
+            return laid.start <= desk.now + desk.rules.notice_seconds
+        return self.dates is not None and self.dates.soon(asked)
 
     def _state(self) -> tuple[int, int]:
         """Another whenever anything is done."""

@@ -28,7 +28,8 @@ class Reserve(Step, frozen=True, kw_only=True, tag=True):
     tasks: tuple[Task, ...] = ()
     at: Stamp | None = None
     """When it starts at the latest, if everybody keeps to what was said."""
-    pool: str = ""
+    place: tuple[Task, ...] = ()
+    """Where, then; what is there now goes on."""
 
 
 class Shrink(Step, frozen=True, kw_only=True, tag=True):

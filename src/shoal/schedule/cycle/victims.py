@@ -49,7 +49,7 @@ class Victims:
         self._desk = desk
         self._stock = Stock(desk)
         self._units = self._stock.units
-        self._fits: dict[tuple[int, tuple[int, ...]], tuple[int, bool]] = {}
+        self._fits: dict[tuple[int, tuple[int, ...]], tuple[tuple[int, int], bool]] = {}
         self._vain: set[tuple[object, ...]] = set()
         """Asks of queues for more of their own that found nobody, since anything changed."""
 
@@ -221,10 +221,10 @@ class Victims:
         """Without anybody's going."""
         room = self._desk.later.room
         key = (asked.need, tuple(group.minimum for group in gang.groups))
-        mark = room.mark()
+        mark, state = room.mark(), (room.mark(), room.lessened)
         known = self._fits.get(key)
-        if known is None or known[0] != mark:
-            known = self._fits[key] = (mark, place(room, gang) is not None)
+        if known is None or known[0] != state:
+            known = self._fits[key] = (state, place(room, gang) is not None)
             room.rollback(mark)
         return known[1]
 

@@ -59,7 +59,21 @@ class Room:
         self.idle: NDArray[np.int32] = (self.slots == WHOLE).sum(axis=1, dtype=np.int32)
         """(n,): GPUs of which nothing is taken."""
         self._tables = Tables()
-        self._journal: list[_Change] = []
+        self._journal: list[_Change | _Less] = []
+        self.lessened = 0
+        """So many times something was held back (`less`): marks may be equal, and what is free not."""
+
+    @classmethod
+    def of(cls, nodes: Nodes, free: Ints, slots: NDArray[np.int32]) -> Room:
+        """As free as these say, (n, r) and (n, g), which are the room's from then on."""
+        room = object.__new__(cls)
+        room.nodes, room.topology = nodes, nodes.topology
+        room.free, room.slots = free, slots
+        room.idle = (slots == WHOLE).sum(axis=1, dtype=np.int32)
+        room._tables = Tables()
+        room._journal = []
+        room.lessened = 0
+        return room
 
     def copy(self) -> Room:
         """Another room, as free as this one, with a journal of its own."""
@@ -68,6 +82,7 @@ class Room:
         other.free, other.slots, other.idle = self.free.copy(), self.slots.copy(), self.idle.copy()
         other._tables = self._tables.copy()
         other._journal = []
+        other.lessened = self.lessened
         return other
 
     def fits(self, shape: Shape) -> Fits:
@@ -129,6 +144,12 @@ class Room:
             raise ValueError(f"more would be given back on node {node} than was taken")
         self._note(_Change(tasks, nodes, counts, 1))
 
+    def less(self, nodes: Ints, amounts: Ints, parts: Ints) -> None:
+        """On distinct `nodes` (m,) there is less for a while: `amounts` (m, r), and `parts` (m, g)
+        thousandths of the GPUs. Negative numbers give it back."""
+        self.lessened += 1
+        self._note(_Less(nodes, amounts, parts, -1))
+
     def replace(self, nodes: Nodes, changed: Ints) -> None:
         """Other totals, GPUs or masks of the nodes at the positions `changed` (m,); what runs there is
         counted on. Masks may be added behind those that were known. Raises ValueError for other nodes
@@ -158,12 +179,19 @@ class Room:
         """Forget the journal: nothing before this is rolled back."""
         self._journal.clear()
 
-    def _note(self, change: _Change) -> None:
+    def _note(self, change: _Change | _Less) -> None:
         self._apply(change, change.sign)
         self._journal.append(change)
 
-    def _apply(self, change: _Change, sign: int) -> None:
-        tasks, nodes = change.tasks, change.nodes
+    def _apply(self, change: _Change | _Less, sign: int) -> None:
+        nodes = change.nodes
+        if isinstance(change, _Less):
+            self.free[nodes] += sign * change.amounts
+            self.slots[nodes] += np.int32(sign) * change.parts.astype(np.int32)
+            self.idle[nodes] = (self.slots[nodes] == WHOLE).sum(axis=1)
+            self._tables.changed(nodes)
+            return
+        tasks = change.tasks
         shape = tasks.shape
         if len(nodes) == 1:
             self._apply_on(int(nodes[0]), change, sign)
@@ -209,4 +237,11 @@ class _Change(NamedTuple):
     tasks: Tasks
     nodes: Ints
     counts: Ints
+    sign: int
+
+
+class _Less(NamedTuple):
+    nodes: Ints
+    amounts: Ints
+    parts: Ints
     sign: int

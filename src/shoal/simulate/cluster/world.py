@@ -173,7 +173,7 @@ class World:
             case Reserve():
                 self._put(job, reserved=step.tasks)
                 if step.at is not None:
-                    self._change(job.name, promised=step.at, promised_pool=step.pool)
+                    self._change(job.name, promised=step.at, place=step.place)
             case Shrink():
                 left = self._give(job, step)
                 own = step.beneficiary == job.name  # what it lacks is what it makes room for
@@ -254,7 +254,7 @@ class World:
             since=since,
             reserved=(),
             promised=None,
-            promised_pool="",
+            place=(),
             below_since=None,
         )
         law.check_counts(after)

@@ -60,11 +60,12 @@ class Slots:
 
 
 def read_tasks(fields: Spots, roles: tuple[Role, ...], slots: Slots, key: str) -> tuple[Task, ...]:
-    """What stands under `running` and `stopping`, or `reserved`, of one job. Raises `BadInput`."""
+    """What stands under `running` and `stopping`, or `reserved`, or `place`, of one job. Raises
+    `BadInput`."""
     by_name = {role.name: role for role in roles}
     counts = dict.fromkeys(by_name, 0)
     tasks: list[Task] = []
-    for which in (key,) if key == "reserved" else (key, "stopping"):
+    for which in (key, "stopping") if key == "running" else (key,):
         spot = fields.get(which)
         for role, place in () if spot is None else _by_role(spot, by_name):
             tasks.append(_task(place, role, counts[role.name], slots, which))

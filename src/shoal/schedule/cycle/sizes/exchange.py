@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
@@ -31,8 +32,8 @@ _Leaving = dict[str, list[Task]]
 class Exchange:
     """Of one plan: targets, and what comes of them."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, ahead: Ahead) -> None:
+        self._desk, self._ahead = desk, ahead
         self._givers: dict[int, list[str]] = {}
         self._without = 0
 
@@ -112,11 +113,15 @@ class Exchange:
         best: Placement | None = None
         taken = 0
         # tasks are mostly of one size, so that with fewer there is mostly less
+        until = desk.began(asked.job) + asked.job.longest_seconds
         for number in range(min(sum(most), len(offered)), len(offered) + 1):
             self._free(offered[taken:number])
             taken = number
             mark = room.mark()
-            found = _placed(desk, asked, least, most)
+            with self._ahead.apart(room, asked, until):
+                inner = room.mark()
+                found = _placed(desk, asked, least, most)
+                room.rollback(inner)
             room.rollback(mark)
             if found is not None and (best is None or _size(found) > _size(best)):
                 best = found
