@@ -87,20 +87,22 @@ class Dates:
 
 
 @pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("gpus", [1, 4])
 @pytest.mark.parametrize("part", range(4))
-def test_a_date_does_not_move(elastic: bool, part: int) -> None:
-    """scheduling 1.1, where what is free is free wherever it is."""
-    seeds = range(5 * part, 5 * part + 5)
-    assert not [found for seed in seeds if (found := Dates(seed, 1, elastic=elastic).moved())]
+def test_a_date_does_not_move(gpus: int, elastic: bool, part: int) -> None:
+    """scheduling 1.1."""
+    seeds = range(2 * part, 2 * part + 2)
+    assert not [found for seed in seeds if (found := Dates(seed, gpus, elastic=elastic).moved())]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("gpus", "elastic", "known"), [(1, False, 0), (1, True, 0), (4, False, 33), (4, True, 37)]
-)
-def test_hardly_any_date_moves(gpus: int, elastic: bool, known: int) -> None:
-    """`known`: of 60 seeds so many are wrong still, where room is in pieces. Fewer: put that number
-    there."""
-    found = [each for seed in range(60) if (each := Dates(seed, gpus, elastic=elastic).moved())]
-    print("\n".join(found))
-    assert len(found) <= known, len(found)
+@pytest.mark.parametrize("gpus", [1, 4])
+@pytest.mark.parametrize("elastic", [False, True])
+def test_no_date_moves_in_60_clusters(gpus: int, elastic: bool) -> None:
+    """Also where room is in pieces: nodes of four GPUs, and tasks that ask for one to four."""
+    found = [
+        f"seed {seed}: {each}"
+        for seed in range(60)
+        if (each := Dates(seed, gpus, elastic=elastic).moved())
+    ]
+    assert not found, "\n".join(found)
