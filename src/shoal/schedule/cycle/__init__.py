@@ -18,6 +18,7 @@ out are steps with their reasons (`steps`).
 - `stock`: what everybody may give up; `victims`: who gives way for whom
 - `dates`: when those start who wait for time; `precedence`: who may start before his date
 - `ahead`: and where, node by node; `future`: what is free in time; `own_place`: who has a date gets that
+- `exchanges`: which of them come to an end
 - `growing`: what is left goes to elastic jobs
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
 - `serving`: those who wait, one after the other; `planner`: the stages in their order

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from shoal.schedule.cycle.ahead import Laid
 from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.exchanges import ends
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, units_of
@@ -80,4 +81,4 @@ class OwnPlace:
         refused = desk.later.refusal(asked, amounts)
         for other, less in given:
             desk.later.charge(other, less)
-        return refused is None
+        return refused is None and ends(desk, asked, asked.minimum, leaving)

@@ -6,6 +6,7 @@ Each is all or nothing, and ends with the job being kept the place.
 from __future__ import annotations
 
 from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.exchanges import ends
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.lines import Rest
 from shoal.schedule.cycle.places import placed
@@ -44,7 +45,7 @@ class Ways:
         if alike not in self._alone:
             self._victims.changed(desk.changed())
             found = self._victims.give_way(asked, amounts, asked.gang(missing, missing), rest)
-        if found is None:
+        if found is None or not ends(desk, asked, missing, found[0]):
             self._alone.add(alike)
             return False
         desk.take_place(asked, *found)

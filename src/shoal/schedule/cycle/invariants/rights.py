@@ -128,10 +128,14 @@ class _Rights:
             if not isinstance(step, Move):
                 victims.setdefault(other.name, []).append((step, victim))
         for step in plan.steps:
-            if not (isinstance(step, Reserve) and step.job in victims):
+            if not (isinstance(step, Reserve) and step.tasks):
                 continue
             job = self._jobs[step.job]
             queue, ask = self._queue(job), self._of(job, step.tasks, new=False)
+            if step.job not in victims:
+                if job.name in dropped:
+                    ledger.charge(queue, ask)
+                continue
             if job.reserved and job.name not in dropped:
                 ledger.charge(queue, self._of(job, job.reserved, new=False), -1)
             before = ledger.copy()
@@ -152,9 +156,13 @@ class _Rights:
                 yield f"the potential does not fall as {names} give way for {job.name}"
 
     def _dropped(self, plan: Plan) -> set[str]:
-        """Who was kept a place, and leaves it to others."""
+        """Who was kept a place, and leaves it to others, also if it is kept another instead."""
         kept = {step.job for step in plan.steps if given(step)}
-        kept |= {step.job for step in plan.steps if isinstance(step, Reserve) and step.tasks}
+        kept |= {
+            step.job
+            for step in plan.steps
+            if isinstance(step, Reserve) and step.tasks == self._jobs[step.job].reserved
+        }
         return {job.name for job in self._cluster.jobs if job.reserved} - kept
 
     def _exchanges(self, plan: Plan) -> Iterator[tuple[Step, Job, Job]]:
