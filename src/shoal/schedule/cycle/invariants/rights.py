@@ -133,8 +133,8 @@ class _Rights:
             job = self._jobs[step.job]
             queue, ask = self._queue(job), self._of(job, step.tasks, new=False)
             if step.job not in victims:
-                if job.name in dropped:
-                    ledger.charge(queue, ask)
+                if job.name in dropped or not job.reserved:
+                    ledger.charge(queue, ask)  # it is kept a place before those who come after it
                 continue
             if job.reserved and job.name not in dropped:
                 ledger.charge(queue, self._of(job, job.reserved, new=False), -1)
