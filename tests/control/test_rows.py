@@ -181,7 +181,9 @@ def full() -> Job:
         allocation=Allocation(
             id=3, slots=slots, reason="TurnOver", changed=120.0, since=95.0, served=50.0
         ),
-        scheduling=Scheduling(code="NoRoom", evidence={"a": 1}, reserved=slots, promised=300.0),
+        scheduling=Scheduling(
+            code="NoRoom", evidence={"a": 1}, reserved=slots, promised=300.0, place=slots
+        ),
         refusal=Refusal(allocation=3, node="n", reason="OutOfCpu", message="full", at=100.0),
         roles=(RoleStatus(name="worker", nodes="0=n", outcomes="2=Succeeded"),),
         elastic=ElasticStatus(step=9, world=1),

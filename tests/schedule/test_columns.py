@@ -21,7 +21,6 @@ from tests.schedule.world import NOW
 NEVER = {
     "Cluster.shared": "servers have no licences",
     "Job.shared": "servers have no licences",
-    "Job.place": "a date that was told is given a place anew in each decision",
     "Cluster.version": "of the rows: this one",
     "Task.preemptible": "jobs may be taken, or not, as a whole",
 }
@@ -57,6 +56,7 @@ def everything() -> Snapshot:
         "grace_seconds": 3.0,
         "preemptible": False,
         "promised": NOW + 9,
+        "place": (Slots(role="worker", indices="1", node="b", devices=("g0",)),),
         "speeds": (1.0, 1.5, 2.0),
         "work": 100.0,
         "progress": 10.0,

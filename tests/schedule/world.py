@@ -154,6 +154,7 @@ def _after(world: Snapshot, row: JobRow, write: Write, now: float) -> JobRow:
         "evidence": write.evidence,
         "reserved": write.reserved,
         "promised": write.promised,
+        "place": write.place,
     }
     if write.slots is None:
         return msgspec.structs.replace(row, **fields)

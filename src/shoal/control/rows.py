@@ -92,6 +92,7 @@ def job_row(
         evidence=status.scheduling.evidence,
         reserved=status.scheduling.reserved,
         promised=status.scheduling.promised,
+        place=status.scheduling.place,
         holds=holds,
         done=tuple(
             (role.name, IndexSet(IndexMap.parse(role.outcomes)).text)

@@ -227,6 +227,7 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
         since=old.since if old.code == write.code else now,
         reserved=write.reserved,
         promised=write.promised,
+        place=write.place,
     )
     if scheduling != old:
         fields["scheduling"] = codec.builtins(scheduling)

@@ -320,6 +320,8 @@ class Scheduling(Part, frozen=True, kw_only=True):
     reserved: tuple[Slots, ...] = ()
     promised: Stamp | None = None
     """When the job starts at the latest, if everybody keeps to the wall times that they stated."""
+    place: tuple[Slots, ...] = ()
+    """Where it starts then: whoever would still be there is put elsewhere."""
 
 
 class RoleStatus(Part, frozen=True, kw_only=True):

@@ -71,6 +71,7 @@ class Carrying:
                 draft.code, draft.evidence = step.code, {}
             case Reserve():
                 draft.reserved.update(self._holds(draft, step.tasks, part))
+                draft.place.update(self._holds(draft, step.place, part))
                 draft.promised = step.at
                 self._waits(draft, step.code, step.evidence, part)
             case Deny():

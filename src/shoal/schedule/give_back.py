@@ -45,6 +45,8 @@ class Draft:
     """By code of what it gives back: the numbers behind it."""
     promised: Stamp | None = None
     """When it starts at the latest."""
+    place: dict[Index, Hold] = field(default_factory=dict[Index, Hold])
+    """Where it starts then."""
 
     @property
     def forced(self) -> str:

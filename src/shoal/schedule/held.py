@@ -73,11 +73,10 @@ class Held:
                 self._block(hold, other)
         return Task(role=hold.role, index=at, node=hold.node, gpus=gpus[:wanted], stopping=stopping)
 
-    def slots(self, draft: Draft) -> Iterator[Task]:
-        """What is kept for the job, by its own indices."""
-        reserved: Sequence[Slots] = draft.row.reserved
+    def slots(self, draft: Draft, kept: Sequence[Slots]) -> Iterator[Task]:
+        """What is kept for the job, now or at its date, by its own indices."""
         roles = {form.name for form in draft.form.roles}
-        for slots in reserved:
+        for slots in kept:
             indices = list(IndexSet.parse(slots.indices))
             positions = self._positions.get(slots.node, {})
             share = len(slots.devices) // max(1, len(indices))
@@ -87,15 +86,14 @@ class Held:
                     gpus = tuple(positions[device] for device in devices)
                     yield Task(role=slots.role, index=index, node=slots.node, gpus=gpus)
 
-    def reserved(self, draft: Draft) -> Iterator[Task]:
-        """What is kept for the job, numbered as `tasks`; for indices that may not run any more nothing
-        is."""
+    def kept(self, draft: Draft, kept: Sequence[Slots]) -> Iterator[Task]:
+        """The same, numbered as `tasks`; for indices that may not run any more nothing is kept."""
         places = {
             (form.name, index): at
             for form in draft.form.roles
             for at, index in enumerate(draft.numbering(form))
         }
-        for task in self.slots(draft):
+        for task in self.slots(draft, kept):
             at = places.get((task.role, task.index))
             if at is not None:
                 yield _named(task, task.role, at)

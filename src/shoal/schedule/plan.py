@@ -146,6 +146,8 @@ class Write(Part, frozen=True, kw_only=True):
     """All that is reserved for the job from now on."""
     promised: Stamp | None = None
     """When it starts at the latest, from now on."""
+    place: tuple[Slots, ...] = ()
+    """Where it starts then."""
 
 
 class Plan(Part, frozen=True, kw_only=True):

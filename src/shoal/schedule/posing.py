@@ -12,8 +12,9 @@ from itertools import islice
 
 import msgspec
 
+from shoal.objects.job import Slots
 from shoal.objects.meta import Stamp
-from shoal.schedule.cycle.rows import Job, Node, Queue, Role
+from shoal.schedule.cycle.rows import Job, Node, Queue, Role, Task
 from shoal.schedule.give_back import FORCED, Draft, span
 from shoal.schedule.held import NOWHERE, Held, role_of
 from shoal.schedule.plan import Policy
@@ -92,7 +93,8 @@ class Posing:
             roles=roles,
             minimum=self._minimum(draft),
             tasks=tuple(self._held.tasks(draft, going)),
-            reserved=tuple(self._held.reserved(draft)),
+            reserved=tuple(self._held.kept(draft, row.reserved)),
+            place=tuple(self._held.kept(draft, row.place)),
         )
         return [job]
 
@@ -189,9 +191,10 @@ class Posing:
                 self._held.stranger(hold, draft.row)
             else:
                 going[hold.index] = hold
-        reserved = {
-            task.index: (msgspec.structs.replace(task, index=0),) for task in self._held.slots(draft)
-        }
+        reserved, place = (
+            self._by_index(draft, draft.row.reserved),
+            self._by_index(draft, draft.row.place),
+        )
         counted = False
         for index in sorted({*kept, *going, *self._next(draft, form, going)}):
             tasks = [self._held.task(kept[index], 0)] if index in kept else []
@@ -205,8 +208,13 @@ class Posing:
                 roles=(role,),
                 tasks=tuple(tasks),
                 reserved=reserved.get(index, ()),
+                place=place.get(index, ()),
                 counts=counts,
             )
+
+    def _by_index(self, draft: Draft, kept: Sequence[Slots]) -> dict[int, tuple[Task]]:
+        tasks = self._held.slots(draft, kept)
+        return {task.index: (msgspec.structs.replace(task, index=0),) for task in tasks}
 
     def _next(self, draft: Draft, form: RoleForm, going: dict[int, Hold]) -> Iterator[int]:
         """The lowest indices that wait: as many as may run beside those that do, and no more than would

@@ -110,17 +110,24 @@ def _write(draft: Draft, part: Part = "all") -> Write:
         evidence=draft.evidence,
         reserved=_reserved(draft),
         promised=draft.promised,
+        place=_place(draft),
     )
 
 
 def _news_of_its_place(draft: Draft) -> bool:
-    """It is kept another place, or promised another date."""
-    place = bool(draft.reserved) and _reserved(draft) != draft.row.reserved
-    return place or (draft.promised is not None and draft.promised != draft.row.promised)
+    """It is kept another place, or promised another date or place."""
+    if draft.reserved and _reserved(draft) != draft.row.reserved:
+        return True
+    dated = (draft.promised, _place(draft)) != (draft.row.promised, draft.row.place)
+    return draft.promised is not None and dated
 
 
 def _reserved(draft: Draft) -> tuple[Slots, ...]:
     return compact(draft.reserved.values())
+
+
+def _place(draft: Draft) -> tuple[Slots, ...]:
+    return compact(draft.place.values())
 
 
 def _steps(

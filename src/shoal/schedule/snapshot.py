@@ -164,6 +164,8 @@ class JobRow(Part, frozen=True, kw_only=True):
     """What is kept for it, as its status shows now."""
     promised: Stamp | None = None
     """When it starts at the latest, as its status shows now."""
+    place: tuple[Slots, ...] = ()
+    """Where it starts then, as its status shows now."""
     holds: tuple[Hold, ...] = ()
     done: tuple[tuple[str, str], ...] = ()
     """Role to the indices that have their outcome, as ranges."""
