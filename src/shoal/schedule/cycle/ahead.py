@@ -13,47 +13,22 @@ from sums (`dates`). Where all tasks are of one shape, sums are as good, and nob
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.desk import Desk
-from shoal.schedule.cycle.future import Free, Future, taken
+from shoal.schedule.cycle.future import Free
 from shoal.schedule.cycle.gangs import Asked, reached
+from shoal.schedule.cycle.laid import Laid, nodes_of
+from shoal.schedule.cycle.windows import Windows
 from shoal.schedule.placing.asks import Ints, Placement, Shape
-from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Room
 
-__all__ = ["Ahead", "Laid"]
+__all__ = ["Ahead"]
 
-_FEW = 64
-"""So many instants are tried one by one; of more only every so many."""
 _LOOKS = 5000
 """An earlier place is looked for where there are no more instants times nodes than that."""
-
-
-@dataclass(frozen=True)
-class Laid:
-    """One job, its date, and its place."""
-
-    asked: Asked
-    start: Stamp
-    end: Stamp
-    place: Placement
-
-    @cached_property
-    def nodes(self) -> Ints:
-        """Where that is, ascending."""
-        return _nodes_of(self.place)
-
-    @cached_property
-    def on(self) -> frozenset[int]:
-        """The same."""
-        return frozenset(self.nodes.tolist())
 
 
 class Ahead:
@@ -63,8 +38,7 @@ class Ahead:
         self._desk = desk
         self._laid: dict[str, Laid] = {}
         self._lacking: dict[tuple[bool, tuple[str, ...]], tuple[Ints, Free]] = {}
-        self._future: Future | None = None
-        self._made_at = (-1, -1)
+        self._windows = Windows(desk)
         self._doubtful: set[str] = set()
         self.exact = False
         """Whether dates are told with places."""
@@ -84,7 +58,7 @@ class Ahead:
         if not self.exact or not told:
             return
         told.sort(key=lambda each: (-each.job.priority, each.job.promised, each.job.name))
-        self._renew()
+        self._look()
         late = [asked for asked in told if not self._as_it_was(asked, before.get(asked.job.name))]
         for asked in late:
             self.find(asked, asked.job.promised or self._desk.now)
@@ -94,7 +68,7 @@ class Ahead:
     def look_again(self) -> None:
         """Earlier, where this plan has made that possible: before places are lent."""
         if self._laid and self._desk.effects:
-            self._renew()
+            self._look()
             for each in self.all():
                 if not self.lost(each.asked):
                     self._sooner(each)
@@ -119,17 +93,17 @@ class Ahead:
         if laid is None or asked.job.name not in self._doubtful:
             return False
         self._doubtful.discard(asked.job.name)
-        self._renew()
-        return not self._there(asked, laid, laid.start, self._others(asked, math.inf))
+        self._look()
+        return not self._windows.there(asked, laid, laid.start, self._others(asked, math.inf))
 
     def find(self, asked: Asked, since: Stamp) -> Laid | None:
         """Lay it as early as there is a place for it, not before `since`; None: nowhere, ever."""
         desk = self._desk
         self._laid.pop(asked.job.name, None)
-        self._renew()
+        self._look()
         others = self._others(asked, math.inf)
-        instants = self._instants(asked, max(since, desk.now), math.inf, others)
-        found = self._first(instants, lambda at: self._placed(asked, at, others))
+        instants = self._windows.instants(asked, max(since, desk.now), math.inf, others)
+        found = self._windows.first(instants, lambda at: self._windows.placed(asked, at, others))
         if found is None or (found[0] <= desk.now and asked.job.promised is None):
             return None  # never, or something else is in its way
         return self._lay(asked, *found)
@@ -209,14 +183,10 @@ class Ahead:
 
     def _lay(self, asked: Asked, start: Stamp, where: Placement) -> Laid:
         start = max(start, self._desk.now)
-        found = Laid(asked, start, start + self._length(asked), where)
+        found = Laid(asked, start, start + self._windows.length(asked), where)
         self._laid[asked.job.name] = found
         self._lacking.clear()
         return found
-
-    def _length(self, asked: Asked) -> float:
-        longest, turn = asked.job.longest_seconds, self._desk.rules.minimum_run_seconds
-        return turn if turn and math.isinf(longest) else longest
 
     def _as_it_was(self, asked: Asked, before: Laid | None) -> bool:
         """At its date, or, where that is a matter of seconds, a little later: in its place, else in
@@ -226,12 +196,12 @@ class Ahead:
         others = self._others(asked, math.inf)
         if before is not None and _whole(asked, before.place):
             soon = date + desk.rules.notice_seconds
-            instants = self._instants(asked, date, soon, others, before.nodes)
+            instants = self._windows.instants(asked, date, soon, others, before.nodes)
             for at in instants:
-                if self._there(asked, before, at, others):
+                if self._windows.there(asked, before, at, others):
                     self._lay(asked, at, before.place)
                     return True
-        found = self._placed(asked, date, others)
+        found = self._windows.placed(asked, date, others)
         if found is not None:
             self._lay(asked, date, found)
         return found is not None
@@ -242,67 +212,23 @@ class Ahead:
         if each.start <= now:
             return
         others = self._others(asked, math.inf)
-        instants = self._instants(asked, now, each.start, others)
+        instants = self._windows.instants(asked, now, each.start, others)
         few = len(instants) * self._desk.columns.nodes.topology.nodes <= _LOOKS
-        mine = instants if few else self._instants(asked, now, each.start, others, each.nodes)
+        mine = instants if few else self._windows.instants(asked, now, each.start, others, each.nodes)
         for at in mine:
             found = None
-            if self._there(asked, each, at, others):
+            if self._windows.there(asked, each, at, others):
                 found = each.place
             elif few:
-                found = self._placed(asked, at, others)
+                found = self._windows.placed(asked, at, others)
             if found is not None:
                 self._lay(asked, at, found)
                 return
 
-    def _instants(
-        self,
-        asked: Asked,
-        since: Stamp,
-        until: Stamp,
-        others: Iterable[Laid],
-        nodes: Ints | None = None,
-    ) -> list[Stamp]:
-        """`since`, and when something comes free after that, on these nodes or anywhere."""
-        assert self._future is not None
-        ends = {each.end for each in others if since < each.end < until}
-        return [since, *sorted(ends.union(self._future.instants(asked, since, until, nodes)))]
-
-    def _first(
-        self, instants: Sequence[Stamp], found: Callable[[Stamp], Placement | None]
-    ) -> tuple[Stamp, Placement] | None:
-        """The first at which there is a place. Of many instants one that is not much later: steps are
-        doubled until there is a place, and then halved."""
-        if len(instants) <= _FEW:
-            for at in instants:
-                if (there := found(at)) is not None:
-                    return at, there
-            return None
-        low, high, step = -1, 0, 1
-        best = found(instants[high])
-        while best is None and high < len(instants) - 1:
-            low, high = high, min(high + step, len(instants) - 1)
-            step *= 2
-            best = found(instants[high])
-        if best is None:
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            there = found(instants[middle])
-            if there is None:
-                low = middle
-            else:
-                high, best = middle, there
-        return instants[high], best
-
     # what there is
 
-    def _renew(self) -> None:
-        """What is free in time, as things stand by now."""
-        desk = self._desk
-        made_at = (desk.effects, desk.later.room.mark())
-        if self._future is None or made_at != self._made_at:
-            self._future, self._made_at = Future(desk), made_at
+    def _look(self) -> None:
+        if self._windows.renew():
             self._lacking.clear()
 
     def _others(
@@ -323,72 +249,15 @@ class Ahead:
         on = {node for tasks in found for node in tasks.node.tolist()}
         return not all(on.isdisjoint(each.on) for each in some)
 
-    def _placed(self, asked: Asked, at: Stamp, others: Sequence[Laid]) -> Placement | None:
-        """A place from then on."""
-        free = self._window(asked, at, others, None)
-        room = Room.of(self._desk.columns.nodes, free.amounts, free.parts.astype(np.int32))
-        return place(room, asked.gang(asked.minimum, asked.minimum))
-
-    def _there(self, asked: Asked, laid: Laid, at: Stamp, others: Sequence[Laid]) -> bool:
-        """Whether just this place is free from then on, on nodes that suit."""
-        where, nodes = laid.place, laid.nodes
-        suits = self._desk.columns.nodes.suits
-        if not all(suits[tasks.shape.suits, tasks.node].all() for tasks in where):
-            return False
-        near = [each for each in others if not laid.on.isdisjoint(each.on)]
-        free = self._window(asked, at, near, nodes)
-        used = taken(where, nodes, free.parts.shape[1])
-        amounts = (used.amounts <= free.amounts) | (used.amounts == 0)
-        return bool(amounts.all() and ((used.parts <= free.parts) | (used.parts == 0)).all())
-
-    def _window(self, asked: Asked, start: Stamp, others: Sequence[Laid], nodes: Ints | None) -> Free:
-        """What is free all the time from `start` on, for as long as the job may run."""
-        assert self._future is not None
-        end = start + self._length(asked)
-        found = self._future.at(asked, start, nodes)
-        moments = {start, *(each.start for each in others if start < each.start < end)}
-        for at in sorted(moments):
-            there = [each for each in others if each.start <= at < each.end]
-            if not there:
-                continue
-            those = _nodes(there)
-            if nodes is not None:
-                those = np.intersect1d(those, nodes)
-            rows = those if nodes is None else np.searchsorted(nodes, those)
-            free = self._future.at(asked, at, those)
-            for each in there:
-                used = taken(each.place, those, free.parts.shape[1])
-                free = Free(free.amounts - used.amounts, free.parts - used.parts)
-            found.amounts[rows] = np.minimum(found.amounts[rows], free.amounts)
-            found.parts[rows] = np.minimum(found.parts[rows], free.parts)
-        return found
-
     def _needed(self, others: Sequence[Laid], now: bool) -> tuple[Ints, Free]:
         """What others need, and on which nodes: at most at any moment; and where `now` says so, of that
         what does not come free by then."""
         key = (now, tuple(each.asked.job.name for each in others))
         found = self._lacking.get(key)
         if found is None:
-            nodes = _nodes(others)
-            found = self._lacking[key] = nodes, self._most(others, nodes, now)
+            nodes = nodes_of(others)
+            found = self._lacking[key] = nodes, self._windows.most(others, nodes, now)
         return found
-
-    def _most(self, others: Sequence[Laid], nodes: Ints, now: bool) -> Free:
-        slots = self._desk.columns.nodes.slots.shape[1]
-        future = self._future if now else None
-        amounts = np.zeros((len(nodes), self._desk.columns.nodes.total.shape[1]), dtype=np.int64)
-        parts = np.zeros((len(nodes), slots), dtype=np.int64)
-        for each in others:
-            there = [other for other in others if other.start <= each.start < other.end]
-            used = [taken(other.place, nodes, slots) for other in there]
-            more, most = sum(use.amounts for use in used), sum(use.parts for use in used)
-            if future is not None:
-                at_first = future.at(each.asked, self._desk.now - 1.0, nodes)
-                by_then = future.at(each.asked, each.start, nodes)
-                more = more - (by_then.amounts - at_first.amounts)
-                most = most - (by_then.parts - at_first.parts)
-            amounts, parts = np.maximum(amounts, more), np.maximum(parts, most)
-        return Free(amounts, parts)
 
 
 def _places(desk: Desk) -> list[int] | None:
@@ -417,11 +286,3 @@ def _places(desk: Desk) -> list[int] | None:
 def _whole(asked: Asked, where: Placement) -> bool:
     """Whether that is its minimum still."""
     return reached([len(tasks) for tasks in where], asked.minimum)
-
-
-def _nodes_of(where: Placement) -> Ints:
-    return np.unique(np.concatenate([tasks.node for tasks in where]))
-
-
-def _nodes(some: Sequence[Laid]) -> Ints:
-    return np.unique(np.concatenate([each.nodes for each in some]))

@@ -22,9 +22,10 @@ from shoal.schedule.backfill.asks import Capacity, Settings, Waiting, Work
 from shoal.schedule.backfill.plan import Plan as Planned
 from shoal.schedule.backfill.plan import Verdict, plan
 from shoal.schedule.backfill.turns import planned_seconds, turn_ends
-from shoal.schedule.cycle.ahead import Ahead, Laid
+from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.laid import Laid
 from shoal.schedule.cycle.rows import Job, Task
 
 __all__ = ["Dates"]

@@ -3,10 +3,10 @@ has been lent it."""
 
 from __future__ import annotations
 
-from shoal.schedule.cycle.ahead import Laid
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.exchanges import ends
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.laid import Laid
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, units_of
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
-from shoal.schedule.cycle.ahead import Ahead, Laid
+from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.growing import grow_all
+from shoal.schedule.cycle.laid import Laid
 from shoal.schedule.cycle.lines import Line, Rest
 from shoal.schedule.cycle.own_place import OwnPlace
 from shoal.schedule.cycle.places import placed, placed_by

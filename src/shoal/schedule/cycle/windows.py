@@ -1,0 +1,149 @@
+"""When there is a place for a job that waits: what is free for a while, beside who is laid by now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.future import Free, Future, taken
+from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.laid import Laid, nodes_of
+from shoal.schedule.placing.asks import Ints, Placement
+from shoal.schedule.placing.place import place
+from shoal.schedule.placing.room import Room
+
+__all__ = ["Windows"]
+
+_FEW = 64
+"""So many instants are tried one by one; of more only every so many."""
+
+
+class Windows:
+    """Of one decision."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._made: Future | None = None
+        self._made_at = (-1, -1)
+
+    def renew(self) -> bool:
+        """What is free in time, as things stand by now; whether that is something else than before."""
+        desk = self._desk
+        made_at = (desk.effects, desk.later.room.mark())
+        if self._made is not None and made_at == self._made_at:
+            return False
+        self._made, self._made_at = Future(desk), made_at
+        return True
+
+    @property
+    def _future(self) -> Future:
+        if self._made is None:
+            self.renew()
+        assert self._made is not None
+        return self._made
+
+    def length(self, asked: Asked) -> float:
+        """For how long it may run, as far as that is known."""
+        longest, turn = asked.job.longest_seconds, self._desk.rules.minimum_run_seconds
+        return turn if turn and math.isinf(longest) else longest
+
+    def instants(
+        self,
+        asked: Asked,
+        since: Stamp,
+        until: Stamp,
+        others: Iterable[Laid],
+        nodes: Ints | None = None,
+    ) -> list[Stamp]:
+        """`since`, and when something comes free after that, on these nodes or anywhere."""
+        ends = {each.end for each in others if since < each.end < until}
+        return [since, *sorted(ends.union(self._future.instants(asked, since, until, nodes)))]
+
+    def first(
+        self, instants: Sequence[Stamp], found: Callable[[Stamp], Placement | None]
+    ) -> tuple[Stamp, Placement] | None:
+        """The first at which there is a place. Of many instants one that is not much later: steps are
+        doubled until there is a place, and then halved."""
+        if len(instants) <= _FEW:
+            for at in instants:
+                if (there := found(at)) is not None:
+                    return at, there
+            return None
+        low, high, step = -1, 0, 1
+        best = found(instants[high])
+        while best is None and high < len(instants) - 1:
+            low, high = high, min(high + step, len(instants) - 1)
+            step *= 2
+            best = found(instants[high])
+        if best is None:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            there = found(instants[middle])
+            if there is None:
+                low = middle
+            else:
+                high, best = middle, there
+        return instants[high], best
+
+    def placed(self, asked: Asked, at: Stamp, others: Sequence[Laid]) -> Placement | None:
+        """A place from then on."""
+        free = self._window(asked, at, others, None)
+        room = Room.of(self._desk.columns.nodes, free.amounts, free.parts.astype(np.int32))
+        return place(room, asked.gang(asked.minimum, asked.minimum))
+
+    def there(self, asked: Asked, laid: Laid, at: Stamp, others: Sequence[Laid]) -> bool:
+        """Whether just this place is free from then on, on nodes that suit."""
+        where, nodes = laid.place, laid.nodes
+        suits = self._desk.columns.nodes.suits
+        if not all(suits[tasks.shape.suits, tasks.node].all() for tasks in where):
+            return False
+        near = [each for each in others if not laid.on.isdisjoint(each.on)]
+        free = self._window(asked, at, near, nodes)
+        used = taken(where, nodes, free.parts.shape[1])
+        amounts = (used.amounts <= free.amounts) | (used.amounts == 0)
+        return bool(amounts.all() and ((used.parts <= free.parts) | (used.parts == 0)).all())
+
+    def _window(self, asked: Asked, start: Stamp, others: Sequence[Laid], nodes: Ints | None) -> Free:
+        """What is free all the time from `start` on, for as long as the job may run."""
+        end = start + self.length(asked)
+        found = self._future.at(asked, start, nodes)
+        moments = {start, *(each.start for each in others if start < each.start < end)}
+        for at in sorted(moments):
+            there = [each for each in others if each.start <= at < each.end]
+            if not there:
+                continue
+            those = nodes_of(there)
+            if nodes is not None:
+                those = np.intersect1d(those, nodes)
+            rows = those if nodes is None else np.searchsorted(nodes, those)
+            free = self._future.at(asked, at, those)
+            for each in there:
+                used = taken(each.place, those, free.parts.shape[1])
+                free = Free(free.amounts - used.amounts, free.parts - used.parts)
+            found.amounts[rows] = np.minimum(found.amounts[rows], free.amounts)
+            found.parts[rows] = np.minimum(found.parts[rows], free.parts)
+        return found
+
+    def most(self, others: Sequence[Laid], nodes: Ints, now: bool) -> Free:
+        """What these need on these nodes: at most at any moment; and where `now` says so, of that what
+        does not come free by then."""
+        slots = self._desk.columns.nodes.slots.shape[1]
+        future = self._future if now else None
+        amounts = np.zeros((len(nodes), self._desk.columns.nodes.total.shape[1]), dtype=np.int64)
+        parts = np.zeros((len(nodes), slots), dtype=np.int64)
+        for each in others:
+            there = [other for other in others if other.start <= each.start < other.end]
+            used = [taken(other.place, nodes, slots) for other in there]
+            more, most = sum(use.amounts for use in used), sum(use.parts for use in used)
+            if future is not None:
+                at_first = future.at(each.asked, self._desk.now - 1.0, nodes)
+                by_then = future.at(each.asked, each.start, nodes)
+                more = more - (by_then.amounts - at_first.amounts)
+                most = most - (by_then.parts - at_first.parts)
+            amounts, parts = np.maximum(amounts, more), np.maximum(parts, most)
+        return Free(amounts, parts)
