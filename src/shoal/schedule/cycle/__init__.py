@@ -9,7 +9,7 @@ out are steps with their reasons (`steps`).
 - `ground`: what rows come to, kept from one decision to the next
 - `needs`: what a job asks for, apart from who it is
 - `books`: what is free and in use, in two tenses
-- `desk`: what is free, in use, promised, while the decision is made
+- `table`: what is so while the decision is made; `desk`: what is done
 - `fitting`: what would fit, and what would be allowed
 - `compositions`: of which roles a gang is, where it may be any
 - `gangs`: a job as placing knows it; `lines`: who is served next
@@ -17,7 +17,8 @@ out are steps with their reasons (`steps`).
 - `places`: where a job's minimum goes; `ways`: ways to make room for it
 - `stock`: what everybody may give up; `victims`: who gives way for whom
 - `dates`: when those start who wait for time; `precedence`: who may start before his date
-- `ahead`: and where, node by node; `future`: what is free in time; `own_place`: who has a date gets that
+- `ahead`: and where, node by node (`laid`); `windows`, `future`: what is free in time
+- `own_place`: who has a date gets the place that goes with it
 - `exchanges`: which of them come to an end
 - `growing`: what is left goes to elastic jobs
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
