@@ -37,6 +37,9 @@ class Ahead:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._laid: dict[str, Laid] = {}
+        self._order: list[Laid] | None = None
+        """As `all` has it, for so many who had a place in this plan:"""
+        self._order_of = -1
         self._lacking: dict[tuple[bool, tuple[str, ...]], tuple[Ints, Free]] = {}
         self._windows = Windows(desk)
         self._doubtful: set[str] = set()
@@ -54,7 +57,7 @@ class Ahead:
         told = [asked for asked in waiting if asked.job.promised is not None and not asked.present]
         self.places = _places(self._desk)
         self.exact = self.places is None
-        before, self._laid = self._laid, {}
+        before, self._laid, self._order = self._laid, {}, None
         if not self.exact or not told:
             return
         told.sort(key=lambda each: (-each.job.priority, each.job.promised, each.job.name))
@@ -75,9 +78,13 @@ class Ahead:
 
     def all(self) -> list[Laid]:
         """Those who have not got a place in this plan by now, the earliest date first."""
-        settled = self._desk.settled
-        there = [each for name, each in self._laid.items() if name not in settled]
-        return sorted(there, key=lambda each: (each.start, each.asked.job.name))
+        desk = self._desk
+        if self._order is not None and self._order_of == desk.effects:
+            return self._order
+        there = [each for name, each in self._laid.items() if name not in desk.settled]
+        self._order = sorted(there, key=lambda each: (each.start, each.asked.job.name))
+        self._order_of = desk.effects
+        return self._order
 
     def of(self, asked: Asked) -> Laid | None:
         """Its date and place."""
@@ -100,6 +107,7 @@ class Ahead:
         """Lay it as early as there is a place for it, not before `since`; None: nowhere, ever."""
         desk = self._desk
         self._laid.pop(asked.job.name, None)
+        self._order = None
         self._look()
         others = self._others(asked, math.inf)
         instants = self._windows.instants(asked, max(since, desk.now), math.inf, others)
@@ -185,6 +193,7 @@ class Ahead:
         start = max(start, self._desk.now)
         found = Laid(asked, start, start + self._windows.length(asked), where)
         self._laid[asked.job.name] = found
+        self._order = None
         self._lacking.clear()
         return found
 

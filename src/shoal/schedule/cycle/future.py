@@ -141,6 +141,14 @@ class Future:
 
     def _parted(self, asked: Asked, there: Sequence[Task]) -> list[tuple[bool, Placement]]:
         """What it keeps, and what it has beyond that."""
+        if there is not asked.present or asked.job.name in self._desk.ending:
+            return self._parts_of(asked, there)
+        known = self._desk.parted.get(asked.job.name)
+        if known is None or known[0] is not asked:
+            known = self._desk.parted[asked.job.name] = asked, self._parts_of(asked, there)
+        return known[1]
+
+    def _parts_of(self, asked: Asked, there: Sequence[Task]) -> list[tuple[bool, Placement]]:
         desk, job = self._desk, asked.job
         known = asked.placed if there is asked.present else None
         if not (asked.needs.elastic and job.preemptible) or job.name in desk.ending:

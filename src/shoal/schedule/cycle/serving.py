@@ -203,14 +203,16 @@ class Service:
         if lacking is None and soon and self._sizes.from_beyond(asked):
             return
         moves = quota is None and lacking is None and allowed and desk.rules.consolidate
-        until = math.inf if asked.present or moves else self._until(asked)
-        with self._ahead.apart(later.room, asked, until):
-            if lacking is None and soon and self._ways.others_give_way(asked, amounts, rest):
-                return
-            if asked.present and self._ways.from_itself(asked, amounts):
-                return
-            if moves and self._ways.moved_together(asked):
-                return
+        gives = lacking is None and soon
+        if gives or asked.present or moves:
+            until = math.inf if asked.present or moves else self._until(asked)
+            with self._ahead.apart(later.room, asked, until):
+                if gives and self._ways.others_give_way(asked, amounts, rest):
+                    return
+                if asked.present and self._ways.from_itself(asked, amounts):
+                    return
+                if moves and self._ways.moved_together(asked):
+                    return
         self._hopeless.add(asked.kind)
         self._refuse(asked, quota, rest)
 
