@@ -89,7 +89,9 @@ class Elastic:
             restart=seen.restart,
             logarithmic=not seen.declared,
         )
-        horizon = max(self._horizon, _RESTARTS * float(np.median(seen.restart)))
+        horizon = self._horizon
+        if not self._live:  # who lives says for how long a decision holds
+            horizon = max(horizon, _RESTARTS * float(np.median(seen.restart)))
         return choose(demand, capacity, horizon, steady=self._live)
 
 

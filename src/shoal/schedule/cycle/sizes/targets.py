@@ -15,11 +15,14 @@ from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.sizes.members import Member, groups
 from shoal.schedule.cycle.sizes.outlook import remaining, speed
-from shoal.schedule.cycle.sizes.seen import seen
+from shoal.schedule.cycle.sizes.seen import LEAST_RESTART_SECONDS, seen
 from shoal.schedule.cycle.sizes.slots import Unit, smallest
 from shoal.schedule.sizing.policy import Elastic
 
 __all__ = ["targets"]
+
+_RESTARTS = 6
+"""A decision is thought to hold for so many at least."""
 
 
 def targets(desk: Desk, waiting: Sequence[Asked]) -> dict[str, int]:
@@ -101,7 +104,7 @@ class _Group:
 
     def _horizon(self, members: Sequence[Member], widths: Sequence[int], capacity: int) -> float:
         """How long a decision is thought to hold: half of what is left of a job in the middle at a fair
-        share, by when so much has changed that all is decided anew."""
+        share, by when so much has changed that all is decided anew; and for some restarts."""
         most = self._desk.rules.horizon_seconds
         fair = capacity / len(members)
         left: list[float] = []
@@ -110,7 +113,10 @@ class _Group:
             tasks = max(member.least, min(member.role.maximum, int(fair / width)))
             if (work := remaining(job)) is not None:
                 left.append(work / speed(job, tasks))
-        return min(most, median(left) / 2) if left else most
+        if not left:
+            return most
+        restarts = median(_restart(member) for member in members)
+        return min(most, max(median(left) / 2, _RESTARTS * restarts))
 
     def _units(self, member: Member, count: int) -> int:
         return count * self._unit.width(member.asked.shapes[member.at])
@@ -145,6 +151,10 @@ class _Group:
             if claimed + units <= free + surplus:
                 claimed += units
         return claimed
+
+
+def _restart(member: Member) -> float:
+    return max(member.asked.job.restart_seconds, LEAST_RESTART_SECONDS)
 
 
 def _came(member: Member) -> tuple[float, str]:
