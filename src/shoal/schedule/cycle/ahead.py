@@ -166,14 +166,11 @@ class Ahead:
 
     def unlent(self, room: Room, asked: Asked, find: Callable[[], Placement | None]) -> Placement | None:
         """As `beside`, for a job that grows: others keep what it cannot be asked to give back again."""
-        return self.beside(room, asked, self._ends(asked), find, self._kept_from(asked))
+        return self.beside(room, asked, self._desk.ends(asked.job), find, self._kept_from(asked))
 
     def without_loans(self, room: Room, asked: Asked) -> AbstractContextManager[None]:
         """As `apart`, for a job that grows by what is asked back for it."""
-        return self.apart(room, asked, self._ends(asked), self._kept_from(asked))
-
-    def _ends(self, asked: Asked) -> Stamp:
-        return self._desk.began(asked.job) + asked.job.longest_seconds
+        return self.apart(room, asked, self._desk.ends(asked.job), self._kept_from(asked))
 
     def _kept_from(self, asked: Asked) -> Callable[[Laid], bool]:
         """For whom it cannot be asked to give anything back: jobs of other queues, and of lower classes;

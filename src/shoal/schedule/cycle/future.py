@@ -132,11 +132,9 @@ class Future:
     def _end(self, asked: Asked) -> Stamp:
         """When it is gone at the latest; who takes turns, when its turn is over."""
         desk, job = self._desk, asked.job
-        began = desk.began(job)
-        turn = desk.rules.minimum_run_seconds
-        ends = began + job.longest_seconds
+        turn, ends = desk.rules.minimum_run_seconds, desk.ends(job)
         if turn and math.isinf(ends) and job.preemptible:
-            return max(began + turn, desk.now + desk.rules.notice_seconds)
+            return max(desk.began(job) + turn, desk.now + desk.rules.notice_seconds)
         return max(ends, desk.now)
 
     def _parted(self, asked: Asked, there: Sequence[Task]) -> list[tuple[bool, Placement]]:

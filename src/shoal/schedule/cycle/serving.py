@@ -180,11 +180,7 @@ class Service:
         quota = later.refusal(asked, amounts)
         lacking = later.lacks(asked)
         free = quota is None and lacking is None and current.allows(asked, amounts)
-        allowed = (
-            self.dates is None
-            or self.dates.may_start(asked)
-            or self._precedence.above_promises(asked, self.dates)
-        )
+        allowed = self._may_start(asked)
         if free and (allowed or laid is not None) and (found := self._placed_now(asked)) is not None:
             desk.start(asked, found)
             return
@@ -195,7 +191,7 @@ class Service:
         if near and lacking is None and laid is not None and self._own.kept(asked, laid):
             return
         if quota is None and lacking is None and soon and desk.departing:
-            until = self._until(asked)
+            until = desk.ends(job)
             found = self._ahead.beside(later.room, asked, until, lambda: placed_by(desk, asked))
             if found is not None:
                 desk.reserve(asked, found, "Departing", {}, self._promised(asked))
@@ -205,7 +201,7 @@ class Service:
         moves = quota is None and lacking is None and allowed and desk.rules.consolidate
         gives = lacking is None and soon
         if gives or asked.present or moves:
-            until = math.inf if asked.present or moves else self._until(asked)
+            until = math.inf if asked.present or moves else desk.ends(job)
             with self._ahead.apart(later.room, asked, until):
                 if gives and self._ways.others_give_way(asked, amounts, rest):
                     return
@@ -226,7 +222,7 @@ class Service:
     def _tell(self, asked: Asked, refused: Refusal | None, held: Held) -> None:
         desk = self._desk
         if refused is not None and refused.rule != "Capacity":
-            self._set_aside(asked, asked.lacks)
+            self._set_aside(asked)
             desk.deny(held.denied(asked))
             return
         if self.dates is None:
@@ -245,7 +241,7 @@ class Service:
     def _date_of(self, asked: Asked, dates: Dates) -> Laid | None:
         """The date that it is told, and where it starts then: the first few, where sums do not do."""
         desk, ahead = self._desk, self._ahead
-        if asked.job.present or not ahead.exact:
+        if asked.present or not ahead.exact:
             return None
         laid = ahead.of(asked)
         if laid is not None and any(each is asked for each in desk.withdrawn):
@@ -265,11 +261,7 @@ class Service:
         if laid is not None and laid.start <= desk.now and desk.current.take(laid.place):
             return laid.place
         room = desk.current.room
-        return self._ahead.beside(room, asked, self._until(asked), lambda: placed(room, asked))
-
-    def _until(self, asked: Asked) -> Stamp:
-        """When it has ended at the latest, if it starts now."""
-        return self._desk.began(asked.job) + asked.job.longest_seconds
+        return self._ahead.beside(room, asked, desk.ends(asked.job), lambda: placed(room, asked))
 
     def _starts(self, dates: Dates, asked: Asked) -> Stamp:
         laid = self._ahead.of(asked)
@@ -306,12 +298,12 @@ class Service:
         self._told[asked.kind] = refused, held
         return held
 
-    def _set_aside(self, asked: Asked, amounts: tuple[float, ...]) -> None:
+    def _set_aside(self, asked: Asked) -> None:
         """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
-        desk, job = self._desk, asked.job
+        desk = self._desk
         if desk.now - asked.waiting_since >= desk.rules.starving_seconds:
             for books in (desk.current, desk.later):
-                books.set_aside(desk.queue(job), amounts)
+                books.set_aside(asked.queue, asked.lacks)
 
 
 class _ByKind:
@@ -330,9 +322,8 @@ class _ByKind:
 
 def give_up_stale(desk: Desk) -> None:
     """Who has lost its minimum, and found no way back to it in time, gives up the rest."""
-    lost = [name for name in desk.present if desk.asked[name].job.below_since is not None]
-    for name in lost:
-        asked, present = desk.asked[name], desk.present[name]
+    for name, present in list(desk.present.items()):
+        asked = desk.asked[name]
         since = asked.job.below_since
         if since is None or name in desk.settled or reached(asked.counts(present), asked.minimum):
             continue

@@ -133,8 +133,8 @@ class Table:
         return asked.there if present is asked.present else asked.counts(present)
 
     def ends(self, job: Job) -> Stamp:
-        """When its capacity is back at the latest."""
-        return job.since + job.longest_seconds
+        """When its capacity is back at the latest; who holds nothing begins now."""
+        return self.began(job) + job.longest_seconds
 
     def turn_over(self, job: Job) -> bool:
         """Whether it will have held something for a turn when the notice is over, and nobody knows for
