@@ -64,6 +64,21 @@ def test_a_started_job_holds_its_slots_until_its_tasks_are_gone() -> None:
     assert ours.held.used("cpu") == 0
 
 
+def test_only_a_drain_takes_a_job_below_its_minimum_for_no_one() -> None:
+    """And only from a node that drives the task away."""
+    drained = Node(name="a", gpus=2, amounts={"cpu": 4}, taints=(Taint(key="away", effect="NoExecute"),))
+    there = pair(minimum=2, tasks=(task(0), task(1, "b")), since=1.0)
+    ours = world(there, nodes=(drained, NODES[1]))
+    with pytest.raises(Broken, match="less than its minimum"):
+        ours.carry_out(Shrink(job="j", code="Shrunk", tasks=(task(0),)), 5.0)
+    ours = world(there, nodes=(drained, NODES[1]))
+    with pytest.raises(Broken, match="worker-1 is drained, and b is not"):
+        ours.carry_out(Shrink(job="j", code="NodeDrained", tasks=(task(1, "b"),)), 5.0)
+    ours = world(there, nodes=(drained, NODES[1]))
+    ours.carry_out(Shrink(job="j", code="NodeDrained", tasks=(task(0),)), 5.0)
+    assert ours.jobs["j"].below_since == 5.0
+
+
 def test_a_job_that_lost_a_node_is_below_its_minimum_since_then() -> None:
     """And no longer once it has grown back to it; whole, it is never below."""
     ours = world(pair(minimum=2))

@@ -10,7 +10,7 @@ from shoal.schedule.taints import tolerates
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.held import role_of
 
-__all__ = ["below", "check_counts", "check_domains", "check_node", "check_taken"]
+__all__ = ["below", "check_counts", "check_domains", "check_drained", "check_node", "check_taken"]
 
 
 def below(job: Job, roles: Collection[str] | None = None) -> str:
@@ -66,6 +66,15 @@ def check_domains(job: Job, nodes: Mapping[str, Node], levels: Sequence[str]) ->
         if role.required:
             mine = [task for task in present if task.role == role.name]
             _one_domain(f"{job.name}/{role.name}", role.required, mine, nodes, levels)
+
+
+def check_drained(job: Job, tasks: Sequence[Task], nodes: Mapping[str, Node]) -> None:
+    """Each is on a node that drives it away."""
+    for task in tasks:
+        tolerated = role_of(job, task).tolerations
+        taints = (taint for taint in nodes[task.node].taints if taint.effect == "NoExecute")
+        if all(tolerates(tolerated, taint) for taint in taints):
+            raise Broken(f"{job.name}/{task.role}-{task.index} is drained, and {task.node} is not")
 
 
 def check_taken(job: Job, tasks: Sequence[Task]) -> None:

@@ -14,7 +14,10 @@ from shoal.simulate.cluster import rules as law
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.held import Held, role_of, size_of
 
-__all__ = ["TURN_OVER", "WALL_TIME", "World"]
+__all__ = ["NODE_DRAINED", "TURN_OVER", "WALL_TIME", "World"]
+
+NODE_DRAINED = "NodeDrained"
+"""Code of a step that takes tasks off nodes that they may not be on any more, even below a minimum."""
 
 TURN_OVER = "TurnOver"
 """Code of a preemption after which a job is behind those that wait already."""
@@ -178,7 +181,9 @@ class World:
                 left = self._give(job, step)
                 own = step.beneficiary == job.name  # what it lacks is what it makes room for
                 lacks = law.below(left, {task.role for task in step.tasks} if own else None)
-                if lacks and not step.beneficiary:
+                if step.code == NODE_DRAINED:
+                    law.check_drained(job, step.tasks, self.nodes)
+                if lacks and not step.beneficiary and (step.code == NODE_DRAINED or law.below(job)):
                     self._put(left, below_since=now if left.below_since is None else left.below_since)
                 elif lacks:
                     raise Broken(f"{job.name} shrinks to {lacks}: that is less than its minimum")
