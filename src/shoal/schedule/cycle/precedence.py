@@ -33,7 +33,7 @@ class Precedence:
 
     def _look(self, dates: Dates | None) -> None:
         desk = self._desk
-        state = (desk.effects, len(desk.settled), id(desk.waiting), id(dates))
+        state = (desk.effects, len(desk.settled), dates)
         if state == self._seen:
             return
         self._seen = state
