@@ -17,7 +17,7 @@ out are steps with their reasons (`steps`).
 - `places`: where a job's minimum goes; `ways`: ways to make room for it
 - `stock`: what everybody may give up; `victims`: who gives way for whom
 - `dates`: when those start who wait for time; `precedence`: who may start before his date
-- `ahead`: and where, node by node (`laid`); `windows`, `future`: what is free in time
+- `ahead`: and where, node by node (`laid`); `windows`, `future`, `holds`: what is free in time
 - `own_place`: who has a date gets the place that goes with it
 - `exchanges`: which of them come to an end
 - `growing`: what is left goes to elastic jobs

@@ -16,10 +16,11 @@ from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.columns import Columns
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.holds import Held
 from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Cluster, Job, Queue, Task
 from shoal.schedule.cycle.units import Unit
-from shoal.schedule.placing.asks import Placement, Shape, Tasks
+from shoal.schedule.placing.asks import Shape, Tasks
 from shoal.schedule.placing.room import Room
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.users import UserCaps
@@ -59,8 +60,8 @@ class Ground:
         """The place of each job among all."""
         self.units: dict[str, tuple[Asked, list[Unit]]] = {}
         """Of each job, what it may give up of what it holds (`victims`)."""
-        self.parted: dict[str, tuple[Asked, list[tuple[bool, Placement]]]] = {}
-        """Of each job, what it keeps, and what it has beyond that (`future`)."""
+        self.held = Held(len(self.columns.resources), self.columns.nodes.slots.shape[1])
+        """What those hold who hold what their rows say (`future`)."""
         self._made_so_far = 0
         self._counted: dict[str, tuple[Asked, bool]] = {}
         """Who is counted in the rooms and sums below, and whether it was about to end."""
@@ -106,7 +107,6 @@ class Ground:
         self.asked = {name: new[name] for name in sorted(new)}
         self.number = {name: at for at, name in enumerate(self.asked)}
         self.units = {name: units for name, units in self.units.items() if name in new}
-        self.parted = {name: parted for name, parted in self.parted.items() if name in new}
         self.sized = self._sized()
 
     def open(self, now: Stamp, notice_seconds: float) -> tuple[Books, Books, set[str]]:

@@ -22,7 +22,7 @@ class Table:
         self.cluster, self.rules, self.now = cluster, rules, now
         self.columns, self.names = ground.columns, ground.names
         self.asked, self.number = ground.asked, ground.number
-        self.units, self.parted = ground.units, ground.parted
+        self.units, self.held = ground.units, ground.held
         self.sized = ground.sized
         self.sizes = ground.sizes
         """Sizes that classes of jobs were given the last time, and from what (`sizes.targets`)."""

@@ -36,7 +36,7 @@ class Windows:
         made_at = (desk.effects, desk.later.room.mark())
         if self._made is not None and made_at == self._made_at:
             return False
-        self._made, self._made_at = Future(desk), made_at
+        self._made, self._made_at = Future.of(desk), made_at
         return True
 
     @property
@@ -61,7 +61,7 @@ class Windows:
     ) -> list[Stamp]:
         """`since`, and when something comes free after that, on these nodes or anywhere."""
         ends = {each.end for each in others if since < each.end < until}
-        return [since, *sorted(ends.union(self._future.instants(asked, since, until, nodes)))]
+        return [since, *sorted(ends.union(self._future.on(nodes).instants(asked, since, until)))]
 
     def first(
         self, instants: Sequence[Stamp], found: Callable[[Stamp], Placement | None]
@@ -111,7 +111,7 @@ class Windows:
     def _window(self, asked: Asked, start: Stamp, others: Sequence[Laid], nodes: Ints | None) -> Free:
         """What is free all the time from `start` on, for as long as the job may run."""
         end = start + self.length(asked)
-        found = self._future.at(asked, start, nodes)
+        found = self._future.on(nodes).at(asked, start)
         moments = {start, *(each.start for each in others if start < each.start < end)}
         for at in sorted(moments):
             there = [each for each in others if each.start <= at < each.end]
@@ -121,7 +121,7 @@ class Windows:
             if nodes is not None:
                 those = np.intersect1d(those, nodes)
             rows = those if nodes is None else np.searchsorted(nodes, those)
-            free = self._future.at(asked, at, those)
+            free = self._future.on(those).at(asked, at)
             for each in there:
                 used = taken(each.place, those, free.parts.shape[1])
                 free = Free(free.amounts - used.amounts, free.parts - used.parts)
@@ -133,17 +133,19 @@ class Windows:
         """What these need on these nodes: at most at any moment; and where `now` says so, of that what
         does not come free by then."""
         slots = self._desk.columns.nodes.slots.shape[1]
-        future = self._future if now else None
+        used = [taken(each.place, nodes, slots) for each in others]
+        future = self._future.on(nodes) if now else None
         amounts = np.zeros((len(nodes), self._desk.columns.nodes.total.shape[1]), dtype=np.int64)
         parts = np.zeros((len(nodes), slots), dtype=np.int64)
         for each in others:
-            there = [other for other in others if other.start <= each.start < other.end]
-            used = [taken(other.place, nodes, slots) for other in there]
-            more, most = sum(use.amounts for use in used), sum(use.parts for use in used)
+            there = [
+                use
+                for other, use in zip(others, used, strict=True)
+                if other.start <= each.start < other.end
+            ]
+            more, most = sum(use.amounts for use in there), sum(use.parts for use in there)
             if future is not None:
-                at_first = future.at(each.asked, self._desk.now - 1.0, nodes)
-                by_then = future.at(each.asked, each.start, nodes)
-                more = more - (by_then.amounts - at_first.amounts)
-                most = most - (by_then.parts - at_first.parts)
+                back = future.back(each.asked, each.start)
+                more, most = more - back.amounts, most - back.parts
             amounts, parts = np.maximum(amounts, more), np.maximum(parts, most)
         return Free(amounts, parts)
