@@ -6,7 +6,7 @@ out are steps with their reasons (`steps`).
 
 - `rows`: nodes, queues, jobs with their tasks; `check`: what is wrong with them, in a sentence each
 - `columns`: rows as arrays: resources, masks, the tree of queues
-- `ground`: what rows come to, kept from one decision to the next
+- `ground`: what rows come to, kept from one decision to the next; `holdings`: and as arrays
 - `needs`: what a job asks for, apart from who it is
 - `books`: what is free and in use, in two tenses
 - `table`: what is so while the decision is made; `desk`: what is done

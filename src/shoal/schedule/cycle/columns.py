@@ -45,9 +45,8 @@ class Columns:
         self.levels = cluster.levels
         self._rows = cluster.nodes
         self._suits: dict[_Suits, int] = {}
-        for job in cluster.jobs:
-            for role in job.roles:
-                self.suits_of(role)
+        for role in _roles(cluster):
+            self.suits_of(role)
         self.nodes = self._nodes()
         self.tree = self._tree(cluster.queues)
         self.quotas = self._quotas(cluster.queues)
@@ -172,8 +171,13 @@ class Columns:
 
 def _resources(cluster: Cluster) -> tuple[str, ...]:
     named = {name for node in cluster.nodes for name in node.amounts}
-    named |= {name for job in cluster.jobs for role in job.roles for name in role.amounts}
+    named |= {name for role in _roles(cluster) for name in role.amounts}
     return tuple(sorted(named))
+
+
+def _roles(cluster: Cluster) -> Iterable[Role]:
+    """Of all jobs, in their order; what many have in common comes once."""
+    return {id(role): role for job in cluster.jobs for role in job.roles}.values()
 
 
 def _key(role: Role) -> _Suits:

@@ -126,18 +126,21 @@ class Dates:
 
     def _allowed(self, asked: Asked) -> bool:
         """Queues would let it, so that capacity alone is in the way."""
-        key = (asked.queue, asked.job.user, amounts := asked.ask(asked.minimum, new=True))
+        later = self._desk.later
+        user = asked.job.user if later.users.capped else ""
+        key = (asked.queue, user, amounts := asked.ask(asked.minimum, new=True))
         if key not in self._lets:
-            refused = self._desk.later.refusal(asked, amounts)
+            refused = later.refusal(asked, amounts)
             self._lets[key] = refused is None or refused.rule == "Capacity"
         return self._lets[key]
 
     def _capacity(self) -> Capacity:
         pools = self._whole()[None, :]
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
-        lent = [self._lent(name, there) for name, there in self._desk.present.items()]
-        surplus = np.array([amounts for amounts in lent if amounts], dtype=np.int64)
-        surplus = surplus.reshape(-1, self._resources).sum(axis=0, keepdims=True)
+        same, others = self._rows_of_holders()
+        surplus = self._desk.holdings.lent[same].sum(axis=0, keepdims=True)
+        for name, there in others:
+            surplus += np.array(self._lent(name, there) or 0, dtype=np.int64)
         return Capacity(pools, licences, surplus)
 
     def _whole(self) -> NDArray[np.int64]:
@@ -152,33 +155,46 @@ class Dates:
         turn = self._desk.rules.minimum_run_seconds
         return planned_seconds(seconds, turn) if turn else seconds
 
+    def _rows_of_holders(self) -> tuple[NDArray[np.int64], list[tuple[str, tuple[Task, ...]]]]:
+        """Rows of `Table.holdings` of those who hold what they held, and all others with what they hold.
+        Who is about to end is one of these: it lends nothing."""
+        desk = self._desk
+        apart = desk.touched() | desk.ending
+        others = [(name, desk.present[name]) for name in sorted(apart) if name in desk.present]
+        return desk.holdings.rows(apart), others
+
     def _work(self) -> Work:
         """Who holds something, who was kept a place, and who goes."""
         desk = self._desk
-        rows: list[tuple[Sequence[int], list[int], float]] = []
-        started: list[float] = []
-        for name, there in desk.present.items():
+        same, others = self._rows_of_holders()
+        known = desk.holdings
+        rows: list[tuple[Sequence[int], list[int], float, float]] = []
+        for name, there in others:
             asked = desk.asked[name]
             job = asked.job
             ends = asked.ends if asked.present else desk.now + job.longest_seconds
-            rows.append((self._held(asked, there), self._shared(job), ends))
             began = job.since if asked.present else desk.now
-            started.append(began if job.preemptible else math.inf)
+            turn = began if job.preemptible else math.inf
+            rows.append((self._held(asked, there), self._shared(job), ends, turn))
         for asked, counts in desk.kept_for():
             amounts = asked.needs.amounts(counts)
             begins = desk.free_at(asked)
-            rows.append((amounts, self._shared(asked.job), begins + asked.job.longest_seconds))
-            started.append(begins)
-        n = len(rows)
-        end = np.array([row[2] for row in rows], dtype=np.float64)
+            ends = begins + asked.job.longest_seconds
+            rows.append((amounts, self._shared(asked.job), ends, begins))
+        held = np.array([row[0] for row in rows], dtype=np.int64).reshape(-1, self._resources)
+        shared = [self._shared(asked.job) for asked in known.of(same)] if self._licences else []
+        shared += [row[1] for row in rows]
+        n = len(same) + len(rows)
+        end = np.concatenate((known.ends[same], [row[2] for row in rows]))
         if desk.rules.minimum_run_seconds:
-            since = np.array(started, dtype=np.float64)
+            since = np.where(known.firm[same], math.inf, known.since[same])
+            since = np.concatenate((since, [row[3] for row in rows]))
             turns = turn_ends(since, end, desk.rules.minimum_run_seconds, self._settings, desk.now)
             end = turns.end
         return Work(
             pool=np.zeros(n, dtype=np.int64),
-            amounts=np.array([row[0] for row in rows], dtype=np.int64).reshape(n, self._resources),
-            shared=np.array([row[1] for row in rows], dtype=np.int64).reshape(n, len(self._licences)),
+            amounts=np.concatenate((known.held[same], held)),
+            shared=np.array(shared, dtype=np.int64).reshape(n, len(self._licences)),
             end=end,
         )
 
@@ -189,7 +205,7 @@ class Dates:
         promised = [self._date(asked) for asked in waiting]
         since = np.array([desk.now - job.waiting_since for job in jobs])
         return Waiting(
-            key=np.array([desk.number[job.name] for job in jobs], dtype=np.int64),
+            key=np.array([asked.number for asked in waiting], dtype=np.int64),
             rank=np.minimum.accumulate(priorities),
             amounts=np.array([asked.needs.least for asked in waiting], dtype=np.int64).reshape(
                 m, self._resources

@@ -255,6 +255,7 @@ class Desk(Table):
     def changed(self) -> set[str]:
         """Who holds more or less than when this was asked last."""
         found, self._changed = self._changed, set()
+        self._touched |= found
         return found
 
     def _keep(self, asked: Asked, tasks: tuple[Task, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,14 @@ class Fitting:
         self._ground = ground
         self._columns, self._rows = ground.columns, ground.rows
         self._short: dict[int, tuple[int, list[Reason]]] = {}
+
+    def never(self, asked: Asked, find: Callable[[], list[Reason]]) -> list[Reason]:
+        """What it `find`s to be in its way for ever: once for all who are alike."""
+        alike = (asked.kind, asked.job.namespace, asked.job.counts)
+        known = self._ground.never.get(alike)
+        if known is None:
+            known = self._ground.never[alike] = find()
+        return known
 
     def ever(self, asked: Asked) -> bool:
         """Whether its minimum would fit if nothing ran."""

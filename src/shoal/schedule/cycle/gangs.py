@@ -17,7 +17,7 @@ from shoal.schedule.placing.asks import Gang, Placement, Tasks
 
 Reason = tuple[str, dict[str, Any]]
 
-__all__ = ["Asked", "reached"]
+__all__ = ["Asked", "Reason", "reached"]
 
 
 class Asked:
@@ -48,9 +48,11 @@ class Asked:
         self.reach = needs.reach
         self.need = needs.number
         """Whoever has the same fits where this fits."""
-        stopping = any(task.stopping for task in job.tasks)
-        self.present = job.present if stopping else job.tasks
+        going = [task for task in job.tasks if task.stopping]
+        self.present = job.present if going else job.tasks
         """What is there and is to stay."""
+        self.leaving = bool(going)
+        """Whether anything else is there."""
         self.there = self.counts(self.present)
         """How many of each role that is."""
         self.never: list[Reason] | None = None
@@ -58,15 +60,17 @@ class Asked:
         self.holds = bool(job.tasks or job.reserved)
         """Whether anything is taken for it."""
         self.waiting_since = job.waiting_since
-        self.fresh = not (self.holds or job.suspended or self.reached)
+        self.fresh = not (self.holds or job.suspended)
         """Whether it waits, and nothing is there or kept for it."""
+        self.rests = not (self.fresh or job.reserved) and (job.suspended or self.reached)
+        """Whether it asks for nothing that it needs, and nothing is kept for it."""
         self.ends = job.since + job.longest_seconds if self.present else math.inf
         """When what is present is back at the latest."""
         self.room = self.maximum
         """How many of each role there may be until those that were told to go are gone."""
-        if stopping:
-            going = self.counts(task for task in job.tasks if task.stopping)
-            self.room = tuple(most - count for most, count in zip(self.maximum, going, strict=True))
+        if going:
+            pairs = zip(self.maximum, self.counts(going), strict=True)
+            self.room = tuple(most - count for most, count in pairs)
 
     def of(self, counts: Sequence[int]) -> Asked:
         """The same job, its minimum of these."""
@@ -83,6 +87,8 @@ class Asked:
     @cached_property
     def missing(self) -> tuple[int, ...]:
         """Of each role, up to the minimum."""
+        if not self.present:
+            return self.minimum
         return tuple(max(0, low - count) for low, count in zip(self.minimum, self.there, strict=True))
 
     @cached_property
@@ -156,17 +162,19 @@ class Asked:
         """The place that it was kept, as arrays."""
         return self.placement(self.job.reserved)
 
-    def counts(self, tasks: Iterable[Task]) -> tuple[int, ...]:
+    def counts(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         """How many of each role."""
         names = self.needs.names
-        if tasks == ():
+        if len(names) == 1:
+            return (len(tasks),)
+        if not tasks:
             return (0,) * len(names)
         found = dict.fromkeys(names, 0)
         for task in tasks:
             found[task.role] += 1
         return tuple(found.values())
 
-    def surplus(self, tasks: Iterable[Task]) -> tuple[int, ...]:
+    def surplus(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         """Of these tasks of each role, how many are beyond the minimum and may be taken back."""
         if not self.job.preemptible:
             return (0,) * len(self.minimum)

@@ -7,7 +7,9 @@ whole numbers (GPUs in thousandths), so that they do not depend on the order in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -15,7 +17,8 @@ import numpy as np
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.books import Books
 from shoal.schedule.cycle.columns import Columns
-from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.gangs import Asked, Reason
+from shoal.schedule.cycle.holdings import Holdings
 from shoal.schedule.cycle.holds import Held
 from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Cluster, Job, Queue, Task
@@ -28,6 +31,7 @@ from shoal.schedule.shares.users import UserCaps
 __all__ = ["Ground"]
 
 _THOUSANDTHS = 1000
+_Of = TypeVar("_Of")
 _Entry = tuple[Asked, Sequence[Task]]
 
 
@@ -54,15 +58,30 @@ class Ground:
         """All jobs, by name."""
         self.sizes: dict[tuple[object, ...], tuple[object, list[int]]] = {}
         """Of classes of jobs that say how fast they are, as they were chosen, and from what."""
-        self.sized: list[str] = []
+        self.sized: dict[str, Asked] = {}
         """Of jobs that say how fast they are, those that may be given more or fewer tasks."""
-        self.number: dict[str, int] = {}
-        """The place of each job among all."""
+        self.never: dict[tuple[object, ...], list[Reason]] = {}
+        """Of those who are alike, what no waiting helps against (`reasons`)."""
+        self.present: dict[str, tuple[Task, ...]] = {}
+        """Of each job that holds something: what is there and stays."""
+        self.leaving: dict[str, Asked] = {}
+        """Those of whose tasks some were told to go."""
+        self.below: dict[str, Asked] = {}
+        """Those that have less than their minimum, and since when is known."""
+        self.composed: dict[str, Asked] = {}
+        """Those whose minimum may be of other roles too."""
+        self.holdings = Holdings(len(self.columns.names) - 1)
+        """What is there and stays, as arrays."""
         self.units: dict[str, tuple[Asked, list[Unit]]] = {}
         """Of each job, what it may give up of what it holds (`victims`)."""
         self.held = Held(len(self.columns.resources), self.columns.nodes.slots.shape[1])
         """What those hold who hold what their rows say (`future`)."""
         self._made_so_far = 0
+        self._rows: dict[int, Asked] = {}
+        """All jobs, by the identity of their rows."""
+        self._new: set[str] = set()
+        """Whose rows have changed since they were counted."""
+        self._ending: set[str] = set()
         self._counted: dict[str, tuple[Asked, bool]] = {}
         """Who is counted in the rooms and sums below, and whether it was about to end."""
         self._rooms = (Room(self.columns.nodes), Room(self.columns.nodes))
@@ -77,53 +96,44 @@ class Ground:
             return False
         if cluster.levels != old.levels or cluster.shared != old.shared:
             return False
-        known = self.asked
-        return all(
-            (job.name in known and known[job.name].job is job) or self.columns.knows(job)
-            for job in cluster.jobs
-        )
+        known = self._rows
+        return all(id(job) in known or self.columns.knows(job) for job in cluster.jobs)
 
     def update(self, cluster: Cluster) -> None:
         """The jobs that there are now."""
         if self.columns.silent:  # what runs there counts, so that there is more with it than without
             self.columns.measure(cluster)
             self.unused = self._unused()
+            self.never.clear()
             for asked in self.asked.values():
                 asked.never = None
         self._cluster = cluster
-        old = self.asked
-        new: dict[str, Asked] = {}
-        same = True
+        known, rows = self._rows, dict[int, Asked]()
+        made: dict[str, Asked] = {}
         for job in cluster.jobs:
-            found = old.get(job.name)
-            if found is None or found.job is not job:
-                same = same and found is not None
-                found = self._made(job, found)
-            new[job.name] = found
-        if same and len(new) == len(old):
-            old.update(new)  # in the order in which they are already
-            self.sized = self._sized()
-            return
-        self.asked = {name: new[name] for name in sorted(new)}
-        self.number = {name: at for at, name in enumerate(self.asked)}
-        self.units = {name: units for name, units in self.units.items() if name in new}
-        self.sized = self._sized()
+            found = known.get(id(job))
+            if found is None:
+                found = made[job.name] = self._made(job, self.asked.get(job.name))
+            rows[id(job)] = found
+        self._rows = rows
+        before = {known[row].job.name for row in known.keys() - rows.keys()}
+        if before or made:
+            self._changed(before - made.keys(), made)
 
     def open(self, now: Stamp, notice_seconds: float) -> tuple[Books, Books, set[str]]:
         """What is taken now and what is once those who leave are gone, and who they are because their
         wall time is over; what is done to the books is undone by `close`."""
-        ending = {name for name, asked in self.asked.items() if asked.ends <= now + notice_seconds}
+        ending = self.holdings.ending(now + notice_seconds)
         gone: list[tuple[Asked, bool]] = []
         come: list[tuple[Asked, bool]] = []
-        for name, (asked, ended) in self._counted.items():
-            if self.asked.get(name) is not asked or (name in ending) is not ended:
-                gone.append((asked, ended))
-        for asked, _ in gone:
-            del self._counted[asked.job.name]
-        for name, asked in self.asked.items():
-            if asked.holds and name not in self._counted:
+        for name in sorted(self._new | (ending ^ self._ending)):
+            asked, before = self.asked.get(name), self._counted.get(name)
+            if before is not None and before != (asked, name in ending):
+                gone.append(self._counted.pop(name))
+            if asked is not None and asked.holds and name not in self._counted:
                 come.append((asked, name in ending))
                 self._counted[name] = come[-1]
+        self._new, self._ending = set(), ending
         for at, entries in enumerate((_now, _later)):
             for sign, those in ((-1, gone), (1, come)):
                 listed = [entry for asked, ended in those for entry in entries(asked, ended)]
@@ -135,8 +145,27 @@ class Ground:
         for room in self._rooms:
             room.rollback(0)
 
-    def _sized(self) -> list[str]:
-        return [name for name, asked in self.asked.items() if asked.sized is not None]
+    def _changed(self, gone: set[str], made: dict[str, Asked]) -> None:
+        """Some jobs are no more, and some rows are new."""
+        self._new.update(gone, made)
+        for name in gone:
+            self.units.pop(name, None)
+            self.holdings.drop(name)
+        for asked in made.values():
+            self.holdings.put(asked)
+
+        there = {name: asked.present for name, asked in made.items() if asked.present}
+        leaving = {name: asked for name, asked in made.items() if asked.leaving}
+        below = {name: asked for name, asked in made.items() if asked.job.below_since is not None}
+        composed = {name: asked for name, asked in made.items() if asked.open}
+        sized = {name: asked for name, asked in made.items() if asked.sized is not None}
+        old = gone | made.keys()
+        self.asked = _in_order(self.asked, gone, made)
+        self.present = _in_order(self.present, old - there.keys(), there)
+        self.leaving = _in_order(self.leaving, old - leaving.keys(), leaving)
+        self.below = _in_order(self.below, old - below.keys(), below)
+        self.composed = _in_order(self.composed, old - composed.keys(), composed)
+        self.sized = _in_order(self.sized, old - sized.keys(), sized)
 
     def _unused(self) -> Books:
         columns = self.columns
@@ -210,6 +239,15 @@ def _later(asked: Asked, ending: bool) -> _Counted:
     job, staying = asked.job, () if ending else asked.present
     found: _Counted = [(asked, staying, True, True)] if staying else []
     return [*found, (asked, job.reserved, True, not asked.present)] if job.reserved else found
+
+
+def _in_order(known: dict[str, _Of], gone: Collection[str], new: dict[str, _Of]) -> dict[str, _Of]:
+    """Without those that are gone, and with what is new, by name."""
+    for name in gone:
+        known.pop(name, None)
+    more = not new.keys() <= known.keys()
+    known.update(new)
+    return dict(sorted(known.items(), key=itemgetter(0))) if more else known
 
 
 def _gathered(entries: Iterable[_Entry], node_at: dict[str, int]) -> list[Tasks]:

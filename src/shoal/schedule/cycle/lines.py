@@ -45,7 +45,7 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
     charges = 0
     # of more and more in use, less and less is allowed: who is refused is refused for good
     open_wishes = {(asked.queue, amounts) for asked, amounts in waiting}
-    while heap and open_wishes:
+    while len(heap) > 1 and open_wishes:
         key, queue = heap[0]
         line = lines[queue]
         if looked_at[queue] != charges:
@@ -69,6 +69,8 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
             heapq.heapreplace(heap, (_key(ahead, queue, *line[-1]), queue))
         else:
             heapq.heappop(heap)
+    if len(heap) == 1:
+        return found + [asked for asked, _ in lines[heap[0][1]][::-1]]
     rest = [_keys(ahead, queue, lines[queue][::-1]) for _, queue in heap]
     found += [asked for _, asked in heapq.merge(*rest, key=_first)]
     return found

@@ -15,6 +15,8 @@ from shoal.schedule.placing.asks import Gang, Group, Reach, Shape
 __all__ = ["Kinds", "Needs"]
 
 _THOUSANDTHS = 1000
+_MOST_ROLES = 16384
+"""So many are remembered by identity, and kept alive for that."""
 
 
 class Needs:
@@ -99,6 +101,9 @@ class Kinds:
         self._of: dict[tuple[object, ...], Needs] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._alike: dict[tuple[object, ...], int] = {}
+        self._roles: dict[tuple[object, ...], int] = {}
+        self._known: dict[int, tuple[Role, int]] = {}
+        """Of roles that were looked at before, by identity, what they state."""
 
     def number(self, alike: tuple[object, ...]) -> int:
         """The same for all who are alike."""
@@ -110,12 +115,22 @@ class Kinds:
         there is not."""
         minimum = _least(job, counts)
         key = (
-            *map(_stated, job.roles), job.minimum, job.required, job.preferred, job.spread, minimum,
+            *map(self._stated, job.roles), job.minimum, job.required, job.preferred, job.spread, minimum,
         )  # fmt: skip
         found = self._of.get(key)
         if found is None:
             found = self._of[key] = Needs(job, minimum, self._columns, self._numbers)
         return found
+
+    def _stated(self, role: Role) -> int:
+        """The same for all roles that state the same."""
+        known = self._known.get(id(role))
+        if known is None:
+            if len(self._known) >= _MOST_ROLES:
+                self._known.clear()
+            number = self._roles.setdefault(_stated(role), len(self._roles))
+            known = self._known[id(role)] = (role, number)
+        return known[1]
 
 
 def _stated(role: Role) -> tuple[object, ...]:

@@ -15,6 +15,10 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
 from shoal.schedule.cycle.ahead import Ahead
@@ -81,6 +85,8 @@ class _Cycle:
         give_back(desk)
         waiting: list[tuple[Asked, tuple[float, ...]]] = []
         for asked in desk.asked.values():
+            if asked.rests:
+                continue
             if asked.fresh and asked.never == []:
                 waiting.append((asked, asked.lacks))
                 continue
@@ -119,18 +125,36 @@ class _Cycle:
         moments = [soon, dates.again_at if dates is not None else None]
         for laid in self._ahead.all():
             moments += [laid.start - desk.rules.notice_seconds, laid.start]
-        for name in desk.present:
-            asked = desk.asked[name]
-            job = asked.job
-            began = job.since if asked.present else desk.now
-            turn = desk.rules.minimum_run_seconds or None
-            length = turn if job.wall_seconds is None else job.wall_seconds
-            moments.append(None if length is None else began + length)
-            if job.below_since is not None and name not in desk.settled:
-                moments.append(job.below_since + desk.rules.stale_seconds)
+        moments += self._turns()
+        for name, asked in desk.below.items():
+            if name in desk.present and name not in desk.settled:
+                moments.append((asked.job.below_since or 0.0) + desk.rules.stale_seconds)
         starving = desk.rules.starving_seconds
         since = [desk.asked[name].waiting_since for name in desk.denied]
         moments.append(
             min((each + starving for each in since if each + starving > desk.now), default=None)
         )
         return min((each for each in moments if each is not None and each > desk.now), default=None)
+
+    def _turns(self) -> list[Stamp]:
+        """When the next wall time, or turn, of those is over who hold something."""
+        desk, known = self.desk, self.desk.holdings
+        turn = desk.rules.minimum_run_seconds or math.inf
+        touched = desk.touched()
+        rows = known.rows(touched)
+        walls = known.wall[rows]
+        over = known.since[rows] + np.where(np.isinf(walls), turn, walls)
+        over[over <= desk.now] = math.inf
+        those = known.of(rows[over == over.min(initial=math.inf)][:1])
+        names = [
+            *(asked.job.name for asked in those),
+            *(each for each in touched if each in desk.present),
+        ]
+        return [moment for name in names if (moment := self._turn(name)) is not None]
+
+    def _turn(self, name: str) -> Stamp | None:
+        desk, asked = self.desk, self.desk.asked[name]
+        turn = desk.rules.minimum_run_seconds or None
+        length = turn if asked.job.wall_seconds is None else asked.job.wall_seconds
+        began = asked.job.since if asked.present else desk.now
+        return None if length is None else began + length

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from itertools import accumulate
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
@@ -18,7 +21,12 @@ class Precedence:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._seen: tuple[object, ...] = ()
+        self._line: tuple[Sequence[Asked], Dates | None] = ((), None)
         self._place: dict[str, int] = {}
+        self._keeps: NDArray[np.float64] = np.empty(0)
+        """Of each in the line its priority, where something is kept for it."""
+        self._told: list[tuple[float, str]] = []
+        """The priorities of those who were told a date, the highest first."""
         self._promised: list[tuple[float, str]] = []
         self._kept: list[float] = []
 
@@ -37,17 +45,25 @@ class Precedence:
         if state == self._seen:
             return
         self._seen = state
-        self._place = {asked.job.name: at for at, asked in enumerate(desk.waiting)}
-        waits = [(asked, asked.job.name not in desk.settled) for asked in desk.waiting]
-        promised = [
-            (float(asked.job.priority), asked.job.name)
-            for asked, unserved in waits
-            if unserved and asked.job.promised is not None
-        ]
-        self._promised = sorted(promised, reverse=True)[:2]
-        kept = (
-            asked.job.priority if unserved and dates is not None and dates.keeps(asked) else -math.inf
-            for asked, unserved in waits
-        )
+        line, told_by = self._line
+        if line is not desk.waiting or told_by is not dates:
+            self._line = (desk.waiting, dates)
+            self._look_at_line(dates)
+        served = [place for name in desk.settled if (place := self._place.get(name)) is not None]
+        unserved = [each for each in self._told if each[1] not in desk.settled]
+        self._promised = unserved[:2]
+        keeps = self._keeps.copy()
+        keeps[served] = -math.inf
         # before the first there is nobody; the last stands for who is not in the line
-        self._kept = list(accumulate(kept, max, initial=-math.inf))
+        self._kept = [-math.inf, *np.maximum.accumulate(keeps).tolist()]
+
+    def _look_at_line(self, dates: Dates | None) -> None:
+        waiting = self._desk.waiting
+        self._place = {asked.job.name: at for at, asked in enumerate(waiting)}
+        told = [asked.job for asked in waiting if asked.job.promised is not None]
+        self._told = sorted(((float(job.priority), job.name) for job in told), reverse=True)
+        keeps = [
+            float(asked.job.priority) if dates is not None and dates.keeps(asked) else -math.inf
+            for asked in waiting
+        ]
+        self._keeps = np.array(keeps, dtype=np.float64)

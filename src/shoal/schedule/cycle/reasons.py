@@ -54,7 +54,7 @@ NODE = "node"
 def never(desk: Desk, asked: Asked) -> list[Reason]:
     """What no waiting helps against: found out once for each row."""
     if asked.never is None:
-        asked.never = _never(desk, asked)
+        asked.never = desk.fitting.never(asked, lambda: _never(desk, asked))
     return asked.never
 
 

@@ -322,10 +322,11 @@ class _ByKind:
 
 def give_up_stale(desk: Desk) -> None:
     """Who has lost its minimum, and found no way back to it in time, gives up the rest."""
-    for name, present in list(desk.present.items()):
-        asked = desk.asked[name]
-        since = asked.job.below_since
-        if since is None or name in desk.settled or reached(asked.counts(present), asked.minimum):
+    for name, asked in desk.below.items():
+        present, since = desk.present.get(name), asked.job.below_since
+        if not present or since is None or name in desk.settled:
+            continue
+        if reached(asked.counts(present), asked.minimum):
             continue
         if desk.now - since >= desk.rules.stale_seconds:
             desk.depart(asked, present, "", "BelowMinimum", minimum=sum(asked.minimum))

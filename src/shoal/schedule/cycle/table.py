@@ -21,20 +21,22 @@ class Table:
     def __init__(self, ground: Ground, cluster: Cluster, rules: Rules, now: Stamp) -> None:
         self.cluster, self.rules, self.now = cluster, rules, now
         self.columns, self.names = ground.columns, ground.names
-        self.asked, self.number = ground.asked, ground.number
+        self.asked = ground.asked
         self.units, self.held = ground.units, ground.held
-        self.sized = ground.sized
+        self.sized, self.below = ground.sized, ground.below
         self.sizes = ground.sizes
         """Sizes that classes of jobs were given the last time, and from what (`sizes.targets`)."""
         self.current, self.later, self.ending = ground.open(now, rules.notice_seconds)
         """In `ending`: whose wall time is over so soon that `later` is without them."""
-        self.present = {name: asked.present for name, asked in self.asked.items() if asked.present}
+        self.holdings = ground.holdings
+        """What was there and stayed when this decision began, as arrays."""
+        self.present = dict(ground.present)
         """Of each job that holds something: what is there and stays."""
-        leaving = [asked for asked in self.asked.values() if asked.present is not asked.job.tasks]
-        self.emptying = {task.node for asked in leaving for task in asked.job.tasks if task.stopping}
+        going = (task for asked in ground.leaving.values() for task in asked.job.tasks if task.stopping)
+        self.emptying = {task.node for task in going}
         """Nodes on which somebody was told to go: a place kept there is kept to the letter. One among
         what ends by itself is found anew each time, in the order of dates."""
-        self.departing = bool(leaving or self.ending)
+        self.departing = bool(ground.leaving or self.ending)
         """Whether anybody who was told to go is still there."""
         self.denied: dict[str, Deny] = {}
         self.waiting: list[Asked] = []
@@ -52,11 +54,12 @@ class Table:
         self._grown: dict[str, tuple[Task, ...]] = {}
         self._gained: dict[int, int] = {}
         self._kept_on: set[str] = set()
-        if any(asked.open for asked in self.asked.values()):
+        if ground.composed:
             # what a job is made up of is found anew for each decision
             rooms = (self.current.room, self.later.room, ground.empty)
             self.asked = {name: composed(asked, rooms) for name, asked in self.asked.items()}
         self._changed: set[str] = set()
+        self._touched: set[str] = set()
         self._holders: dict[str, list[str]] = {}
         self._told: set[str] = set()
         self.fitting = Fitting(ground, self.later.room)
@@ -88,6 +91,10 @@ class Table:
         return [
             (self.queue(asked.job), asked.ask(asked.counts(tasks), new=False)) for asked, tasks in held
         ]
+
+    def touched(self) -> set[str]:
+        """Who holds, or may have held meanwhile, something else than when this decision began."""
+        return self._touched | self._changed
 
     def holders(self, resource: str) -> list[str]:
         """Who holds most of it in this plan, when it was asked first."""

@@ -19,10 +19,13 @@ def check(job: Job) -> None:
     for at, value in enumerate(job.speeds, 1):
         if not math.isfinite(value) or value < 0:
             raise ValueError(f"job {job.name}: a speed of {value:g} with {at} tasks is not a speed")
-    role = elastic_role(job)
-    least = max(1, role.minimum if role is not None else 1)
-    if job.speeds and speed(job, least) <= 0:
-        raise ValueError(f"job {job.name} makes no progress with {least} tasks, which is its minimum")
+    if job.speeds:
+        role = elastic_role(job)
+        least = max(1, role.minimum if role is not None else 1)
+        if speed(job, least) <= 0:
+            raise ValueError(
+                f"job {job.name} makes no progress with {least} tasks, which is its minimum"
+            )
     if job.work is not None and not (math.isfinite(job.work) and job.work > 0):
         raise ValueError(f"job {job.name}: work of {job.work:g} is not an amount of work")
     for name in ("done", "restart_seconds", "service_seconds"):
