@@ -53,8 +53,8 @@ def test_rows_are_those_of_the_jobs_that_are_there_now() -> None:
     assert {asked.job.name for asked in holdings.of(rows)} == those.keys()
     for at, asked in zip(rows.tolist(), holdings.of(rows), strict=True):
         assert asked is those[asked.job.name]
-        assert holdings.held[at].tolist() == asked.held
-        assert holdings.lent[at].tolist() == (asked.lent if asked.needs.elastic else [0, 0])
+        assert holdings.held[at].tolist() == list(asked.held)
+        assert holdings.lent[at].tolist() == (list(asked.lent) if asked.needs.elastic else [0, 0])
         assert holdings.ends[at] == asked.ends
         assert holdings.since[at] == asked.job.since
         assert holdings.wall[at] == (asked.job.wall_seconds or math.inf)

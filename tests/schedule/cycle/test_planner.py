@@ -7,7 +7,7 @@ import pytest
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.planner import Planner, plan
-from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules, Task
 from shoal.schedule.cycle.steps import Plan, Start
 from tests.simulate.cluster.chance import Chance, Kinds
 
@@ -43,6 +43,35 @@ def test_a_few_events_change_no_plan() -> None:
     chance = compared(Chance(99))
     for _ in range(25):
         chance.event()
+
+
+@pytest.mark.parametrize("cores", [0, 3])
+def test_equal_jobs_start_at_once_where_they_would_start_one_by_one(cores: int) -> None:
+    """Jobs of different users are looked at one by one, and go where equal ones go: up to the limit of
+    their queue, round others that are not like them, as far as there is room."""
+
+    def cluster(users: int) -> Cluster:
+        one = Role(gpus=1, amounts={"cpu": cores})
+        jobs = [
+            Job(
+                name=f"job-{at:02d}",
+                created=float(at),
+                queue="narrow" if at % 9 < 3 else "wide",
+                user=f"user-{at % users}",
+                roles=(one if at % 11 else Role(minimum=2, maximum=2, gpus=1),),
+            )
+            for at in range(60)
+        ]
+        there = Job(name="there", queue="wide", roles=(one,), tasks=(Task(node="b", gpus=(2,)),))
+        return Cluster(
+            nodes=tuple(Node(name=name, gpus=8, amounts={"cpu": 20}) for name in "abcdef"),
+            queues=(Queue(name="narrow", limit={"gpu": 11}), Queue(name="wide")),
+            jobs=(*jobs, there),
+        )
+
+    together, alone = plan(cluster(1), Rules(), 60.0), plan(cluster(60), Rules(), 60.0)
+    assert sum(isinstance(step, Start) for step in together.steps) > 30
+    assert msgspec.json.encode(together) == msgspec.json.encode(alone)
 
 
 def test_rows_that_contradict_each_other_are_forgotten() -> None:

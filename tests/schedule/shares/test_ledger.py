@@ -109,3 +109,35 @@ def test_headroom_refusals_and_counting_from_scratch_agree(data):
         for leaf in leaves:
             least = min(rules.kept[leaf, 0], rules.ceiling[list(made.paths[leaf]), 0].min())
             assert counted.use[leaf][0] + counted.headroom(leaf)[0] >= least
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_how_often_it_is_allowed_is_how_often_it_can_be_charged(data):
+    """One after the other, whatever is lent, kept or limited; with fractions no more than once."""
+    whole = data.draw(st.booleans())
+    amounts = st.integers(0, 12).map(float) if whole else st.integers(0, 120).map(lambda n: n / 10)
+    nominal, room = (column(*(data.draw(amounts) for _ in FAMILY)) for _ in range(2))
+    nominal[0] = max(nominal[0], nominal[2] + nominal[3])
+    inner = min(nominal[0, 0], nominal[3, 0])
+    made = ledger(
+        [data.draw(amounts) for _ in FAMILY],
+        capacity=data.draw(st.sampled_from([15.0, 30.0, np.inf])),
+        nominal=nominal,
+        guaranteed=column(inner, nominal[1, 0], 0, inner),
+        limit=nominal + room,
+    )
+    queue, ask, most = data.draw(st.integers(0, 3)), data.draw(amounts), data.draw(st.integers(0, 9))
+    together, times = made.copy(), made.times(queue, (ask,), most)
+    here = 0
+    while here < most and made.allows(queue, (ask,)):
+        made.charge(queue, (ask,))
+        here += 1
+    if not whole and times < 2:
+        assert times == min(here, 1)
+        return
+    assert times == here
+    together.charge(queue, (times * ask,))
+    assert together.refusals(queue, (ask,)) == made.refusals(queue, (ask,))
+    assert [together.headroom(at) for at in range(4)] == [made.headroom(at) for at in range(4)]
+    assert together.use == made.use

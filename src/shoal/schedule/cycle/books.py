@@ -55,6 +55,18 @@ class Books:
             for name, amount in job.shared.items():
                 self.shared[name] = self.shared.get(name, 0) - sign * amount
 
+    def times(self, asked: Asked, most: int) -> int:
+        """How many jobs like this one, which has nothing yet, may be charged one after the other; 0
+        where they have to be looked at one by one."""
+        if self.users.capped or asked.job.shared or asked.queue in self._aside:
+            return 0
+        return self.ledger.times(asked.queue, asked.lacks, most)
+
+    def charge_times(self, asked: Asked, times: int) -> None:
+        """So many of them (`times`), at once."""
+        self.version += times
+        self.ledger.charge(asked.queue, [times * amount for amount in asked.lacks])
+
     def refusal(self, asked: Asked, amounts: Sequence[float]) -> Refusal | None:
         """Of the user's caps, then of the queue."""
         queue = asked.queue

@@ -168,7 +168,7 @@ class Dates:
         desk = self._desk
         same, others = self._rows_of_holders()
         known = desk.holdings
-        rows: list[tuple[Sequence[int], list[int], float, float]] = []
+        rows: list[tuple[tuple[int, ...], list[int], float, float]] = []
         for name, there in others:
             asked = desk.asked[name]
             job = asked.job
@@ -228,7 +228,7 @@ class Dates:
             return laid.start
         return math.inf if promised is None or self._ahead.exact else promised
 
-    def _held(self, asked: Asked, there: Sequence[Task]) -> Sequence[int]:
+    def _held(self, asked: Asked, there: Sequence[Task]) -> tuple[int, ...]:
         """What it holds and does not lend. Who ends before it could give back what it was asked for
         holds it all until then."""
         if asked.job.name in self._desk.ending:
@@ -236,9 +236,9 @@ class Dates:
         if there is asked.present:
             return asked.held
         counts = zip(asked.counts(there), asked.surplus(there), strict=True)
-        return asked.needs.amounts([count - more for count, more in counts])
+        return asked.needs.amounts(tuple([count - more for count, more in counts]))
 
-    def _lent(self, name: str, there: Sequence[Task]) -> Sequence[int]:
+    def _lent(self, name: str, there: Sequence[Task]) -> tuple[int, ...]:
         """What it lends; nothing at all where it may have no more than its minimum."""
         asked = self._desk.asked[name]
         if not asked.needs.elastic and there is asked.present:

@@ -14,7 +14,7 @@ from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start
 from shoal.schedule.cycle.table import Table
 from shoal.schedule.cycle.units import own_priority
-from shoal.schedule.placing.asks import Placement
+from shoal.schedule.placing.asks import Placement, Tasks
 
 __all__ = ["Desk"]
 
@@ -47,6 +47,29 @@ class Desk(Table):
         self._told_to_wait_no_more(job.name)
         kind = Grow if before else Start
         self._starting.append(kind(job=job.name, tasks=tasks, code="Started"))
+
+    def start_alike(self, jobs: Sequence[Asked], places: Tasks) -> None:
+        """As `start`, one after the other, of jobs of one kind that have nothing yet and ask for a task
+        each; these are their places, and taken in `current` already."""
+        first = jobs[0]
+        role = first.needs.names[0]
+        self.later.room.occupy(places)
+        for books in (self.current, self.later):
+            books.charge_times(first, len(jobs))
+        nodes: list[int] = places.node.tolist()
+        slots: list[list[int]] = places.slots.tolist()
+        for asked, node, gpus in zip(jobs, nodes, slots, strict=True):
+            name = asked.job.name
+            tasks = (Task(role=role, index=0, node=self.names[node], gpus=tuple(gpus)),)
+            self.present[name] = tasks
+            self._told_to_wait_no_more(name)
+            self._starting.append(Start(job=name, tasks=tasks, code="Started"))
+        names = {asked.job.name for asked in jobs}
+        self.settled |= names
+        self._changed |= names
+        self._fresh |= names
+        self.effects += len(jobs)
+        self._gains(first)
 
     def reserve(
         self,

@@ -55,11 +55,22 @@ class Asked:
         """Whether anything else is there."""
         self.there = self.counts(self.present)
         """How many of each role that is."""
+        self.reached = reached(self.there, self.minimum)
+        """Whether it has its minimum."""
+        self.missing = self.minimum
+        """Of each role, up to the minimum."""
+        if self.present:
+            rows = zip(self.minimum, self.there, strict=True)
+            self.missing = tuple([max(0, low - count) for low, count in rows])
+        self.lacks = self.ask(self.missing, new=not job.tasks)
+        """The same by column."""
         self.never: list[Reason] | None = None
         """What no waiting helps against, once somebody has asked (`reasons`)."""
         self.holds = bool(job.tasks or job.reserved)
         """Whether anything is taken for it."""
         self.waiting_since = job.waiting_since
+        self.own_order = (-job.priority, not self.present, self.waiting_since, job.name)
+        """Its place in its queue."""
         self.fresh = not (self.holds or job.suspended)
         """Whether it waits, and nothing is there or kept for it."""
         self.rests = not (self.fresh or job.reserved) and (job.suspended or self.reached)
@@ -85,37 +96,15 @@ class Asked:
         return self.needs.ask(counts, new=new and self.job.counts)
 
     @cached_property
-    def missing(self) -> tuple[int, ...]:
-        """Of each role, up to the minimum."""
-        if not self.present:
-            return self.minimum
-        return tuple(max(0, low - count) for low, count in zip(self.minimum, self.there, strict=True))
-
-    @cached_property
     def lacks_indices(self) -> bool:
         """Whether what it misses has to wait for tasks that were told to go."""
         rows = zip(self.there, self.missing, self.room, strict=True)
         return any(count + missing > room for count, missing, room in rows)
 
     @cached_property
-    def reached(self) -> bool:
-        """Whether it has its minimum."""
-        return reached(self.there, self.minimum)
-
-    @cached_property
     def wish(self) -> tuple[int, tuple[float, ...]]:
         """Its queue, and by column what it starts with; jobs are not counted."""
         return self.queue, self.ask(self.minimum, new=False)
-
-    @cached_property
-    def own_order(self) -> tuple[int, bool, float, str]:
-        """Its place in its queue."""
-        return (-self.job.priority, not self.present, self.waiting_since, self.job.name)
-
-    @cached_property
-    def lacks(self) -> tuple[float, ...]:
-        """By column: up to its minimum."""
-        return self.ask(self.missing, new=not self.job.tasks)
 
     @cached_property
     def kind(self) -> int:
@@ -142,15 +131,15 @@ class Asked:
         return self.elastic if self.job.speeds and self.job.preemptible else None
 
     @cached_property
-    def lent(self) -> list[int]:
+    def lent(self) -> tuple[int, ...]:
         """What is there beyond the minimum and may be taken back, as `Needs.amounts`."""
         return self.needs.amounts(self.surplus(self.present))
 
     @cached_property
-    def held(self) -> list[int]:
+    def held(self) -> tuple[int, ...]:
         """And the rest of it."""
-        whole = self.needs.amounts(self.there)
-        return [all_of_it - part for all_of_it, part in zip(whole, self.lent, strict=True)]
+        rows = zip(self.there, self.surplus(self.present), strict=True)
+        return self.needs.amounts(tuple([count - more for count, more in rows]))
 
     @cached_property
     def placed(self) -> Placement:
@@ -179,7 +168,7 @@ class Asked:
         if not self.job.preemptible:
             return (0,) * len(self.minimum)
         rows = zip(self.counts(tasks), self.minimum, strict=True)
-        return tuple(max(0, count - low) for count, low in rows)
+        return tuple([max(0, count - low) for count, low in rows])
 
     def placement(self, tasks: Iterable[Task]) -> Placement:
         """As arrays; tasks on nodes that are not known any more are left out."""
@@ -213,4 +202,4 @@ class Asked:
 
 def reached(counts: Sequence[int], least: Sequence[int]) -> bool:
     """Whether so many of each role are the minimum."""
-    return all(count >= low for count, low in zip(counts, least, strict=True)) and any(counts)
+    return any(counts) and all(count >= low for count, low in zip(counts, least, strict=True))

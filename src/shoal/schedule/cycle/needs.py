@@ -49,6 +49,16 @@ class Needs:
         same = (self.shapes, self.minimum, self.reach, job.spread, bound, self.names)
         self.number = numbers.setdefault(same, len(numbers))
         """Whoever has the same fits where this fits."""
+        self.single = (
+            self.minimum == (1,)
+            and not self.open
+            and bound == ("",)
+            and (job.required, job.preferred, job.spread, job.roles[0].preferred) == ("",) * 4
+            and not self.shapes[0].share
+            and bool(self.shapes[0].gpus or any(self.shapes[0].ask))
+        )
+        """Whether it starts with one task, wherever there is room, on whole GPUs or none."""
+        self._amounts: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.least = self.amounts(self.minimum)
         """Of the minimum."""
         self._gangs: dict[tuple[tuple[int, ...], tuple[int, ...]], Gang] = {}
@@ -83,14 +93,15 @@ class Needs:
             found = self._asks[key] = tuple(total)
         return found
 
-    def amounts(self, counts: Sequence[int]) -> list[int]:
+    def amounts(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """By column of queues without that of jobs; GPUs in thousandths."""
-        if len(counts) == 1:
-            return [counts[0] * amount for amount in self.whole[0]]
-        rows = [
-            [count * amount for amount in row] for count, row in zip(counts, self.whole, strict=True)
-        ]
-        return [sum(column) for column in zip(*rows, strict=True)]
+        found = self._amounts.get(counts)
+        if found is None:
+            rows = [
+                [count * amount for amount in row] for count, row in zip(counts, self.whole, strict=True)
+            ]
+            found = self._amounts[counts] = tuple(map(sum, zip(*rows, strict=True)))
+        return found
 
 
 class Kinds:

@@ -29,6 +29,7 @@ from shoal.schedule.cycle.units import claim_of, own_priority
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.cycle.ways import Ways
 from shoal.schedule.placing.asks import Placement
+from shoal.schedule.placing.bulk import place_in_turn
 from shoal.schedule.shares.laws import Laws, givers
 from shoal.schedule.shares.ledger import Refusal
 
@@ -75,6 +76,8 @@ class Service:
             line = Line(waiting)
             for at, asked in again:
                 if asked.job.name in desk.settled or self._refused_alike(asked):
+                    continue
+                if number == 0 and self._start_alike(line.members, at):
                     continue
                 if number == 0 or self._is_near(asked):
                     self._serve_and_again(asked, line.rest(at))
@@ -149,6 +152,28 @@ class Service:
         for those from the first on that finds no room."""
         promised = any(asked.job.promised is not None for asked in waiting)
         self.dates = Dates(self._desk, waiting, self._ahead) if promised else None
+
+    def _start_alike(self, line: Sequence[Asked], at: int) -> bool:
+        """Whether this one, and those behind it that are of its kind, of a task each, have been started
+        at once: as many as there is room for, and as they may. That is what becomes of each of them, one
+        after the other, as long as nobody has a date."""
+        desk, asked = self._desk, line[at]
+        if not (asked.fresh and asked.needs.single and asked.job.preemptible):
+            return False
+        if self.dates is not None or self._ahead.all() or asked.kind in self._hopeless:
+            return False
+        if desk.withdrawn or desk.budgeted[asked.queue]:
+            return False
+        last = at + 1
+        while last < len(line) and _alike(line[last], asked) and line[last].job.name not in desk.settled:
+            last += 1
+        most = desk.later.times(asked, desk.current.times(asked, last - at))
+        if most < 2:
+            return False
+        found = place_in_turn(desk.current.room, asked.shapes[0], most)
+        if len(found):
+            desk.start_alike(line[at : at + len(found)], found)
+        return len(found) > 0
 
     def _serve_and_again(self, asked: Asked, rest: Rest) -> None:
         if asked.open:
@@ -318,6 +343,11 @@ class _ByKind:
         if known is None:
             known = self._known[asked.kind] = self._asks(asked)
         return known
+
+
+def _alike(asked: Asked, other: Asked) -> bool:
+    """Whether the same is done for one as for the other, where both have nothing yet."""
+    return asked.needs is other.needs and asked.kind == other.kind and asked.fresh
 
 
 def give_up_stale(desk: Desk) -> None:

@@ -11,13 +11,14 @@ there are not 800 anywhere.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.schedule.placing.asks import WHOLE, Ints
 
-__all__ = ["shared_slots", "whole_slots"]
+__all__ = ["shared_slots", "slots_in_turn", "whole_slots"]
 
 _NEVER = np.int64(2**40)
 
@@ -41,6 +42,23 @@ def shared_slots(free: Ints, counts: Ints, share: int) -> Ints:
     before = np.cumsum(holds, axis=1) - holds
     taken = np.clip(counts[:, None] - before, 0, holds)
     return np.repeat(order.ravel(), taken.ravel())[:, None]
+
+
+def slots_in_turn(free: NDArray[np.signedinteger[Any]], count: int, gpus: int) -> Ints:
+    """Slots for `count` tasks of `gpus` each, (count, gpus), which come one after the other to a node
+    with `free` (g,) thousandths; each has enough that are wholly free."""
+    return _in_turn(tuple((free == WHOLE).tolist()), count, gpus)
+
+
+@lru_cache(maxsize=4096)
+def _in_turn(idle: tuple[bool, ...], count: int, gpus: int) -> Ints:
+    left = np.array(idle)
+    slots = np.empty((count, gpus), dtype=np.int64)
+    for at in range(count if gpus else 0):
+        slots[at] = _on_one_node(tuple(left.tolist()), 1, gpus)
+        left[slots[at]] = False
+    slots.setflags(write=False)
+    return slots
 
 
 @lru_cache(maxsize=4096)

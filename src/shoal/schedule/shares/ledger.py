@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 CLUSTER = -1
 """Stands for the level above all queues in `Refusal.queue`."""
 
+_EXACT = float(1 << 53)
+"""Whole numbers below are told apart from their neighbours."""
 _NEXT_TO_NOTHING = 1e-9
 _SLACK = 1e-9
 """Relative: so much above a bound is rounding."""
@@ -125,6 +127,32 @@ class Ledger:
                 if total > bound and _above(total, bound):
                     return False
         return True
+
+    def times(self, queue: int, ask: Sequence[float], most: int) -> int:
+        """How often in a row `allows` says yes, and the ask is charged, up to `most`. Found at once
+        where all of these are whole numbers, which add up alike in any order; else no more than
+        once."""
+        low, high = 0, most if self._adds_up(queue, ask, most) else min(most, 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.allows(queue, [middle * amount for amount in ask]):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _adds_up(self, queue: int, ask: Sequence[float], times: int) -> bool:
+        """Whether so many of them, and what is counted on the queue's path of what they ask for, are
+        whole numbers, none too large to be exact."""
+        asked = [at for at, amount in enumerate(ask) if amount]
+        levels = [
+            row[node]
+            for node in self.rules.tree.paths[queue]
+            for row in (self.use, self._inside, self._claimed, self.kept)
+        ]
+        counted = [row[at] for row in (self._total, self._in_use, *levels) for at in asked]
+        most = times * max(ask, default=0.0)
+        return all(each.is_integer() and each + most < _EXACT for each in (*ask, *counted))
 
     def refusal(self, queue: int, ask: Sequence[float]) -> Refusal | None:
         """Why the queue may not have so much more (r,); None if it may."""
