@@ -11,7 +11,7 @@ from shoal.schedule.placing.foresee import biggest, would_fit
 from shoal.schedule.placing.grow import grow
 from shoal.schedule.placing.invariants import miscounted, overcommitted, torn
 from shoal.schedule.placing.mend import mend
-from shoal.schedule.placing.place import place
+from shoal.schedule.placing.place import has_room, place
 from shoal.schedule.placing.room import Nodes, Room
 from shoal.schedule.placing.topology import Topology
 from tests.schedule.placing.model import Model, least_nodes
@@ -75,6 +75,15 @@ def gangs(draw):
         near=near,
         **({} if near else draw(st.sampled_from(["spread", "balanced"]).flatmap(ways))),
     )
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(rooms(), gangs())
+def test_there_is_room_where_a_gang_would_be_placed(room, gang):
+    told = has_room(room, gang)
+    assert room.mark() == 0
+    assert told is (place(room, gang) is not None)
 
 
 @pytest.mark.slow

@@ -97,7 +97,8 @@ def test_headroom_refusals_and_counting_from_scratch_agree(data):
         assert counted.refusal(queue, (room + 1.0,)) is not None
         wishes = [(queue, (room,)), (queue, (room + 1.0,))]
         assert [counted.allows(*wish) for wish in wishes] == [True, False]
-        assert counted.not_hopeless(wishes) == wishes[:1]
+        hopeful = counted.hopeful(np.full(2, queue), np.array([ask for _, ask in wishes]))
+        assert hopeful.tolist() == [True, False]
         amount = float(data.draw(st.integers(0, int(room))))
         counted.charge(queue, (amount,))
         used[queue] += amount

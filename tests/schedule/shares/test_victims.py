@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -114,16 +116,30 @@ def test_the_newest_of_equal_priority_goes_first():
     assert choose(ledger, Claim(0, (2.0,)), Offers(holdings), Laws()) == (1, 2)
 
 
+@dataclass(frozen=True)
+class Needs:
+    """A place for the claim, once all of `where` are gone."""
+
+    where: set[int]
+    steady: bool
+
+    def fits(self, gone):
+        return self.where <= set(gone)
+
+    def takes(self, gone):
+        return self.where & set(gone)
+
+
 def test_what_fits_takes_nothing_and_placement_has_a_say():
     rules = quotas(tree([-1, -1]), nominal=column(2, 2))
     holdings = [Holding(1, (1.0,)), Holding(1, (1.0,)), Holding(1, (1.0,))]
     ledger = Ledger(rules, column(0, 3), np.array([4.0]))
     before = ledger.use
     assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws()) == ()
-    assert choose(
-        ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: gone if 0 in gone else None
-    ) == (0,)
-    assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), lambda gone: None) is None
+    for steady in (False, True):
+        needs_first, nowhere = Needs({0}, steady=steady), Needs({0, 9}, steady=steady)
+        assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), needs_first) == (0,)
+        assert choose(ledger, Claim(0, (1.0,)), Offers(holdings), Laws(), nowhere) is None
     assert ledger.use == before == [[0.0], [3.0]]
 
 

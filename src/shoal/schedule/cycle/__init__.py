@@ -12,10 +12,11 @@ out are steps with their reasons (`steps`).
 - `table`: what is so while the decision is made; `desk`: what is done
 - `fitting`: what would fit, and what would be allowed
 - `compositions`: of which roles a gang is, where it may be any
-- `gangs`: a job as placing knows it; `lines`: who is served next
+- `gangs`: a job as placing knows it; `lines`: who is served next; `wishes`: what those behind ask for
 - `giving`: what jobs give back for no one
 - `places`: where a job's minimum goes; `ways`: ways to make room for it
-- `stock`: what everybody may give up; `victims`: who gives way for whom
+- `stock`: what everybody may give up; `victims`: who gives way for whom; `rivals`: who may take back;
+  `freed`: what a gang would find then
 - `dates`: when those start who wait for time; `precedence`: who may start before his date
 - `ahead`: and where, node by node (`laid`); `windows`, `future`, `holds`: what is free in time
 - `own_place`: who has a date gets the place that goes with it

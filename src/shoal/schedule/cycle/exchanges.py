@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.shares.standing import idle_part, potential
+from shoal.schedule.shares.standing import change, idle_part
 
 __all__ = ["ends"]
 
@@ -31,4 +31,4 @@ def ends(desk: Desk, asked: Asked, counts: Sequence[int], leaving: Mapping[str, 
     for name, tasks in old.items():
         other = desk.asked[name]
         after.charge(other.queue, other.ask(other.counts(tasks), new=False), -1)
-    return potential(after) <= potential(before)
+    return change(before, after) <= 0

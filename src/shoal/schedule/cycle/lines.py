@@ -10,19 +10,17 @@ served counts for those after it.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.wishes import Wish, Wishes
 from shoal.schedule.shares.laws import beyond_own
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.standing import standing
 
 __all__ = ["Line", "Rest", "Standings", "in_order"]
-
-Wish = tuple[int, tuple[float, ...]]
-"""A queue, and what is asked for by column."""
 
 _Standing = tuple[bool, tuple[int, ...], tuple[float, ...]]
 
@@ -103,26 +101,15 @@ class Line:
 
     def __init__(self, members: Sequence[Asked]) -> None:
         self.members = members
-        self._wishes: dict[Wish, list[int]] | None = None
 
     def rest(self, at: int) -> Rest:
         """From this place on."""
         return Rest(self, at)
 
-    def wishes_behind(self, at: int) -> dict[Wish, int]:
-        """What those behind this place ask for to start with, and how many the same; who comes first,
-        first."""
-        if self._wishes is None:
-            self._wishes = {}
-            for place, asked in enumerate(self.members):
-                self._wishes.setdefault(asked.wish, []).append(place)
-        found: list[tuple[int, Wish, int]] = []
-        for wish, places in self._wishes.items():
-            first = bisect_right(places, at)
-            if first < len(places):
-                found.append((places[first], wish, len(places) - first))
-        found.sort()
-        return {wish: count for _, wish, count in found}
+    @cached_property
+    def wishes(self) -> Wishes:
+        """What they ask for to start with."""
+        return Wishes([asked.wish for asked in self.members])
 
 
 @dataclass(frozen=True)
@@ -137,10 +124,9 @@ class Rest:
         """It and all of them."""
         return self.line.members[self.at :]
 
-    @property
-    def wishes_behind(self) -> dict[Wish, int]:
-        """See `Line.wishes_behind`."""
-        return self.line.wishes_behind(self.at)
+    def refill(self, ledger: Ledger, gone: Iterable[Wish]) -> None:
+        """See `Wishes.refill`: of those behind it."""
+        self.line.wishes.refill(ledger, self.at, gone)
 
 
 class Standings:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from shoal.schedule.cycle.desk import Desk
-from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.cycle.units import Unit, claim_of, units_of
-from shoal.schedule.shares.laws import Claim
+from shoal.schedule.cycle.units import Unit, is_surplus, units_of
 from shoal.schedule.shares.offers import Offers
 
 __all__ = ["Stock"]
@@ -28,10 +26,8 @@ class Stock:
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
         self._beside: set[int] | None = None
-        """What `old_beside_new` has found, while nothing has changed."""
-        self._rows: Sequence[Asked] = ()
-        self._kinds: dict[tuple[int, tuple[float, ...], int], list[Asked]] = {}
-        """Of those who wait, by what they ask for."""
+        self._beyond: list[int] | None = None
+        """What `old_beside_new` and `beyond` have found, while nothing has changed."""
         for name in desk.present:
             if desk.offered(name):
                 self._offer(name)
@@ -40,7 +36,7 @@ class Stock:
     def changed(self, names: Collection[str]) -> None:
         """These jobs hold more or less than before."""
         if names:
-            self._beside = None
+            self._beside = self._beyond = None
         others: list[str] = []
         for name in sorted(names):
             present, numbers = self._of.get(name, ((), ()))
@@ -63,6 +59,12 @@ class Stock:
         """Who has not held something for long enough to be taken for this queue."""
         return {at for q, young in self._young.items() if q != queue for at in young}
 
+    def beyond(self) -> list[int]:
+        """All surplus, ascending."""
+        if self._beyond is None:
+            self._beyond = self.offers.numbers(is_surplus)
+        return self._beyond
+
     def old_beside_new(self) -> set[int]:
         """What was there before this plan, in queues that have got more by it."""
         if self._beside is None:
@@ -71,20 +73,6 @@ class Stock:
             here = {at for queue in queues for at in self._in_queue.get(queue, ())}
             self._beside = {at for at in here if not desk.is_new(self.units[at].asked.job.name)}
         return self._beside
-
-    def rivals(self, queue: int) -> Iterator[Claim]:
-        """What others wait for in other queues, each kind once."""
-        settled = self._desk.settled
-        if self._rows is not self._desk.waiting:
-            self._rows = self._desk.waiting
-            self._kinds.clear()
-            for asked in self._rows:
-                self._kinds.setdefault((*asked.wish, asked.job.priority), []).append(asked)
-        for (of, ask, _), line in self._kinds.items():
-            if of != queue:
-                first = next((asked for asked in line if asked.job.name not in settled), None)
-                if first is not None:
-                    yield claim_of(first, of, ask, -1)
 
     def _offer(self, name: str) -> None:
         desk = self._desk

@@ -14,12 +14,15 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.freed import Freed, free, touched
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.lines import Rest
+from shoal.schedule.cycle.rivals import Rivals
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.stock import Stock
 from shoal.schedule.cycle.units import Unit, claim_of, is_surplus
-from shoal.schedule.placing.asks import Gang, Group, Placement, Shape, Tasks
+from shoal.schedule.cycle.wishes import charge_all
+from shoal.schedule.placing.asks import Gang, Group, Placement
 from shoal.schedule.placing.place import place
 from shoal.schedule.shares.laws import Claim, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
@@ -49,14 +52,17 @@ class Victims:
         self._desk = desk
         self._stock = Stock(desk)
         self._units = self._stock.units
-        self._fits: dict[tuple[int, tuple[int, ...]], tuple[tuple[int, int], bool]] = {}
+        self._rivals = Rivals(desk)
         self._vain: set[tuple[object, ...]] = set()
         """Asks of queues for more of their own that found nobody, since anything changed."""
+        self._beside: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+        """What `_beside_guarantees` has found since then."""
 
     def changed(self, names: Collection[str]) -> None:
         """These jobs hold more or less than before."""
         if names:
             self._vain.clear()
+            self._beside.clear()
         self._stock.changed(names)
 
     def give_way(
@@ -89,26 +95,18 @@ class Victims:
         lawful = self._chosen(asked, amounts, gang, rest, surplus_only=True, anywhere=True)
         if lawful is None or any(self._desk.is_new(self._units[at].asked.job.name) for at in lawful):
             return None
-        priority = asked.job.priority
-        others = self._beside_guarantees(
-            [
-                at
-                for at in self._stock.offers.numbers(is_surplus)
-                if at not in lawful and self._units[at].asked.job.priority <= priority
-            ],
-            lawful,
-        )
+        others = self._beside_guarantees(asked.job.priority, lawful)
         mark = room.mark()
         try:
-            self._free(self._units[at] for at in (*lawful, *others))
+            free(room, (self._units[at] for at in (*lawful, *others)))
             placed = place(room, gang)
             if placed is None:
                 return None
-            moved = self._touched(placed, others)
-            for at in others:
-                if at not in moved:
-                    for tasks in self._units[at].placement:
-                        room.occupy(tasks)
+            moved = touched(self._units, placed, others)
+            room.rollback(mark)
+            free(room, (self._units[at] for at in (*lawful, *sorted(moved))))
+            for tasks in placed:
+                room.occupy(tasks)
             again = Counter(tasks.shape for at in sorted(moved) for tasks in self._units[at].placement)
             for shape, count in again.items():
                 if place(room, Gang((Group(shape, count, count),))) is None:
@@ -139,37 +137,18 @@ class Victims:
         anywhere: bool = False,
     ) -> tuple[int, ...] | None:
         desk = self._desk
-        room, queue = desk.later.room, desk.queue(asked.job)
-        start = room.mark()
-        freed: list[int] = []
-
-        def enough(gone: Sequence[int]) -> set[int] | None:
-            if not gone and not freed:
-                return set() if self._fits_now(asked, gang) else None
-            # mostly one more has gone than when it was asked last
-            if freed != list(gone[: len(freed)]):
-                room.rollback(start)
-                freed.clear()
-            self._free(self._units[at] for at in gone[len(freed) :])
-            freed.extend(gone[len(freed) :])
-            mark = room.mark()
-            found = place(room, gang)
-            room.rollback(mark)
-            if found is None:
-                return None
-            return self._touched(found, gone)
+        queue = desk.queue(asked.job)
+        freed = None if anywhere else Freed(desk.later.room, self._units, gang)
 
         def refill(ledger: Ledger, gone: Sequence[int]) -> None:
             """Who would start, or start again, in what is left."""
-            times = Counter(rest.wishes_behind if rest is not None else {})
-            for at in sorted(gone, key=lambda each: -self._units[each].holding.priority):
-                holding = self._units[at].holding
-                times[holding.queue, holding.amounts] += 1
-            for wish in ledger.not_hopeless(list(times)):
-                for _ in range(times[wish]):
-                    if not ledger.allows(*wish):
-                        break
-                    ledger.charge(*wish)
+            held = [self._units[at].holding for at in gone]
+            held.sort(key=lambda holding: -holding.priority)
+            wishes = [(holding.queue, holding.amounts) for holding in held]
+            if rest is None:
+                charge_all(ledger, wishes)
+            else:
+                rest.refill(ledger, wishes)
 
         spared = self._stock.spared(queue)
         claim = claim_of(asked, queue, amounts, asked.number)
@@ -187,16 +166,17 @@ class Victims:
                     claim,
                     self._stock.offers,
                     laws,
-                    None if anywhere else enough,
+                    freed,
                     refill,
                     spared=_Either(spared, without) if without else spared,
                     only=only,
-                    rivals=self._stock.rivals(queue),
+                    rivals=self._rivals.of(queue),
                 )
                 if found is None or self._lawful_anyway(found, claim, laws):
                     return found
         finally:
-            room.rollback(start)
+            if freed is not None:
+                freed.restore()
         return None
 
     def _lawful_anyway(self, gone: Sequence[int], claim: Claim, laws: Laws) -> bool:
@@ -217,42 +197,25 @@ class Victims:
             ledger.charge(holding.queue, holding.amounts, -1)
         return True
 
-    def _fits_now(self, asked: Asked, gang: Gang) -> bool:
-        """Without anybody's going."""
-        room = self._desk.later.room
-        key = (asked.need, tuple(group.minimum for group in gang.groups))
-        mark, state = room.mark(), (room.mark(), room.lessened)
-        known = self._fits.get(key)
-        if known is None or known[0] != state:
-            known = self._fits[key] = (state, place(room, gang) is not None)
-            room.rollback(mark)
-        return known[1]
-
-    def _beside_guarantees(self, numbers: Sequence[int], gone: Sequence[int]) -> list[int]:
-        """Those that leave every queue what is kept for it, also for the moment until it grows again."""
-        trial = self._desk.later.ledger.copy()
-        for at in gone:
-            trial.charge(self._units[at].holding.queue, self._units[at].holding.amounts, -1)
-        found: list[int] = []
-        for at in numbers:
-            holding = self._units[at].holding
-            rows = [
-                (trial.use[node][k] - amount, trial.kept[node][k])
-                for node in trial.rules.tree.paths[holding.queue]
-                for k, amount in enumerate(holding.amounts)
-                if amount > 0
-            ]
-            if all(left >= kept for left, kept in rows):
-                trial.charge(holding.queue, holding.amounts, -1)
-                found.append(at)
-            if len(found) == _SWAPS:
-                break
+    def _beside_guarantees(self, priority: int, gone: tuple[int, ...]) -> list[int]:
+        """Surplus of jobs of no higher priority that leaves every queue what is kept for it, also for
+        the moment until it grows again."""
+        key = (self._desk.later.version, priority, gone)
+        found = self._beside.get(key)
+        if found is None:
+            found = self._beside[key] = []
+            trial = self._desk.later.ledger.copy()
+            for at in gone:
+                trial.charge(self._units[at].holding.queue, self._units[at].holding.amounts, -1)
+            for at in self._stock.beyond():
+                if len(found) == _SWAPS:
+                    break
+                if at not in gone and self._units[at].asked.job.priority <= priority:
+                    holding = self._units[at].holding
+                    if trial.leaves_kept(holding.queue, holding.amounts):
+                        trial.charge(holding.queue, holding.amounts, -1)
+                        found.append(at)
         return found
-
-    def _touched(self, placement: Placement, numbers: Sequence[int]) -> set[int]:
-        """Those that are on its nodes."""
-        nodes = {node for tasks in placement for node in tasks.node.tolist()}
-        return {at for at in numbers if not nodes.isdisjoint(self._units[at].nodes)}
 
     def _found(self, gone: Sequence[int], gang: Gang) -> _Found:
         units = [self._units[at] for at in gone]
@@ -273,17 +236,9 @@ class Victims:
         """Where it will be. The victims' room is given back by those who let them go, so not here."""
         room = self._desk.later.room
         mark = room.mark()
-        self._free(units)
+        free(room, units)
         found = place(room, gang)
         room.rollback(mark)
         if found is None:
             raise AssertionError("what was enough a moment ago is not")
         return found
-
-    def _free(self, units: Iterable[Unit]) -> None:
-        pieces: dict[Shape, list[Tasks]] = {}
-        for unit in units:
-            for tasks in unit.placement:
-                pieces.setdefault(tasks.shape, []).append(tasks)
-        for shape, some in pieces.items():
-            self._desk.later.room.give_back(Tasks.joined(shape, some))

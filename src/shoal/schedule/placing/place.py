@@ -18,7 +18,7 @@ from shoal.schedule.placing.room import Room
 from shoal.schedule.placing.scopes import best_count, scopes
 from shoal.schedule.placing.topology import Topology
 
-__all__ = ["place"]
+__all__ = ["has_room", "place"]
 
 _TRIES = 32
 """Domains in which a gang of several groups is tried; those that have too little in all do not count."""
@@ -39,6 +39,19 @@ def place(room: Room, gang: Gang) -> Placement | None:
     if found is None and least != most:
         found = _together(room, gang, least, most)
     return found
+
+
+def has_room(room: Room, gang: Gang) -> bool:
+    """Whether `place` finds a place; nothing is taken. Of one group that is counted, not tried."""
+    group = gang.groups[0]
+    both = gang.reach.required is not None and group.reach.required is not None
+    if len(gang.groups) == 1 and group.minimum and not both:
+        _check(room.topology, gang)
+        return max(group.minimum, gang.minimum) <= _most(room, gang, group)
+    mark = room.mark()
+    found = place(room, gang)
+    room.rollback(mark)
+    return found is not None
 
 
 def _most(room: Room, gang: Gang, group: Group) -> int:

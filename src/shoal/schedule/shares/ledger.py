@@ -17,6 +17,8 @@ from shoal.schedule.shares.quotas import Quotas
 __all__ = ["CLUSTER", "Ledger", "Refusal"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 CLUSTER = -1
 """Stands for the level above all queues in `Refusal.queue`."""
@@ -75,6 +77,9 @@ class Ledger:
         """Whether anything is kept for a queue that lends it to nobody."""
         self.nominal: list[list[float]] = rules.nominal.tolist()
         self._ceiling: list[list[float]] = rules.ceiling.tolist()
+        bounds = np.vstack((self.capacity, rules.ceiling))
+        largest = np.where(np.isfinite(bounds), np.abs(bounds), 0.0).max(axis=0)
+        self._slack: Floats = 2 * _SLACK * np.maximum(1.0, largest)
         self._limit: list[list[float]] = rules.limit.tolist()
 
     def copy(self) -> Ledger:
@@ -187,22 +192,31 @@ class Ledger:
             ]
         return left
 
-    def not_hopeless(
-        self, wishes: Sequence[tuple[int, tuple[float, ...]]]
-    ) -> list[tuple[int, tuple[float, ...]]]:
-        """Of queues with asks those that might be allowed, in their order; the others certainly are not,
+    def leaves_kept(self, queue: int, amounts: Sequence[float]) -> bool:
+        """Whether it can give up so much (r,), and it and those above it still use what is kept for
+        them."""
+        for node in self.rules.tree.paths[queue]:
+            for amount, used, kept in zip(amounts, self.use[node], self.kept[node], strict=True):
+                if amount > 0 and used - amount < kept:
+                    return False
+        return True
+
+    def hopeful(self, queues: Ints, asks: Floats) -> Bools:
+        """(w,): which asks (w, r) of these `queues` (w,) might be allowed; the others certainly are not,
         and are not while nothing is given back."""
-        if not wishes:
-            return []
-        queues = {queue: None for queue, _ in wishes}
-        place = {queue: at for at, queue in enumerate(queues)}
-        room = np.array([self.headroom(queue) for queue in queues])
-        bounds = np.array([self.capacity, *self._ceiling])
-        largest = np.where(np.isfinite(bounds), np.abs(bounds), 0.0).max(axis=0)
-        room += 2 * _SLACK * np.maximum(1.0, largest)
-        asks = np.array([ask for _, ask in wishes])
-        short = (asks > 0) & (asks > room[[place[queue] for queue, _ in wishes]])
-        return [wishes[at] for at in np.flatnonzero(~short.any(axis=1)).tolist()]
+        fine = (asks <= 0) | (asks <= self._headrooms()[queues] + self._slack)
+        return np.asarray(fine.all(axis=1))
+
+    def _headrooms(self) -> Floats:
+        """(q, r): `headroom` of all queues."""
+        rules, inside, claimed = self.rules, np.array(self._inside), np.array(self._claimed)
+        left, whole = np.empty_like(inside), np.array(self.capacity) - np.array(self._total)
+        for level in rules.tree.levels:
+            above = rules.tree.parent[level][:, None]
+            free = np.maximum(0.0, np.where(above < 0, whole, left[above[:, 0]]))
+            lent = free + claimed[level] - inside[level]
+            left[level] = np.maximum(0.0, np.minimum(rules.ceiling[level] - inside[level], lent))
+        return left
 
     def tasks(self, queue: int, need: Sequence[float], most: int) -> int:
         """How many tasks of this need (r,) the queue may have, at most `most`."""

@@ -7,11 +7,11 @@ laws say the same of all of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shoal.schedule.shares.laws import Holding
 
-__all__ = ["Kind", "Offers"]
+__all__ = ["Heads", "Kind", "Offers"]
 
 Kind = tuple[int, tuple[float, ...]]
 """Priority and amounts."""
@@ -84,20 +84,42 @@ class Offers:
         """Those that offer something, ascending."""
         return sorted(self._lines)
 
-    def firsts(
+    def heads(
         self, queue: int, only: Callable[[Kind], bool] | None, left: Callable[[int], bool]
-    ) -> list[int]:
-        """Of each kind that the queue offers, and that counts, the first number that is left; whoever
-        would go first of all comes first."""
-        heads: list[_Key] = []
-        for kind, line in self._kinds[queue].items():
-            if only is None or only(kind):
-                for key in line:
-                    if left(key[2]):
-                        heads.append(key)
-                        break
-        heads.sort()
-        return [key[2] for key in heads]
+    ) -> Heads:
+        """Who goes first, of those of the queue that are of these kinds and are left."""
+        kinds = self._kinds[queue].items()
+        return Heads([line for kind, line in kinds if only is None or only(kind)], left)
+
+
+class Heads:
+    """Of each kind who goes first, while one after the other is taken; the offers stay as they are."""
+
+    def __init__(self, lines: Iterable[Sequence[_Key]], left: Callable[[int], bool]) -> None:
+        self._left = left
+        self._heads: list[_Key] = []
+        self._behind: dict[int, Iterator[_Key]] = {}
+        for line in lines:
+            self._next(iter(line))
+        self._heads.sort()
+
+    def __iter__(self) -> Iterator[int]:
+        """Their numbers; whoever would go first of all comes first."""
+        return (key[2] for key in self._heads)
+
+    def take(self, number: int) -> None:
+        """It has gone; the next of its kind is first."""
+        at = next(at for at, key in enumerate(self._heads) if key[2] == number)
+        del self._heads[at]
+        self._next(self._behind.pop(number))
+        self._heads.sort()
+
+    def _next(self, line: Iterator[_Key]) -> None:
+        for key in line:
+            if self._left(key[2]):
+                self._heads.append(key)
+                self._behind[key[2]] = line
+                return
 
 
 def _take(line: list[_Key], key: _Key) -> None:

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 from shoal.schedule.shares.ledger import Ledger
 
-__all__ = ["excess", "idle_part", "potential", "settles", "standing"]
+__all__ = ["change", "excess", "idle_part", "potential", "settles", "standing"]
 
 Potential = tuple[tuple[float, ...], ...]
 
@@ -57,20 +57,18 @@ def standing(ledger: Ledger, queue: int, more: Sequence[float] | None = None) ->
 
 def potential(ledger: Ledger) -> Potential:
     """Falls, in Python's order of tuples, with every exchange: see above. One list per depth."""
-    resources = range(len(ledger.capacity))
-    return tuple(
-        tuple(
-            sorted(
-                (
-                    round(excess(ledger, queue, k), _DIGITS)
-                    for queue in level.tolist()
-                    for k in resources
-                ),
-                reverse=True,
-            )
-        )
-        for level in ledger.rules.tree.levels
-    )
+    return tuple(_excesses(ledger, level.tolist()) for level in ledger.rules.tree.levels)
+
+
+def change(before: Ledger, after: Ledger) -> int:
+    """Whether the potential falls (-1), stays as it is, or rises (1). Of sorted lists of one length what
+    is the same in both does not decide, so only queues that use more or less are looked at."""
+    for level in before.rules.tree.levels:
+        queues = [queue for queue in level.tolist() if before.use[queue] != after.use[queue]]
+        high, low = _excesses(before, queues), _excesses(after, queues)
+        if low != high:
+            return -1 if low < high else 1
+    return 0
 
 
 def settles(before: Ledger, after: Ledger, *, own: bool = False) -> bool:
@@ -80,8 +78,8 @@ def settles(before: Ledger, after: Ledger, *, own: bool = False) -> bool:
     lower priority in its own queue. Between queues of one family it also forbids to go beyond what the
     family had in use by way of an exchange, if the family is thereby further ahead of the others.
     """
-    low, high = potential(after), potential(before)
-    return low < high or (own and low == high)
+    turn = change(before, after)
+    return turn < 0 or (own and turn == 0)
 
 
 def idle_part(ledger: Ledger, ask: Sequence[float]) -> list[float]:
@@ -89,3 +87,10 @@ def idle_part(ledger: Ledger, ask: Sequence[float]) -> list[float]:
     tops: list[int] = ledger.rules.tree.members[-1].tolist()
     used = [sum(ledger.use[queue][k] for queue in tops) for k in range(len(ask))]
     return [min(a, max(0.0, c - u)) for a, c, u in zip(ask, ledger.capacity, used, strict=True)]
+
+
+def _excesses(ledger: Ledger, queues: Sequence[int]) -> tuple[float, ...]:
+    """All of them, the largest first."""
+    resources = range(len(ledger.capacity))
+    found = [round(excess(ledger, queue, k), _DIGITS) for queue in queues for k in resources]
+    return tuple(sorted(found, reverse=True))

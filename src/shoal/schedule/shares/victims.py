@@ -13,18 +13,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
-from shoal.schedule.shares.offers import Kind, Offers
+from shoal.schedule.shares.offers import Heads, Kind, Offers
 from shoal.schedule.shares.standing import idle_part, settles, standing
 
-__all__ = ["Enough", "Refill", "affordable", "choose"]
+__all__ = ["Place", "Refill", "affordable", "choose"]
 
-Enough = Callable[[Sequence[int]], Collection[int] | None]
-"""Told the numbers of what would be gone: those of them whose place the claim would take; None where it
-cannot be placed."""
+
+class Place(Protocol):
+    """Where placement has a say. It is told the numbers of what would be gone."""
+
+    steady: bool
+    """Whether with more gone it always fits where it fitted before."""
+
+    def fits(self, gone: Sequence[int]) -> bool:
+        """Whether the claim can be placed then."""
+        ...
+
+    def takes(self, gone: Sequence[int]) -> Collection[int]:
+        """If it can: those of them whose place it would take."""
+        ...
+
 
 Refill = Callable[[Ledger, Sequence[int]], None]
 """Given the ledger as it would be, with the claim in it, and the numbers of what would be gone: charges
@@ -36,7 +49,7 @@ def choose(
     claim: Claim,
     offers: Offers,
     laws: Laws,
-    enough: Enough | None = None,
+    place: Place | None = None,
     refill: Refill | None = None,
     *,
     spared: Container[int] = (),
@@ -45,22 +58,20 @@ def choose(
 ) -> tuple[int, ...] | None:
     """Numbers of `offers` in ascending order; None if the claim cannot be satisfied by the laws.
 
-    Quotas and capacity must allow the claim once they are gone, and so must `enough`, where placement
-    has a say. The ledger, which counts the holdings as used, is left as it is. Empty if the claim fits
-    anyway. Without `refill` the plan's end has to be judged by the caller (`standing.settles`). What is
-    `spared` is not taken, nor what is of other kinds than `only`. `rivals` wait in other queues; unless
-    one of them may then take from that of the claimant, a higher priority may use what is idle too.
+    Quotas and capacity must allow the claim once they are gone, and so must `place`. The ledger, which
+    counts the holdings as used, is left as it is. Empty if the claim fits anyway. Without `refill` the
+    plan's end has to be judged by the caller (`standing.settles`). What is `spared` is not taken, nor
+    what is of other kinds than `only`. `rivals` wait in other queues; unless one of them may then take
+    from that of the claimant, a higher priority may use what is idle too.
     """
-    if ledger.allows(claim.queue, claim.ask) and (enough is None or enough(()) is not None):
+    if ledger.allows(claim.queue, claim.ask) and (place is None or place.fits(())):
         return ()
-    trial = ledger.copy()
-    search = _Search(trial, claim, offers, laws, enough, spared, only)
-    for unequal in (False, True):
-        search.widen(unequal)
-    if not search.fits():
+    search = _Search(ledger, claim, offers, laws, place, spared, only)
+    if not search.widen():
         return None
-    gone = tuple(sorted(search.needed(ledger)))
+    gone = tuple(sorted(search.needed()))
     if gone and refill is not None:
+        trial = search.trial
         trial.charge(claim.queue, claim.ask)
         refill(trial, gone)
         own = all(offers.holdings[at].queue == claim.queue for at in gone)
@@ -78,10 +89,9 @@ def affordable(
 ) -> bool:
     """Whether quotas and capacity would allow the claim, once all is gone that the laws let go for it.
     Where not, `choose` finds nobody."""
-    search = _Search(ledger.copy(), claim, offers, laws, None, spared, None)
-    for unequal in (False, True):
-        search.widen(unequal)
-    return search.fits()
+    if ledger.allows(claim.queue, claim.ask):
+        return True
+    return _Search(ledger, claim, offers, laws, None, spared, None).widen()
 
 
 class _Search:
@@ -89,111 +99,141 @@ class _Search:
 
     def __init__(
         self,
-        trial: Ledger,
+        ledger: Ledger,
         claim: Claim,
         offers: Offers,
         laws: Laws,
-        enough: Enough | None,
+        place: Place | None,
         spared: Container[int],
         only: Callable[[Kind], bool] | None,
     ) -> None:
-        self._trial = trial
+        self._ledger = ledger
+        self.trial = ledger.copy()
+        """Without what is gone."""
         self._claim = claim
         self._offers = offers
         self._holdings = offers.holdings
         self._laws = laws
-        self._enough = enough
+        self._place = place
         self._spared = spared
         self._only = only
         self._gone: list[int] = []
-        self._taken: set[int] = set()
+        self._heads: dict[int, Heads] = {}
         self._standing: dict[int, float] = {}
-        self._family: dict[int, bool] = {}
 
-    def fits(self) -> bool:
-        """With what is gone by now."""
-        if not self._trial.allows(self._claim.queue, self._claim.ask):
-            return False
-        return self._enough is None or self._enough(self._gone) is not None
-
-    def widen(self, unequal: bool) -> None:
-        """Take, from who is furthest ahead, until it fits or nobody may give any more."""
-        going = givers(self._trial, self._claim, self._offers.queues(), self._laws)
-        while going and not self.fits():
-            queue = max(going, key=lambda q: (self._ahead(q), -q))
-            # the others stay where they are, or fall with it: it goes on giving while it is ahead
-            rest = max((self._ahead(other) for other in going if other != queue), default=())
-            while (found := self._first(queue, unequal)) is not None:
-                self._take(found)
-                if self._ahead(queue) <= rest or self.fits():
+    def widen(self) -> bool:
+        """Take, from who is furthest ahead, until it fits; false if nobody may give any more. With
+        nothing gone it does not."""
+        if self._place is None or not self._place.steady:
+            return any(self._fits() for _ in self._takes())
+        few, leap, tried_at = 0, 1, 1  # with `few` gone it does not fit
+        for _ in self._takes():
+            count = len(self._gone)
+            if not self._allowed():
+                few, tried_at = count, count + 1
+            elif count == tried_at:
+                if self._place.fits(self._gone):
                     break
-            else:
-                going.remove(queue)
+                few, tried_at, leap = count, count + leap, 2 * leap
+        else:
+            if few == len(self._gone) or not self._place.fits(self._gone):
+                return False
+        self._back(few, self._place)
+        return True
 
-    def needed(self, ledger: Ledger) -> list[int]:
+    def _back(self, few: int, place: Place) -> None:
+        """To the fewest of those that are gone with which it fits: with so `few` it does not."""
+        gone, many = self._gone, len(self._gone)
+        while many - few > 1:
+            middle = (few + many) // 2
+            if place.fits(gone[:middle]):
+                many = middle
+            else:
+                few = middle
+        if many < len(gone):
+            self._gone, self.trial = gone[:many], self._ledger.copy()
+            for at in self._gone:
+                self.trial.charge(self._holdings[at].queue, self._holdings[at].amounts, -1)
+
+    def _takes(self) -> Iterator[None]:
+        """One after the other: first what leaves the claimant behind, then what leaves it ahead."""
+        for unequal in (False, True):
+            going = givers(self.trial, self._claim, self._offers.queues(), self._laws)
+            while going:
+                queue = max(going, key=lambda q: (self._ahead(q), -q))
+                # the others stay where they are, or fall with it: it goes on giving while it is ahead
+                rest = max((self._ahead(other) for other in going if other != queue), default=())
+                while (found := self._first(queue, unequal)) is not None:
+                    self._take(found)
+                    yield
+                    if self._ahead(queue) <= rest:
+                        break
+                else:
+                    going.remove(queue)
+
+    def _allowed(self) -> bool:
+        return self.trial.allows(self._claim.queue, self._claim.ask)
+
+    def _fits(self) -> bool:
+        """With what is gone by now."""
+        return self._allowed() and (self._place is None or self._place.fits(self._gone))
+
+    def needed(self) -> list[int]:
         """Without those that the claim can do without: at once those whose place it does not take, then
         one by one."""
-        self._spare_untouched(ledger)
+        self._spare_untouched()
         for at in reversed(self._gone.copy()):
             holding = self._holdings[at]
-            self._trial.charge(holding.queue, holding.amounts)
+            self.trial.charge(holding.queue, holding.amounts)
             before = self._gone
-            if self._trial.allows(self._claim.queue, self._claim.ask):
+            if self._allowed():
                 self._gone = [other for other in before if other != at]
-                if self.fits() and self._lawful(ledger.copy()):
+                if self._fits() and self._lawful():
                     continue
                 self._gone = before
-            self._trial.charge(holding.queue, holding.amounts, -1)
+            self.trial.charge(holding.queue, holding.amounts, -1)
         return self._gone
 
-    def _spare_untouched(self, ledger: Ledger) -> None:
-        taken = self._enough(self._gone) if self._enough is not None else None
-        if taken is None:
+    def _spare_untouched(self) -> None:
+        if self._place is None:
             return
+        taken = self._place.takes(self._gone)
         before, spared = self._gone, [at for at in self._gone if at not in taken]
         for at in spared:
-            self._trial.charge(self._holdings[at].queue, self._holdings[at].amounts)
+            self.trial.charge(self._holdings[at].queue, self._holdings[at].amounts)
         self._gone = [at for at in before if at in taken]
-        if spared and not (self.fits() and self._lawful(ledger.copy())):
+        if spared and not (self._fits() and self._lawful()):
             self._gone = before
             for at in spared:
-                self._trial.charge(self._holdings[at].queue, self._holdings[at].amounts, -1)
+                self.trial.charge(self._holdings[at].queue, self._holdings[at].amounts, -1)
 
     def _ahead(self, queue: int) -> tuple[float, ...]:
         """From the top downwards."""
         found: list[float] = []
-        for node in reversed(self._trial.rules.tree.paths[queue]):
+        for node in reversed(self.trial.rules.tree.paths[queue]):
             known = self._standing.get(node)
             if known is None:
-                known = self._standing[node] = standing(self._trial, node)
+                known = self._standing[node] = standing(self.trial, node)
             found.append(known)
         return tuple(found)
 
     def _first(self, queue: int, unequal: bool) -> int | None:
         """The first in line that the laws let go."""
-        job, holdings = self._claim.job, self._holdings
-        taken, spared = self._taken, self._spared
-
-        def left(at: int) -> bool:
-            return at not in taken and at not in spared and holdings[at].job != job
-
-        only = self._only
-        if self._in_family(queue):
-            only = self._lower_alone
-
-        for at in self._offers.firsts(queue, only, left):
-            holding = holdings[at]
-            if reclaim_refusal(self._trial, self._claim, holding, self._laws, unequal=unequal) is None:
+        heads = self._heads.get(queue)
+        if heads is None:
+            heads = self._heads[queue] = self._in_line(queue)
+        for at in heads:
+            holding = self._holdings[at]
+            if reclaim_refusal(self.trial, self._claim, holding, self._laws, unequal=unequal) is None:
                 return at
         return None
 
-    def _in_family(self, queue: int) -> bool:
-        """Whether priority decides between the claim's queue and this one, and nothing else."""
-        known = self._family.get(queue)
-        if known is None:
-            mine, theirs = self._trial.rules.tree.fork(self._claim.queue, queue)
-            known = self._family[queue] = not mine or not theirs
-        return known
+    def _in_line(self, queue: int) -> Heads:
+        job, holdings, spared = self._claim.job, self._holdings, self._spared
+        mine, theirs = self.trial.rules.tree.fork(self._claim.queue, queue)
+        # in one family priority decides, and nothing else
+        only = self._only if mine and theirs else self._lower_alone
+        return self._offers.heads(queue, only, lambda at: at not in spared and holdings[at].job != job)
 
     def _lower_alone(self, kind: Kind) -> bool:
         return kind[0] < self._claim.priority and (self._only is None or self._only(kind))
@@ -201,13 +241,14 @@ class _Search:
     def _take(self, at: int) -> None:
         holding = self._holdings[at]
         self._gone.append(at)
-        self._taken.add(at)
-        self._trial.charge(holding.queue, holding.amounts, -1)
-        for node in self._trial.rules.tree.paths[holding.queue]:
+        self._heads[holding.queue].take(at)
+        self.trial.charge(holding.queue, holding.amounts, -1)
+        for node in self.trial.rules.tree.paths[holding.queue]:
             self._standing.pop(node, None)
 
-    def _lawful(self, ledger: Ledger) -> bool:
+    def _lawful(self) -> bool:
         """May what is gone be taken one after the other."""
+        ledger = self._ledger.copy()
         for at in self._gone:
             holding = self._holdings[at]
             if reclaim_refusal(ledger, self._claim, holding, self._laws, unequal=True) is not None:
