@@ -168,6 +168,11 @@ class Ahead:
         """As `beside`, for a job that grows: others keep what it cannot be asked to give back again."""
         return self.beside(room, asked, self._desk.ends(asked.job), find, self._kept_from(asked))
 
+    def kept_clear_of(self, asked: Asked) -> frozenset[str]:
+        """Whose places are kept from it when it grows."""
+        others = self._others(asked, self._desk.ends(asked.job), self._kept_from(asked))
+        return frozenset(each.asked.job.name for each in others)
+
     def without_loans(self, room: Room, asked: Asked) -> AbstractContextManager[None]:
         """As `apart`, for a job that grows by what is asked back for it."""
         return self.apart(room, asked, self._desk.ends(asked.job), self._kept_from(asked))
@@ -235,7 +240,7 @@ class Ahead:
 
     def _look(self) -> None:
         if self._windows.renew():
-            self._lacking.clear()
+            self._lacking = {key: found for key, found in self._lacking.items() if not key[0]}
 
     def _others(
         self, asked: Asked, until: Stamp, keeps: Callable[[Laid], bool] | None = None

@@ -84,20 +84,24 @@ class Future:
 
     def at(self, asked: Asked, instant: Stamp) -> Free:
         """What is free for this job then."""
-        now, back = self._now, self.back(asked, instant)
-        return Free(now.amounts + back.amounts, now.parts + back.parts)
+        now, back = self._now, self.back([(asked, instant)])
+        return Free(now.amounts + back.amounts[0], now.parts + back.parts[0])
 
-    def back(self, asked: Asked, instant: Stamp) -> Free:
-        """What of it has come free by then."""
-        holds = self._holds
-        found = Free(np.zeros_like(self._now.amounts), np.zeros_like(self._now.parts))
-        rows = np.flatnonzero(self._ends_for(asked) <= instant)
-        if len(rows):
-            node = holds.node[rows]
-            first = np.flatnonzero(np.diff(node, prepend=-1))
-            found.amounts[node[first]] = np.add.reduceat(holds.amounts[rows], first, axis=0)
-            found.parts[node[first]] = np.add.reduceat(holds.parts[rows], first, axis=0)
-        return found
+    def back(self, whom: Sequence[tuple[Asked, Stamp]]) -> Free:
+        """What of it has come free for each of these jobs by its instant: (k, m, r) and (k, m, g)."""
+        holds, now, nodes = self._holds, self._now, len(self._now.amounts)
+        amounts = np.zeros((len(whom) * nodes, now.amounts.shape[1]), dtype=np.int64)
+        parts = np.zeros((len(whom) * nodes, now.parts.shape[1]), dtype=np.int64)
+        back = [self._ends_for(asked) <= instant for asked, instant in whom]
+        which, row = np.nonzero(np.stack(back))
+        if len(row):
+            at = which * nodes + holds.node[row]
+            first = np.flatnonzero(np.diff(at, prepend=-1))
+            amounts[at[first]] = np.add.reduceat(holds.amounts[row], first, axis=0)
+            parts[at[first]] = np.add.reduceat(holds.parts[row], first, axis=0)
+        return Free(
+            amounts.reshape(len(whom), *now.amounts.shape), parts.reshape(len(whom), *now.parts.shape)
+        )
 
     def _ends_for(self, asked: Asked) -> Floats:
         """(tasks,): when each is back, if this job asks for it."""

@@ -29,52 +29,40 @@ def grow_all(desk: Desk, order: Sequence[Asked], ahead: Ahead) -> None:
     """Those that hold something, and were not told to give back in this plan; who was served first in
     this plan comes first among equals. Places that somebody counts on at a date are lent to those from
     whom they can be asked back."""
-    rank: dict[str, int] = {}
-    kept = {asked.job.name for asked, _ in desk.kept_for()}
+    growth = _Growth(desk, ahead)
     heap: list[tuple[_Key, str, int, int]] = []
     keys = _Keys(desk)
-    room: dict[Shape, bool] = {}
-    """Of each shape, whether one could stand anywhere."""
+    rank: dict[str, int] = {}
+    kept = {asked.job.name for asked, _ in desk.kept_for()}
     for name in desk.present:
         asked = desk.asked[name]
         if not asked.needs.elastic:
             continue
-        counts = desk.counts(asked)
         if asked.job.suspended or desk.told_to_give(name) or name in desk.ending:
             continue
         if name in kept and name in desk.targets:
             continue  # it grows by that first, for a plan changes a job once
+        counts, most = desk.counts(asked), desk.most(asked)
         if any(count < low for count, low in zip(counts, asked.minimum, strict=True)):
             continue
-        for at, (count, low, high) in enumerate(
-            zip(counts, asked.minimum, desk.most(asked), strict=True)
-        ):
-            if low <= count < high:
-                shape = asked.shapes[at]
-                if shape not in room:
-                    room[shape] = desk.current.room.fits(shape).total > 0
-                if not room[shape]:
-                    continue
+        for at, (count, low, high) in enumerate(zip(counts, asked.minimum, most, strict=True)):
+            if count < high and growth.has_room(asked, at):
                 rank = rank or {each.job.name: place for place, each in enumerate(order)}
-                key = keys.of(asked, at, count - low, rank.get(name, -1))
-                heap.append((key, name, at, count))
+                heap.append((keys.of(asked, at, count - low, rank.get(name, -1)), name, at, count))
     heapq.heapify(heap)
     gained: dict[str, list[Placement]] = {}
-    hopeless: set[tuple[object, ...]] = set()
     while heap:
         key, name, role, count = heapq.heappop(heap)
         asked = desk.asked[name]
-        alike = (asked.job.queue, asked.job.user, asked.shapes[role], asked.reach, asked.job.spread)
-        if alike in hopeless and asked.reach.required is None:
+        if growth.is_hopeless(asked, role):
             continue
         # what was given since can only have put its queue further back
         current = keys.of(asked, role, count - asked.minimum[role], rank.get(name, -1))
         if current > key:
             heapq.heappush(heap, (current, name, role, count))
             continue
-        placed = _one_more(desk, asked, role, gained.get(name, []), ahead)
+        placed = growth.one_more(asked, role, gained.get(name, []))
         if placed is None:
-            hopeless.add(alike)
             continue
         gained.setdefault(name, []).append(placed)
         if count + 1 < desk.most(asked)[role]:
@@ -133,9 +121,7 @@ def _take_with_its_place(desk: Desk, victims: Victims, asked: Asked, ahead: Ahea
 
 def _bound(asked: Asked) -> bool:
     """Whether its place depends on where it is."""
-    job = asked.job
-    roles = any(role.required for role in job.roles)
-    return bool(asked.reach.required is not None or job.spread or roles)
+    return _near_its_own(asked) or bool(asked.job.spread)
 
 
 def _own_left(desk: Desk, asked: Asked, role: int) -> int:
@@ -182,26 +168,70 @@ class _Keys:
         return (beyond, first, -asked.job.priority, ahead, more, rank)
 
 
-def _one_more(
-    desk: Desk, asked: Asked, role: int, gained: Sequence[Placement], ahead: Ahead
-) -> Placement | None:
-    one = tuple(int(at == role) for at in range(len(asked.shapes)))
-    amounts = asked.ask(one, new=False)
-    for books in (desk.current, desk.later):
-        if books.refusal(asked, amounts) is not None:
+class _Growth:
+    """Of one task at a time. What is free becomes less, and what is in use more: what is not possible
+    for one is not for who is like it and comes later."""
+
+    def __init__(self, desk: Desk, ahead: Ahead) -> None:
+        self._desk, self._ahead = desk, ahead
+        self._room: dict[Shape, bool] = {}
+        """Of each shape, whether one could stand anywhere."""
+        self._hopeless: set[tuple[object, ...]] = set()
+        self._crowded: dict[Shape, list[frozenset[str]]] = {}
+        """Beside whom there is nothing left for one of the shape."""
+
+    def has_room(self, asked: Asked, role: int) -> bool:
+        """For one more of the role somewhere, before anybody has been given any."""
+        shape = asked.shapes[role]
+        if shape not in self._room:
+            self._room[shape] = self._desk.current.room.fits(shape).total > 0
+        return self._room[shape]
+
+    def is_hopeless(self, asked: Asked, role: int) -> bool:
+        """Whether one that is like it found nothing."""
+        return asked.reach.required is None and _alike(asked, role) in self._hopeless
+
+    def one_more(self, asked: Asked, role: int, gained: Sequence[Placement]) -> Placement | None:
+        """Taken and charged."""
+        desk, one = self._desk, _one(asked, role)
+        amounts = asked.ask(one, new=False)
+        allowed = all(books.refusal(asked, amounts) is None for books in (desk.current, desk.later))
+        found = self._found(asked, role, gained) if allowed else None
+        if found is None:
+            self._hopeless.add(_alike(asked, role))
             return None
-    there = asked.placement(desk.present[asked.job.name])
-    if gained:
-        there = tuple(
-            Tasks.joined(shape, [there[at], *(piece[at] for piece in gained)])
-            for at, shape in enumerate(asked.shapes)
-        )
-    gang = asked.gang(asked.minimum, asked.maximum)
-    room = desk.current.room
-    found = ahead.unlent(room, asked, lambda: grow(room, gang, there, one, one))
-    if found is None:
-        return None
-    desk.later.occupy(found)
-    for books in (desk.current, desk.later):
-        books.charge(asked, amounts)
-    return found
+        desk.later.occupy(found)
+        for books in (desk.current, desk.later):
+            books.charge(asked, amounts)
+        return found
+
+    def _found(self, asked: Asked, role: int, gained: Sequence[Placement]) -> Placement | None:
+        others = self._ahead.kept_clear_of(asked)
+        crowded = self._crowded.setdefault(asked.shapes[role], [])
+        if not _near_its_own(asked) and any(fewer <= others for fewer in crowded):
+            return None
+        desk, one = self._desk, _one(asked, role)
+        there = asked.placement(desk.present[asked.job.name])
+        if gained:
+            there = tuple(
+                Tasks.joined(shape, [there[at], *(piece[at] for piece in gained)])
+                for at, shape in enumerate(asked.shapes)
+            )
+        gang, room = asked.gang(asked.minimum, asked.maximum), desk.current.room
+        found = self._ahead.unlent(room, asked, lambda: grow(room, gang, there, one, one))
+        if found is None and not _near_its_own(asked):
+            crowded.append(others)
+        return found
+
+
+def _one(asked: Asked, role: int) -> tuple[int, ...]:
+    return tuple(int(at == role) for at in range(len(asked.shapes)))
+
+
+def _alike(asked: Asked, role: int) -> tuple[object, ...]:
+    return (asked.job.queue, asked.job.user, asked.shapes[role], asked.reach, asked.job.spread)
+
+
+def _near_its_own(asked: Asked) -> bool:
+    """Whether it may not be everywhere, for where it is already."""
+    return asked.reach.required is not None or any(role.required for role in asked.job.roles)

@@ -132,20 +132,13 @@ class Windows:
     def most(self, others: Sequence[Laid], nodes: Ints, now: bool) -> Free:
         """What these need on these nodes: at most at any moment; and where `now` says so, of that what
         does not come free by then."""
-        slots = self._desk.columns.nodes.slots.shape[1]
-        used = [taken(each.place, nodes, slots) for each in others]
-        future = self._future.on(nodes) if now else None
-        amounts = np.zeros((len(nodes), self._desk.columns.nodes.total.shape[1]), dtype=np.int64)
-        parts = np.zeros((len(nodes), slots), dtype=np.int64)
-        for each in others:
-            there = [
-                use
-                for other, use in zip(others, used, strict=True)
-                if other.start <= each.start < other.end
-            ]
-            more, most = sum(use.amounts for use in there), sum(use.parts for use in there)
-            if future is not None:
-                back = future.back(each.asked, each.start)
-                more, most = more - back.amounts, most - back.parts
-            amounts, parts = np.maximum(amounts, more), np.maximum(parts, most)
-        return Free(amounts, parts)
+        used = [taken(each.place, nodes, self._desk.columns.nodes.slots.shape[1]) for each in others]
+        start = np.array([each.start for each in others])
+        end = np.array([each.end for each in others])
+        together = ((start <= start[:, None]) & (start[:, None] < end)).astype(np.int64)
+        amounts = np.tensordot(together, np.stack([use.amounts for use in used]), 1)
+        parts = np.tensordot(together, np.stack([use.parts for use in used]), 1)
+        if now:
+            back = self._future.on(nodes).back([(each.asked, each.start) for each in others])
+            amounts, parts = amounts - back.amounts, parts - back.parts
+        return Free(amounts.max(axis=0, initial=0), parts.max(axis=0, initial=0))
