@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.laid import Laid
-from shoal.schedule.cycle.rows import Job, Task
+from shoal.schedule.cycle.needs import Needs
+from shoal.schedule.cycle.rows import Job
 
 __all__ = ["Dates"]
 
@@ -41,6 +43,30 @@ _CODES = {
 }
 
 _VERDICTS = {int(verdict): verdict for verdict in Verdict}
+
+
+_Amounts = tuple[int, ...]
+
+
+class _Row(NamedTuple):
+    """Those who hold something: what one of them holds and does not lend."""
+
+    held: _Amounts
+    shared: _Amounts
+    ends: Stamp
+    turn: Stamp
+    """When their turn began; infinity where they have none."""
+
+
+class _Holders(NamedTuple):
+    """All of them."""
+
+    same: NDArray[np.int64]
+    """Rows of `Table.holdings`."""
+    others: Counter[_Row]
+    """How many are alike."""
+    lent: NDArray[np.int64]
+    """By all of them together."""
 
 
 class Dates:
@@ -64,6 +90,7 @@ class Dates:
                 notice_seconds=desk.rules.notice_seconds,
                 lateness_seconds=desk.rules.notice_seconds,
             )
+            self._holders = self._gathered()
             self._plan = plan(
                 self._capacity(), self._work(), self._waiting(waiting), self._settings, desk.now
             )
@@ -137,11 +164,7 @@ class Dates:
     def _capacity(self) -> Capacity:
         pools = self._whole()[None, :]
         licences = np.array([self._desk.cluster.shared[each] for each in self._licences], dtype=np.int64)
-        same, others = self._rows_of_holders()
-        surplus = self._desk.holdings.lent[same].sum(axis=0, keepdims=True)
-        for name, there in others:
-            surplus += np.array(self._lent(name, there) or 0, dtype=np.int64)
-        return Capacity(pools, licences, surplus)
+        return Capacity(pools, licences, self._holders.lent[None, :])
 
     def _whole(self) -> NDArray[np.int64]:
         """All that there is: of tasks of one shape, what so many take as there are places for."""
@@ -155,46 +178,56 @@ class Dates:
         turn = self._desk.rules.minimum_run_seconds
         return planned_seconds(seconds, turn) if turn else seconds
 
-    def _rows_of_holders(self) -> tuple[NDArray[np.int64], list[tuple[str, tuple[Task, ...]]]]:
-        """Rows of `Table.holdings` of those who hold what they held, and all others with what they hold.
-        Who is about to end is one of these: it lends nothing."""
+    def _gathered(self) -> _Holders:
+        """Who holds what it held when this decision began is in rows already; who is about to end is not
+        taken from there: it lends nothing."""
         desk = self._desk
         apart = desk.touched() | desk.ending
-        others = [(name, desk.present[name]) for name in sorted(apart) if name in desk.present]
-        return desk.holdings.rows(apart), others
+        same = desk.holdings.rows(apart)
+        lent: NDArray[np.int64] = desk.holdings.lent[same].sum(axis=0)
+        parted: dict[tuple[Needs, tuple[int, ...], bool], tuple[_Amounts, _Amounts]] = {}
+        rows = Counter[_Row]()
+        for name, there in desk.present.items():
+            if name not in apart:
+                continue
+            asked = desk.asked[name]
+            job = asked.job
+            kind = (asked.needs, asked.counts(there), job.preemptible and name not in desk.ending)
+            if kind not in parted:
+                parted[kind] = _parted(*kind)
+            held, more = parted[kind]
+            if more and (asked.needs.elastic or there is not asked.present):
+                lent += more
+            ends = asked.ends if asked.present else desk.now + job.longest_seconds
+            began = job.since if asked.present else desk.now
+            turn = began if job.preemptible else math.inf
+            rows[_Row(held, self._shared(job), ends, turn)] += 1
+        return _Holders(same, rows, lent)
 
     def _work(self) -> Work:
         """Who holds something, who was kept a place, and who goes."""
         desk = self._desk
-        same, others = self._rows_of_holders()
-        known = desk.holdings
-        rows: list[tuple[tuple[int, ...], list[int], float, float]] = []
-        for name, there in others:
-            asked = desk.asked[name]
-            job = asked.job
-            ends = asked.ends if asked.present else desk.now + job.longest_seconds
-            began = job.since if asked.present else desk.now
-            turn = began if job.preemptible else math.inf
-            rows.append((self._held(asked, there), self._shared(job), ends, turn))
+        known, same, rows = desk.holdings, self._holders.same, self._holders.others
         for asked, counts in desk.kept_for():
-            amounts = asked.needs.amounts(counts)
             begins = desk.free_at(asked)
             ends = begins + asked.job.longest_seconds
-            rows.append((amounts, self._shared(asked.job), ends, begins))
-        held = np.array([row[0] for row in rows], dtype=np.int64).reshape(-1, self._resources)
-        shared = [self._shared(asked.job) for asked in known.of(same)] if self._licences else []
-        shared += [row[1] for row in rows]
-        n = len(same) + len(rows)
-        end = np.concatenate((known.ends[same], [row[2] for row in rows]))
+            rows[_Row(asked.needs.amounts(counts), self._shared(asked.job), ends, begins)] += 1
+        n, more, wide = len(same), len(rows), len(self._licences)
+        times = np.array(list(rows.values()), dtype=np.int64).reshape(more, 1)
+        held = np.array([row.held for row in rows], dtype=np.int64).reshape(more, self._resources)
+        taken = np.array([row.shared for row in rows], dtype=np.int64).reshape(more, wide)
+        licences = [self._shared(asked.job) for asked in known.of(same)] if wide else []
+        shared = np.array(licences, dtype=np.int64).reshape(n, wide)
+        end = np.concatenate((known.ends[same], [row.ends for row in rows]))
         if desk.rules.minimum_run_seconds:
             since = np.where(known.firm[same], math.inf, known.since[same])
-            since = np.concatenate((since, [row[3] for row in rows]))
+            since = np.concatenate((since, [row.turn for row in rows]))
             turns = turn_ends(since, end, desk.rules.minimum_run_seconds, self._settings, desk.now)
             end = turns.end
         return Work(
-            pool=np.zeros(n, dtype=np.int64),
-            amounts=np.concatenate((known.held[same], held)),
-            shared=np.array(shared, dtype=np.int64).reshape(n, len(self._licences)),
+            pool=np.zeros(n + more, dtype=np.int64),
+            amounts=np.concatenate((known.held[same], times * held)),
+            shared=np.concatenate((shared, times * taken)),
             end=end,
         )
 
@@ -228,24 +261,15 @@ class Dates:
             return laid.start
         return math.inf if promised is None or self._ahead.exact else promised
 
-    def _held(self, asked: Asked, there: Sequence[Task]) -> tuple[int, ...]:
-        """What it holds and does not lend. Who ends before it could give back what it was asked for
-        holds it all until then."""
-        if asked.job.name in self._desk.ending:
-            return asked.needs.amounts(asked.counts(there))
-        if there is asked.present:
-            return asked.held
-        counts = zip(asked.counts(there), asked.surplus(there), strict=True)
-        return asked.needs.amounts(tuple([count - more for count, more in counts]))
+    def _shared(self, job: Job) -> _Amounts:
+        return tuple([job.shared.get(name, 0) for name in self._licences]) if self._licences else ()
 
-    def _lent(self, name: str, there: Sequence[Task]) -> tuple[int, ...]:
-        """What it lends; nothing at all where it may have no more than its minimum."""
-        asked = self._desk.asked[name]
-        if not asked.needs.elastic and there is asked.present:
-            return ()
-        if name in self._desk.ending:
-            return ()
-        return asked.lent if there is asked.present else asked.needs.amounts(asked.surplus(there))
 
-    def _shared(self, job: Job) -> list[int]:
-        return [job.shared.get(name, 0) for name in self._licences] if self._licences else []
+def _parted(needs: Needs, counts: tuple[int, ...], lends: bool) -> tuple[_Amounts, _Amounts]:
+    """What so many tasks of each role hold and do not lend, and what they lend, if anything. Who ends
+    before it could give back what it was asked for holds it all until then."""
+    over = tuple([max(0, count - low) for count, low in zip(counts, needs.minimum, strict=True)])
+    if not lends or not any(over):
+        return needs.amounts(counts), ()
+    rest = tuple([count - more for count, more in zip(counts, over, strict=True)])
+    return needs.amounts(rest), needs.amounts(over)

@@ -22,6 +22,7 @@ from shoal.schedule.cycle.holdings import Holdings
 from shoal.schedule.cycle.holds import Held
 from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Cluster, Job, Queue, Task
+from shoal.schedule.cycle.sizes.outlook import check
 from shoal.schedule.cycle.units import Unit
 from shoal.schedule.placing.asks import Shape, Tasks
 from shoal.schedule.placing.room import Room
@@ -151,20 +152,23 @@ class Ground:
         for name in gone:
             self.units.pop(name, None)
             self.holdings.drop(name)
-        for asked in made.values():
-            self.holdings.put(asked)
+        for name, asked in made.items():
+            if asked.present or name in self.holdings.at:
+                self.holdings.put(asked)
+            check(asked.job)
 
         there = {name: asked.present for name, asked in made.items() if asked.present}
         leaving = {name: asked for name, asked in made.items() if asked.leaving}
         below = {name: asked for name, asked in made.items() if asked.job.below_since is not None}
         composed = {name: asked for name, asked in made.items() if asked.open}
-        sized = {name: asked for name, asked in made.items() if asked.sized is not None}
+        sized = {name: asked for name, asked in made.items() if asked.job.speeds}
         old = gone | made.keys()
         self.asked = _in_order(self.asked, gone, made)
         self.present = _in_order(self.present, old - there.keys(), there)
         self.leaving = _in_order(self.leaving, old - leaving.keys(), leaving)
         self.below = _in_order(self.below, old - below.keys(), below)
         self.composed = _in_order(self.composed, old - composed.keys(), composed)
+        sized = {name: asked for name, asked in sized.items() if asked.sized is not None}
         self.sized = _in_order(self.sized, old - sized.keys(), sized)
 
     def _unused(self) -> Books:

@@ -145,16 +145,13 @@ class _Cycle:
         walls = known.wall[rows]
         over = known.since[rows] + np.where(np.isinf(walls), turn, walls)
         over[over <= desk.now] = math.inf
-        those = known.of(rows[over == over.min(initial=math.inf)][:1])
-        names = [
-            *(asked.job.name for asked in those),
-            *(each for each in touched if each in desk.present),
-        ]
-        return [moment for name in names if (moment := self._turn(name)) is not None]
-
-    def _turn(self, name: str) -> Stamp | None:
-        desk, asked = self.desk, self.desk.asked[name]
-        turn = desk.rules.minimum_run_seconds or None
-        length = turn if asked.job.wall_seconds is None else asked.job.wall_seconds
-        began = asked.job.since if asked.present else desk.now
-        return None if length is None else began + length
+        those = [asked.job.name for asked in known.of(rows[over == over.min(initial=math.inf)][:1])]
+        those += [name for name in touched if name in desk.present]
+        moments: list[Stamp] = []
+        for name in those:
+            asked = desk.asked[name]
+            wall = asked.job.wall_seconds
+            length = desk.rules.minimum_run_seconds or None if wall is None else wall
+            if length is not None:
+                moments.append(length + (asked.job.since if asked.present else desk.now))
+        return moments

@@ -206,30 +206,30 @@ class Held:
     def __init__(self, found: Sequence[Reason]) -> None:
         self._found = found
         self._all = [_besides(each) for each in found]
+        self._code, self._evidence = _in_words(found[0], self._all[1:]) if found else ("Behind", {})
 
     def denied(self, asked: Asked, said: Sequence[Reason] = ()) -> Deny:
         """`said` comes first. Who is held back by nothing is behind others."""
-        if said:
-            (code, evidence), also = said[0], [*map(_besides, said[1:]), *self._all]
-        elif self._found:
-            (code, evidence), also = self._found[0], self._all[1:]
-        else:
-            return Deny(job=asked.job.name, code="Behind")
-        return _deny(asked, code, evidence, also)
+        if not said:
+            return Deny(job=asked.job.name, code=self._code, evidence=self._evidence)
+        code, evidence = _in_words(said[0], [*map(_besides, said[1:]), *self._all])
+        return Deny(job=asked.job.name, code=code, evidence=evidence)
 
 
 def denied(asked: Asked, found: Sequence[Reason]) -> Deny:
     """The first is the reason; the others hold as well."""
-    code, evidence = found[0]
-    return _deny(asked, code, evidence, [_besides(each) for each in found[1:]])
+    code, evidence = _in_words(found[0], [_besides(each) for each in found[1:]])
+    return Deny(job=asked.job.name, code=code, evidence=evidence)
 
 
 def _besides(reason: Reason) -> dict[str, Any]:
     return {"code": reason[0], **reason[1]}
 
 
-def _deny(asked: Asked, code: str, evidence: dict[str, Any], also: list[dict[str, Any]]) -> Deny:
-    return Deny(job=asked.job.name, code=code, evidence={**evidence, "also": also} if also else evidence)
+def _in_words(reason: Reason, also: list[dict[str, Any]]) -> Reason:
+    """What is said of it where these hold as well."""
+    code, evidence = reason
+    return code, {**evidence, "also": also} if also else evidence
 
 
 def _numbers(desk: Desk, refused: Refusal) -> dict[str, Any]:

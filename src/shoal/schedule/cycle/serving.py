@@ -57,7 +57,7 @@ class Service:
         self._told: dict[int, tuple[Refusal | None, Held]] = {}
         """By kind: what refuses it, and all that holds it back, since anything was done."""
         self._no_room: dict[int, Held] = {}
-        """By need (`Asked.need`), of those that only room is lacking."""
+        """By need (`Asked.need`), of those that only room is lacking, while that is as it was."""
         self._told_at: tuple[int, int] | None = None
         self._postponed: list[tuple[Asked, Rest]] | None = None
 
@@ -164,11 +164,12 @@ class Service:
             return False
         if desk.withdrawn or desk.budgeted[asked.queue]:
             return False
+        if not desk.current.allows(asked, asked.lacks):
+            return False
         last = at + 1
         while last < len(line) and _alike(line[last], asked) and line[last].job.name not in desk.settled:
             last += 1
-        most = desk.later.times(asked, desk.current.times(asked, last - at))
-        if most < 2:
+        if last - at < 2 or (most := desk.later.times(asked, desk.current.times(asked, last - at))) < 2:
             return False
         found = place_in_turn(desk.current.room, asked.shapes[0], most)
         if len(found):
@@ -309,8 +310,9 @@ class Service:
         desk = self._desk
         state = self._state()
         if state != self._told_at:
+            if self._told_at is None or state[1] != self._told_at[1]:
+                self._no_room.clear()
             self._told.clear()
-            self._no_room.clear()
             self._told_at = state
         if (known := self._told.get(asked.kind)) is not None:
             return known[1]

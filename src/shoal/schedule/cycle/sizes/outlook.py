@@ -28,9 +28,13 @@ def check(job: Job) -> None:
             )
     if job.work is not None and not (math.isfinite(job.work) and job.work > 0):
         raise ValueError(f"job {job.name}: work of {job.work:g} is not an amount of work")
-    for name in ("done", "restart_seconds", "service_seconds"):
-        value = getattr(job, name)
-        if not (math.isfinite(value) and value >= 0):
+    spent = {
+        "done": job.done,
+        "restart_seconds": job.restart_seconds,
+        "service_seconds": job.service_seconds,
+    }
+    for name, value in spent.items():
+        if not 0 <= value < math.inf:
             raise ValueError(f"job {job.name}: {name} of {value:g} is not a number from 0 up")
 
 
