@@ -29,26 +29,25 @@ class Stock:
         self._beyond: list[int] | None = None
         """What `old_beside_new` and `beyond` have found, while nothing has changed."""
         for name in desk.present:
-            if desk.offered(name):
-                self._offer(name)
+            self._offer(name, desk.offered(name))
         self.offers.sort()
 
     def changed(self, names: Collection[str]) -> None:
         """These jobs hold more or less than before."""
         if names:
             self._beside = self._beyond = None
-        others: list[str] = []
+        others: list[tuple[str, tuple[Task, ...]]] = []
         for name in sorted(names):
             present, numbers = self._of.get(name, ((), ()))
-            if self._desk.offered(name) is not present:
-                others.append(name)
+            offered = self._desk.offered(name)
+            if offered is not present:
+                others.append((name, offered))
                 self._of.pop(name, None)
                 for number in numbers:
                     self.offers.remove(number)
                     self.surplus -= not self.units[number].core
-        for name in others:
-            if self._desk.offered(name):
-                self._offer(name)
+        for name, offered in others:
+            self._offer(name, offered)
         self.offers.sort()
 
     def of_queue(self, queue: int) -> set[int]:
@@ -74,9 +73,11 @@ class Stock:
             self._beside = {at for at in here if not desk.is_new(self.units[at].asked.job.name)}
         return self._beside
 
-    def _offer(self, name: str) -> None:
+    def _offer(self, name: str, present: tuple[Task, ...]) -> None:
+        if not present:
+            return
         desk = self._desk
-        asked, present = desk.asked[name], desk.offered(name)
+        asked = desk.asked[name]
         queue = asked.queue
         began = desk.began(asked.job)
         over = desk.turn_over(asked.job)

@@ -74,6 +74,9 @@ def units_of(
     job = asked.job
     if not job.preemptible:
         return []
+    if len(present) == 1 and any(asked.minimum) and present[0].preemptible:
+        # most jobs are of one task, and it is all of its job's minimum that there is
+        return [_unit(asked, (*present,), queue, number, began, core=True, turn_over=turn_over)]
     spare = dict(zip((role.name for role in job.roles), asked.counts(present), strict=True))
     for role, least in zip(job.roles, asked.minimum, strict=True):
         spare[role.name] -= least
