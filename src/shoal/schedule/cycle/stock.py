@@ -50,10 +50,6 @@ class Stock:
             self._offer(name, offered)
         self.offers.sort()
 
-    def of_queue(self, queue: int) -> set[int]:
-        """The numbers of what its jobs hold, or have held."""
-        return self._in_queue.get(queue, set())
-
     def spared(self, queue: int) -> set[int]:
         """Who has not held something for long enough to be taken for this queue."""
         return {at for q, young in self._young.items() if q != queue for at in young}

@@ -152,9 +152,6 @@ class Victims:
 
         spared = self._stock.spared(queue)
         claim = claim_of(asked, queue, amounts, asked.number)
-        if own_only:
-            mine = self._stock.of_queue(queue)
-            spared = mine | spared if spared else mine
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal and not own_only)
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
@@ -170,6 +167,7 @@ class Victims:
                     refill,
                     spared=_Either(spared, without) if without else spared,
                     only=only,
+                    abroad=own_only,
                     rivals=self._rivals.of(queue),
                 )
                 if found is None or self._lawful_anyway(found, claim, laws):

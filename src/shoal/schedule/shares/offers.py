@@ -6,17 +6,21 @@ laws say the same of all of them.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shoal.schedule.shares.laws import Holding
 
-__all__ = ["Heads", "Kind", "Offers"]
+__all__ = ["Heads", "Kind", "Offers", "Only"]
 
 Kind = tuple[int, tuple[float, ...]]
 """Priority and amounts."""
 
+Only = Callable[[Kind], bool]
+
 _Key = tuple[int, float, int]
+_Head = tuple[_Key, list[_Key], int]
+"""Who goes first of a kind, the line of all of the kind, and where in it that is."""
 
 
 class Offers:
@@ -28,6 +32,9 @@ class Offers:
         self._lines: dict[int, list[_Key]] = {}
         self._kinds: dict[int, dict[Kind, list[_Key]]] = {}
         self._unsorted: set[int] = set()
+        self._firsts: dict[int, dict[Only | None, list[_Head]]] = {}
+        """By queue and what kinds count: who goes first of each, until the queue offers more or less."""
+        self._offering: dict[Only | None, list[int]] = {}
         self.extend(list(holdings))
         self.sort()
 
@@ -48,6 +55,7 @@ class Offers:
             kinds = self._kinds.setdefault(queue, {})
             kinds.setdefault((holding.priority, holding.amounts), []).append(key)
             self._unsorted.add(queue)
+            self._forget(queue)
         return range(first, len(self.holdings))
 
     def sort(self) -> None:
@@ -62,6 +70,7 @@ class Offers:
         """It is offered no more."""
         holding = self.holdings[number]
         key = (holding.priority, -holding.started, number)
+        self._forget(holding.queue)
         _take(self._lines[holding.queue], key)
         kinds, kind = self._kinds[holding.queue], (holding.priority, holding.amounts)
         _take(kinds[kind], key)
@@ -70,7 +79,7 @@ class Offers:
         if not self._lines[holding.queue]:
             del self._lines[holding.queue], self._kinds[holding.queue]
 
-    def numbers(self, only: Callable[[Kind], bool]) -> list[int]:
+    def numbers(self, only: Only) -> list[int]:
         """All that is offered of these kinds, ascending."""
         return sorted(
             key[2]
@@ -80,45 +89,68 @@ class Offers:
             for key in line
         )
 
-    def queues(self) -> list[int]:
-        """Those that offer something, ascending."""
-        return sorted(self._lines)
+    def queues(self, only: Only | None = None) -> list[int]:
+        """Those that offer something, of these kinds, ascending."""
+        found = self._offering.get(only)
+        if found is None:
+            found = self._offering[only] = sorted(
+                queue for queue in self._lines if self._of(queue, only)
+            )
+        return found
+
+    def lowest(self, queue: int) -> int:
+        """The lowest priority that the queue offers."""
+        return self._lines[queue][0][0]
 
     def heads(
-        self, queue: int, only: Callable[[Kind], bool] | None, left: Callable[[int], bool]
+        self, queue: int, only: Only | None, below: int | None, left: Callable[[int], bool] | None
     ) -> Heads:
-        """Who goes first, of those of the queue that are of these kinds and are left."""
-        kinds = self._kinds[queue].items()
-        return Heads([line for kind, line in kinds if only is None or only(kind)], left)
+        """Who goes first, of those of the queue that are of these kinds, of a priority `below` that,
+        and `left`."""
+        found = self._of(queue, only)
+        if below is not None:
+            found = [head for head in found if head[0][0] < below]
+        return Heads(found, left)
+
+    def _forget(self, queue: int) -> None:
+        self._firsts.pop(queue, None)
+        self._offering.clear()
+
+    def _of(self, queue: int, only: Only | None) -> list[_Head]:
+        known = self._firsts.setdefault(queue, {})
+        found = known.get(only)
+        if found is None:
+            kinds = self._kinds[queue].items()
+            lines = [line for kind, line in kinds if only is None or only(kind)]
+            found = known[only] = sorted((line[0], line, 0) for line in lines)
+        return found
 
 
 class Heads:
     """Of each kind who goes first, while one after the other is taken; the offers stay as they are."""
 
-    def __init__(self, lines: Iterable[Sequence[_Key]], left: Callable[[int], bool]) -> None:
+    def __init__(self, firsts: Sequence[_Head], left: Callable[[int], bool] | None) -> None:
         self._left = left
-        self._heads: list[_Key] = []
-        self._behind: dict[int, Iterator[_Key]] = {}
-        for line in lines:
-            self._next(iter(line))
-        self._heads.sort()
+        self._heads = list(firsts) if left is None else []
+        if left is not None:
+            for _, line, at in firsts:
+                self._next(line, at)
 
     def __iter__(self) -> Iterator[int]:
         """Their numbers; whoever would go first of all comes first."""
-        return (key[2] for key in self._heads)
+        return (key[2] for key, _, _ in self._heads)
 
     def take(self, number: int) -> None:
         """It has gone; the next of its kind is first."""
-        at = next(at for at, key in enumerate(self._heads) if key[2] == number)
-        del self._heads[at]
-        self._next(self._behind.pop(number))
-        self._heads.sort()
+        which = next(which for which, head in enumerate(self._heads) if head[0][2] == number)
+        _, line, at = self._heads.pop(which)
+        self._next(line, at + 1)
 
-    def _next(self, line: Iterator[_Key]) -> None:
-        for key in line:
-            if self._left(key[2]):
-                self._heads.append(key)
-                self._behind[key[2]] = line
+    def _next(self, line: list[_Key], start: int) -> None:
+        """The first that is left from there on."""
+        for at in range(start, len(line)):
+            if self._left is None or self._left(line[at][2]):
+                insort(self._heads, (line[at], line, at))
                 return
 
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from shoal.schedule.shares.laws import Claim, Laws, givers, may_give, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
-from shoal.schedule.shares.offers import Heads, Kind, Offers
+from shoal.schedule.shares.offers import Heads, Offers, Only
 from shoal.schedule.shares.standing import idle_part, settles, standing
 
 __all__ = ["Place", "Refill", "affordable", "choose"]
@@ -53,7 +53,8 @@ def choose(
     refill: Refill | None = None,
     *,
     spared: Container[int] = (),
-    only: Callable[[Kind], bool] | None = None,
+    only: Only | None = None,
+    abroad: bool = False,
     rivals: Iterable[Claim] = (),
 ) -> tuple[int, ...] | None:
     """Numbers of `offers` in ascending order; None if the claim cannot be satisfied by the laws.
@@ -61,12 +62,13 @@ def choose(
     Quotas and capacity must allow the claim once they are gone, and so must `place`. The ledger, which
     counts the holdings as used, is left as it is. Empty if the claim fits anyway. Without `refill` the
     plan's end has to be judged by the caller (`standing.settles`). What is `spared` is not taken, nor
-    what is of other kinds than `only`. `rivals` wait in other queues; unless one of them may then take
-    from that of the claimant, a higher priority may use what is idle too.
+    what is of other kinds than `only`, nor, if it looks `abroad`, what its own queue holds. `rivals`
+    wait in other queues; unless one of them may then take from that of the claimant, a higher priority
+    may use what is idle too.
     """
     if ledger.allows(claim.queue, claim.ask) and (place is None or place.fits(())):
         return ()
-    search = _Search(ledger, claim, offers, laws, place, spared, only)
+    search = _Search(ledger, claim, offers, laws, place, spared, only, abroad)
     if not search.widen():
         return None
     gone = tuple(sorted(search.needed()))
@@ -91,7 +93,7 @@ def affordable(
     Where not, `choose` finds nobody."""
     if ledger.allows(claim.queue, claim.ask):
         return True
-    return _Search(ledger, claim, offers, laws, None, spared, None).widen()
+    return _Search(ledger, claim, offers, laws, None, spared).widen()
 
 
 class _Search:
@@ -105,7 +107,8 @@ class _Search:
         laws: Laws,
         place: Place | None,
         spared: Container[int],
-        only: Callable[[Kind], bool] | None,
+        only: Only | None = None,
+        abroad: bool = False,
     ) -> None:
         self._ledger = ledger
         self.trial = ledger.copy()
@@ -117,6 +120,7 @@ class _Search:
         self._place = place
         self._spared = spared
         self._only = only
+        self._abroad = abroad
         self._gone: list[int] = []
         self._heads: dict[int, Heads] = {}
         self._standing: dict[int, float] = {}
@@ -158,7 +162,7 @@ class _Search:
     def _takes(self) -> Iterator[None]:
         """One after the other: first what leaves the claimant behind, then what leaves it ahead."""
         for unequal in (False, True):
-            going = givers(self.trial, self._claim, self._offers.queues(), self._laws)
+            going = self._givers()
             while going:
                 queue = max(going, key=lambda q: (self._ahead(q), -q))
                 # the others stay where they are, or fall with it: it goes on giving while it is ahead
@@ -228,15 +232,31 @@ class _Search:
                 return at
         return None
 
+    def _givers(self) -> list[int]:
+        """The queues that may give something, and have it."""
+        claim = self._claim
+        going = givers(self.trial, claim, self._offers.queues(self._only), self._laws)
+        return [
+            queue
+            for queue in going
+            if (queue != claim.queue or not self._abroad)
+            and (not self._in_family(queue) or self._offers.lowest(queue) < claim.priority)
+        ]
+
     def _in_line(self, queue: int) -> Heads:
         job, holdings, spared = self._claim.job, self._holdings, self._spared
-        mine, theirs = self.trial.rules.tree.fork(self._claim.queue, queue)
-        # in one family priority decides, and nothing else
-        only = self._only if mine and theirs else self._lower_alone
-        return self._offers.heads(queue, only, lambda at: at not in spared and holdings[at].job != job)
 
-    def _lower_alone(self, kind: Kind) -> bool:
-        return kind[0] < self._claim.priority and (self._only is None or self._only(kind))
+        def left(at: int) -> bool:
+            return at not in spared and holdings[at].job != job
+
+        all_left = not spared and queue != self._claim.queue  # what a job holds is of its own queue
+        below = self._claim.priority if self._in_family(queue) else None
+        return self._offers.heads(queue, self._only, below, None if all_left else left)
+
+    def _in_family(self, queue: int) -> bool:
+        """Whether priority decides between the claim's queue and this one, and nothing else."""
+        mine, theirs = self.trial.rules.tree.fork(self._claim.queue, queue)
+        return not mine or not theirs
 
     def _take(self, at: int) -> None:
         holding = self._holdings[at]
