@@ -30,7 +30,7 @@ def on(*jobs: Job) -> Cluster:
 def free(future: Future, desk: Desk, name: str, at: float, *nodes: int) -> list[list[int]]:
     """Thousandths of GPUs in all, and cores, on each node."""
     found = future.on(np.array(nodes, dtype=np.int64) if nodes else None).at(desk.asked[name], at)
-    return [found.parts.sum(axis=1).tolist(), found.amounts[:, 0].tolist()]
+    return [found[:, 1:].sum(axis=1).tolist(), found[:, 0].tolist()]
 
 
 def test_what_is_lent_is_back_for_those_who_may_ask_for_it() -> None:

@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, contextmanager
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.desk import Desk
-from shoal.schedule.cycle.future import Free
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.laid import Laid, nodes_of
 from shoal.schedule.cycle.windows import Windows
@@ -40,7 +39,7 @@ class Ahead:
         self._order: list[Laid] | None = None
         """As `all` has it, for so many who had a place in this plan:"""
         self._order_of = -1
-        self._lacking: dict[tuple[bool, tuple[str, ...]], tuple[Ints, Free]] = {}
+        self._lacking: dict[tuple[bool, tuple[str, ...]], tuple[Ints, Ints]] = {}
         self._windows = Windows(desk)
         self._doubtful: set[str] = set()
         self.exact = False
@@ -129,7 +128,8 @@ class Ahead:
             return
         nodes, lacks = self._needed(others, room is self._desk.current.room)
         mark = room.mark()
-        room.less(nodes, lacks.amounts, lacks.parts)
+        amounts, parts = self._windows.split(lacks)
+        room.less(nodes, amounts, parts)
         try:
             yield
             if room.mark() > mark + 1:
@@ -138,7 +138,7 @@ class Ahead:
             if room.mark() == mark + 1:
                 room.rollback(mark)  # as if nothing had been looked at
             else:
-                room.less(nodes, -lacks.amounts, -lacks.parts)
+                room.less(nodes, -amounts, -parts)
 
     def beside(
         self,
@@ -193,7 +193,7 @@ class Ahead:
 
     def _lay(self, asked: Asked, start: Stamp, where: Placement) -> Laid:
         start = max(start, self._desk.now)
-        found = Laid(asked, start, start + self._windows.length(asked), where)
+        found = Laid(asked, start, start + self._windows.length(asked), where, self._windows.wide)
         self._laid[asked.job.name] = found
         self._order = None
         self._lacking.clear()
@@ -260,7 +260,7 @@ class Ahead:
         on = {node for tasks in found for node in tasks.node.tolist()}
         return not all(on.isdisjoint(each.on) for each in some)
 
-    def _needed(self, others: Sequence[Laid], now: bool) -> tuple[Ints, Free]:
+    def _needed(self, others: Sequence[Laid], now: bool) -> tuple[Ints, Ints]:
         """What others need, and on which nodes: at most at any moment; and where `now` says so, of that
         what does not come free by then."""
         key = (now, tuple(each.asked.job.name for each in others))

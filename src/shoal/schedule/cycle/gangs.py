@@ -14,6 +14,7 @@ from shoal.schedule.cycle.needs import Kinds
 from shoal.schedule.cycle.rows import Job, Task
 from shoal.schedule.cycle.sizes.outlook import check, elastic_role
 from shoal.schedule.placing.asks import Gang, Placement, Tasks
+from shoal.schedule.placing.consolidate import Mover
 
 Reason = tuple[str, dict[str, Any]]
 
@@ -147,9 +148,26 @@ class Asked:
         return self.placement(self.present)
 
     @cached_property
+    def moves(self) -> bool:
+        """Whether `present` may be moved, as far as its row says."""
+        return self.may_move(self.present)
+
+    @cached_property
+    def mover(self) -> Mover:
+        """`present`, as it is moved."""
+        return Mover(self.gang(self.there, self.there), self.placed)
+
+    @cached_property
     def place_kept(self) -> Placement:
         """The place that it was kept, as arrays."""
         return self.placement(self.job.reserved)
+
+    def may_move(self, there: Sequence[Task]) -> bool:
+        """Whether these tasks, if they are all that it has."""
+        job = self.job
+        whole = len(there) == len(job.tasks) and not job.reserved
+        free = job.movable and job.preemptible
+        return whole and free and all(task.preemptible for task in there)
 
     def counts(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         """How many of each role."""

@@ -152,9 +152,11 @@ class Ground:
         for name in gone:
             self.units.pop(name, None)
             self.holdings.drop(name)
+            self.held.drop(self.asked[name])
         for name, asked in made.items():
             if asked.present or name in self.holdings.at:
                 self.holdings.put(asked)
+            self.held.put(asked)
             check(asked.job)
 
         there = {name: asked.present for name, asked in made.items() if asked.present}

@@ -7,7 +7,7 @@ started, told to go or kept a place in this plan, and whose time is over soon, i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +19,14 @@ from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import units_of
 from shoal.schedule.placing.asks import Ints, Placement, Tasks
 
-__all__ = ["NO_LOAN", "Held", "Holds", "Piece", "core", "pieces_of"]
+__all__ = ["Held", "Holds", "Piece", "core", "pieces_of"]
 
 Floats = NDArray[np.float64]
 
-NO_LOAN = -1
+_NO_LOAN = -1
+_NOBODY = -1
+_RECENT = 8
+"""What came lately is kept apart, until it is more than this part of all."""
 
 
 class Holds(NamedTuple):
@@ -32,19 +35,17 @@ class Holds(NamedTuple):
     node: Ints
     """(t,)"""
     amounts: Ints
-    """(t, r)"""
-    parts: Ints
-    """(t, g): thousandths of each GPU of its node."""
-    job: Ints
-    """(t,): `Asked.number`."""
+    """(t, r + g): of each resource, then thousandths of each GPU of its node."""
     end: Floats
     """(t,): when it is back at the latest."""
-    turn: Floats
-    """(t,): since when it has had its turn; infinity: it takes none."""
     lender: Ints
-    """(t,): the queue that it may be asked back for; `NO_LOAN`: for none."""
+    """(t,): the queue that it may be asked back for; -1: for none."""
     priority: Ints
     """(t,): and of no lower priority than that."""
+    turn: Floats
+    """(t,): since when it has had its turn; infinity: it takes none."""
+    job: Ints
+    """(t,): `Asked.number`; -1: it is not there any more, and never back."""
 
     def only(self, which: NDArray[np.bool_] | Ints) -> Holds:
         """These, by a mask or by ascending positions."""
@@ -54,6 +55,18 @@ class Holds(NamedTuple):
         """Both."""
         both = Holds._make(np.concatenate(pair) for pair in zip(self, other, strict=True))
         return both.only(np.argsort(both.node, kind="stable"))
+
+    def without(self, jobs: Collection[int]) -> Holds:
+        """What these hold is never back, so that it does not count."""
+        if not jobs:
+            return self
+        gone = np.isin(self.job, list(jobs))
+        return self._replace(
+            end=np.where(gone, math.inf, self.end),
+            lender=np.where(gone, _NO_LOAN, self.lender),
+            turn=np.where(gone, math.inf, self.turn),
+            job=np.where(gone, _NOBODY, self.job),
+        )
 
 
 class Piece(NamedTuple):
@@ -70,52 +83,76 @@ class Held:
     """What those hold who hold what their rows say. Mutable; `slots` GPUs a node, at most."""
 
     def __init__(self, resources: int, slots: int) -> None:
-        self._of: dict[str, Asked] = {}
+        self.open: set[str] = set()
+        """What they keep of it is found anew for each decision (`compositions`)."""
         self._wide = resources, slots
-        self._holds = self.gathered(())
+        self._long = self._recent = self.gathered(())
+        self._known: set[int] = set()
+        """Of whom there are rows; some of these have gone, and others have come, since:"""
+        self._gone: set[int] = set()
+        self._come: dict[int, Asked] = {}
 
-    def by(self, those: Mapping[str, Asked]) -> Holds:
-        """Of these, by name: counted anew are those only that are other rows than last time."""
-        gone = [asked.number for name, asked in self._of.items() if those.get(name) is not asked]
-        come = [asked for name, asked in those.items() if self._of.get(name) is not asked]
-        if gone:
-            self._holds = self._holds.only(~np.isin(self._holds.job, gone))
-        if come:
-            pieces = [
-                piece for asked in come for piece in pieces_of(asked, asked.present, asked.job.since)
-            ]
-            self._holds = self._holds.joined(self.gathered(pieces))
-        self._of = dict(those)
-        return self._holds
+    def put(self, asked: Asked) -> None:
+        """A job, or another row of one that is known."""
+        self.drop(asked)
+        if asked.present:
+            self._come[asked.number] = asked
+        if asked.open:
+            self.open.add(asked.job.name)
+
+    def drop(self, asked: Asked) -> None:
+        """It is no more."""
+        self.open.discard(asked.job.name)
+        self._come.pop(asked.number, None)
+        if asked.number in self._known:
+            self._gone.add(asked.number)
+
+    def without(self, jobs: Collection[int]) -> tuple[Holds, Holds]:
+        """All but what these hold; who came lately apart."""
+        self._write()
+        return self._long.without(jobs), self._recent.without(jobs)
 
     def gathered(self, pieces: Sequence[Piece]) -> Holds:
         """Pieces as arrays."""
         resources, slots = self._wide
         lengths = np.array([len(piece.tasks) for piece in pieces], dtype=np.int64)
-        vectors = [piece.tasks.shape.ask for piece in pieces]
+        vectors = np.array([piece.tasks.shape.ask for piece in pieces], dtype=np.int64)
         node = _joined(piece.tasks.node for piece in pieces)
-        parts = np.zeros((len(node), slots), dtype=np.int64)
+        amounts = np.zeros((len(node), resources + slots), dtype=np.int64)
+        amounts[:, :resources] = np.repeat(vectors.reshape(len(pieces), resources), lengths, axis=0)
         wide = np.array([piece.tasks.shape.slots for piece in pieces], dtype=np.int64)
         part = np.array([piece.tasks.shape.thousandths for piece in pieces], dtype=np.int64)
         holder = np.repeat(np.arange(len(node)), np.repeat(wide, lengths))
         slot = _joined(piece.tasks.slots.ravel() for piece in pieces)
-        parts[holder, slot] = np.repeat(part, wide * lengths)
-        lenders = [piece.asked.queue if piece.lent else NO_LOAN for piece in pieces]
+        amounts[holder, resources + slot] = np.repeat(part, wide * lengths)
+        lenders = [piece.asked.queue if piece.lent else _NO_LOAN for piece in pieces]
+        priorities = [piece.asked.job.priority for piece in pieces]
         found = Holds(
             node=node,
-            amounts=np.repeat(
-                np.array(vectors, np.int64).reshape(len(pieces), resources), lengths, axis=0
-            ),
-            parts=parts,
-            job=np.repeat(np.array([piece.asked.number for piece in pieces], np.int64), lengths),
+            amounts=amounts,
             end=np.repeat(np.array([piece.end for piece in pieces], np.float64), lengths),
-            turn=np.repeat(np.array([piece.turn for piece in pieces], np.float64), lengths),
             lender=np.repeat(np.array(lenders, np.int64), lengths),
-            priority=np.repeat(
-                np.array([piece.asked.job.priority for piece in pieces], np.int64), lengths
-            ),
+            priority=np.repeat(np.array(priorities, np.int64), lengths),
+            turn=np.repeat(np.array([piece.turn for piece in pieces], np.float64), lengths),
+            job=np.repeat(np.array([piece.asked.number for piece in pieces], np.int64), lengths),
         )
         return found.only(np.argsort(node, kind="stable"))
+
+    def _write(self) -> None:
+        if not self._gone and not self._come:
+            return
+        pieces = [
+            piece
+            for asked in self._come.values()
+            for piece in pieces_of(asked, asked.present, asked.job.since)
+        ]
+        self._long, recent = self._long.without(self._gone), self._recent.without(self._gone)
+        self._recent = recent.only(recent.job != _NOBODY).joined(self.gathered(pieces))
+        self._known = (self._known - self._gone) | self._come.keys()
+        self._gone, self._come = set(), {}
+        if len(self._recent.node) * _RECENT > len(self._long.node):
+            self._long = self._long.only(self._long.job != _NOBODY).joined(self._recent)
+            self._recent = self.gathered(())
 
 
 def pieces_of(asked: Asked, there: Sequence[Task], began: Stamp) -> list[Piece]:

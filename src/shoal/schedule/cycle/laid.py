@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from shoal.objects.meta import Stamp
+from shoal.schedule.cycle.future import taken
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.placing.asks import Ints, Placement
 
@@ -23,6 +24,8 @@ class Laid:
     start: Stamp
     end: Stamp
     place: Placement
+    wide: int
+    """What is free on a node has so many columns (`future`)."""
 
     @cached_property
     def nodes(self) -> Ints:
@@ -33,6 +36,11 @@ class Laid:
     def on(self) -> frozenset[int]:
         """The same."""
         return frozenset(self.nodes.tolist())
+
+    @cached_property
+    def takes(self) -> Ints:
+        """(m, w): what it takes on its nodes."""
+        return taken(self.place, self.nodes, self.wide)
 
 
 def nodes_of(some: Sequence[Laid]) -> Ints:

@@ -5,6 +5,8 @@ Each is all or nothing, and ends with the job being kept the place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.exchanges import ends
 from shoal.schedule.cycle.gangs import Asked
@@ -84,7 +86,9 @@ class Ways:
         desk = self._desk
         if asked.present:
             return False
-        movers = [desk.asked[name] for name in desk.present if self._may_move(name)]
+        movers = [
+            desk.asked[name] for name, there in desk.present.items() if self._may_move(name, there)
+        ]
         gang = asked.gang(asked.minimum, asked.minimum)
         found = consolidate(desk.later.room, gang, [self._mover(each) for each in movers])
         if found is None:
@@ -95,21 +99,18 @@ class Ways:
         desk.reserve(asked, found.start, "Consolidating", {"waitsFor": names})
         return True
 
-    def _may_move(self, name: str) -> bool:
-        desk = self._desk
-        job, present = desk.asked[name].job, desk.present[name]
+    def _may_move(self, name: str, there: Sequence[Task]) -> bool:
+        desk, asked = self._desk, self._desk.asked[name]
         return (
-            job.movable
-            and job.preemptible
-            and all(task.preemptible for task in present)
-            and not job.reserved
+            (asked.moves if there is asked.present else asked.may_move(there))
             and name not in desk.settled
-            and desk.now - job.since >= desk.rules.settling_seconds
+            and desk.now - asked.job.since >= desk.rules.settling_seconds
             and name not in desk.ending
-            and len(present) == len(job.tasks)
         )
 
     def _mover(self, asked: Asked) -> Mover:
-        present, counts = self._desk.present[asked.job.name], self._desk.counts(asked)
-        there = asked.placed if present is asked.present else asked.placement(present)
-        return Mover(asked.gang(counts, counts), there)
+        there = self._desk.present[asked.job.name]
+        if there is asked.present:
+            return asked.mover
+        counts = asked.counts(there)
+        return Mover(asked.gang(counts, counts), asked.placement(there))

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.desk import Desk
-from shoal.schedule.cycle.future import Free, Future, taken
+from shoal.schedule.cycle.future import Future, taken
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.laid import Laid, nodes_of
 from shoal.schedule.placing.asks import Ints, Placement
@@ -29,6 +29,7 @@ class Windows:
         self._desk = desk
         self._made: Future | None = None
         self._made_at = (-1, -1)
+        self.wide = len(desk.columns.resources) + desk.columns.nodes.slots.shape[1]
 
     def renew(self) -> bool:
         """What is free in time, as things stand by now; whether that is something else than before."""
@@ -92,23 +93,20 @@ class Windows:
 
     def placed(self, asked: Asked, at: Stamp, others: Sequence[Laid]) -> Placement | None:
         """A place from then on."""
-        free = self._window(asked, at, others, None)
-        room = Room.of(self._desk.columns.nodes, free.amounts, free.parts.astype(np.int32))
+        amounts, parts = self.split(self._window(asked, at, others, None))
+        room = Room.of(self._desk.columns.nodes, amounts.copy(), parts.astype(np.int32))
         return place(room, asked.gang(asked.minimum, asked.minimum))
 
     def there(self, asked: Asked, laid: Laid, at: Stamp, others: Sequence[Laid]) -> bool:
         """Whether just this place is free from then on, on nodes that suit."""
-        where, nodes = laid.place, laid.nodes
         suits = self._desk.columns.nodes.suits
-        if not all(suits[tasks.shape.suits, tasks.node].all() for tasks in where):
+        if not all(suits[tasks.shape.suits, tasks.node].all() for tasks in laid.place):
             return False
         near = [each for each in others if not laid.on.isdisjoint(each.on)]
-        free = self._window(asked, at, near, nodes)
-        used = taken(where, nodes, free.parts.shape[1])
-        amounts = (used.amounts <= free.amounts) | (used.amounts == 0)
-        return bool(amounts.all() and ((used.parts <= free.parts) | (used.parts == 0)).all())
+        free = self._window(asked, at, near, laid.nodes)
+        return bool(((laid.takes <= free) | (laid.takes == 0)).all())
 
-    def _window(self, asked: Asked, start: Stamp, others: Sequence[Laid], nodes: Ints | None) -> Free:
+    def _window(self, asked: Asked, start: Stamp, others: Sequence[Laid], nodes: Ints | None) -> Ints:
         """What is free all the time from `start` on, for as long as the job may run."""
         end = start + self.length(asked)
         found = self._future.on(nodes).at(asked, start)
@@ -123,22 +121,26 @@ class Windows:
             rows = those if nodes is None else np.searchsorted(nodes, those)
             free = self._future.on(those).at(asked, at)
             for each in there:
-                used = taken(each.place, those, free.parts.shape[1])
-                free = Free(free.amounts - used.amounts, free.parts - used.parts)
-            found.amounts[rows] = np.minimum(found.amounts[rows], free.amounts)
-            found.parts[rows] = np.minimum(found.parts[rows], free.parts)
+                free -= taken(each.place, those, self.wide)
+            found[rows] = np.minimum(found[rows], free)
         return found
 
-    def most(self, others: Sequence[Laid], nodes: Ints, now: bool) -> Free:
+    def most(self, others: Sequence[Laid], nodes: Ints, now: bool) -> Ints:
         """What these need on these nodes: at most at any moment; and where `now` says so, of that what
         does not come free by then."""
-        used = [taken(each.place, nodes, self._desk.columns.nodes.slots.shape[1]) for each in others]
+        used = np.zeros((len(others), len(nodes), self.wide), dtype=np.int64)
+        for use, each in zip(used, others, strict=True):
+            use[np.searchsorted(nodes, each.nodes)] = each.takes
         start = np.array([each.start for each in others])
         end = np.array([each.end for each in others])
-        together = ((start <= start[:, None]) & (start[:, None] < end)).astype(np.int64)
-        amounts = np.tensordot(together, np.stack([use.amounts for use in used]), 1)
-        parts = np.tensordot(together, np.stack([use.parts for use in used]), 1)
+        together = (start <= start[:, None]) & (start[:, None] < end)
+        needed = np.tensordot(together.astype(np.int64), used, 1)
         if now:
-            back = self._future.on(nodes).back([(each.asked, each.start) for each in others])
-            amounts, parts = amounts - back.amounts, parts - back.parts
-        return Free(amounts.max(axis=0, initial=0), parts.max(axis=0, initial=0))
+            needed -= self._future.on(nodes).back([(each.asked, each.start) for each in others])
+        found: Ints = needed.max(axis=0, initial=0)
+        return found
+
+    def split(self, free: Ints) -> tuple[Ints, Ints]:
+        """Resources, and GPUs."""
+        resources = len(self._desk.columns.resources)
+        return free[:, :resources], free[:, resources:]
