@@ -40,10 +40,17 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
     heapq.heapify(heap)
     found: list[Asked] = []
     looked_at = dict.fromkeys(lines, 0)
-    charges = 0
+    charges = looks = looked_with = 0
     # of more and more in use, less and less is allowed: who is refused is refused for good
-    open_wishes = {(asked.queue, amounts) for asked, amounts in waiting}
+    wishes = {(asked.queue, amounts) for asked, amounts in waiting}
+    open_wishes = {wish for wish in wishes if trial.allows(*wish)}
     while len(heap) > 1 and open_wishes:
+        looks += 1
+        if looks > len(open_wishes) and looked_with != charges:
+            # once nobody can be served any more, the rest is in order as it stands
+            looks, looked_with = 0, charges
+            open_wishes = {wish for wish in open_wishes if trial.allows(*wish)}
+            continue
         key, queue = heap[0]
         line = lines[queue]
         if looked_at[queue] != charges:

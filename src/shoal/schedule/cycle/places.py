@@ -59,7 +59,8 @@ def kept(desk: Desk, ahead: Ahead, asked: Asked) -> bool:
 
 def by_date(desk: Desk, order: Sequence[Asked]) -> list[Asked]:
     """Those whose dates are here, or as good as, change places: who has the earlier comes first."""
-    places = [at for at, asked in enumerate(order) if _due(desk, asked) > -math.inf]
+    told = [at for at, asked in enumerate(order) if asked.job.promised is not None]
+    places = [at for at in told if _due(desk, order[at]) > -math.inf]
     found = list(order)
     dated = [order[at] for at in places]
     for at, asked in zip(places, sorted(dated, key=lambda each: _due(desk, each)), strict=True):

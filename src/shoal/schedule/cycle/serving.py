@@ -102,15 +102,18 @@ class Service:
 
     def _refused_alike(self, asked: Asked) -> bool:
         """Whether it is refused as another was, of its kind, since when nothing has been done."""
-        if not asked.fresh or asked.kind not in self._hopeless or self._told_at != self._state():
-            return False
-        dates = self.dates
-        if asked.open or (dates is not None and dates.may_start(asked)):
-            return False
         told = self._told.get(asked.kind)
-        if told is None or (dates is None and (told[0] is None or told[0].rule == "Capacity")):
+        if told is None or not asked.fresh or asked.open or asked.kind not in self._hopeless:
             return False
-        self._tell(asked, *told)
+        if self._told_at != self._state():
+            return False
+        refused, held = told
+        if self.dates is not None:
+            if self.dates.may_start(asked):
+                return False
+        elif refused is None or refused.rule == "Capacity":
+            return False
+        self._tell(asked, refused, held)
         return True
 
     def _serve_postponed(self) -> None:
