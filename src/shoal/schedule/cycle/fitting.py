@@ -11,7 +11,7 @@ from shoal.schedule.cycle.columns import GPU
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.ground import Ground
 from shoal.schedule.placing.asks import Gang
-from shoal.schedule.placing.foresee import would_fit
+from shoal.schedule.placing.place import has_room
 from shoal.schedule.placing.room import Room
 from shoal.schedule.placing.shortfall import Shortfall, Shortfalls, shortfall
 from shoal.schedule.shares.ledger import Refusal
@@ -44,7 +44,7 @@ class Fitting:
         """Whether its minimum would fit if nothing ran."""
         fits = self._ground.fits
         if asked.need not in fits:
-            fits[asked.need] = would_fit(self._ground.empty, _least(asked)) is not None
+            fits[asked.need] = has_room(self._ground.empty, _least(asked))
         return fits[asked.need]
 
     def shortfall_ever(self, asked: Asked) -> tuple[Shortfall, ...]:
@@ -70,13 +70,13 @@ class Fitting:
 
     def _shortage(self, asked: Asked) -> list[Reason]:
         gang = _least(asked)
-        if would_fit(self._later, gang) is not None:
+        if has_room(self._later, gang):
             return []
         ground = self._ground
-        if ground.open_nodes is ground.empty or would_fit(ground.open_nodes, gang) is not None:
+        if ground.open_nodes is ground.empty or has_room(ground.open_nodes, gang):
             return [self._lack(asked, gang, self._later)]
         found: list[Reason] = [("WaitingForNode", self._closed())]
-        if would_fit(everywhere := self._everywhere(), gang) is None:
+        if not has_room(everywhere := self._everywhere(), gang):
             found.append(self._lack(asked, gang, everywhere))
         return found
 

@@ -65,6 +65,9 @@ class Asked:
             self.missing = tuple([max(0, low - count) for low, count in rows])
         self.lacks = self.ask(self.missing, new=not job.tasks)
         """The same by column."""
+        rows = zip(self.there, self.maximum, strict=True)
+        self.too_many = bool(self.present) and any(count > most for count, most in rows)
+        """Whether there are more of any role than there may be."""
         self.never: list[Reason] | None = None
         """What no waiting helps against, once somebody has asked (`reasons`)."""
         self.holds = bool(job.tasks or job.reserved)

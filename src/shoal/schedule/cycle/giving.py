@@ -23,7 +23,7 @@ def give_back(desk: Desk) -> None:
         elif job.wall_seconds is not None and desk.now >= job.since + job.wall_seconds:
             desk.depart(asked, present, "", "WallTime", wallSeconds=job.wall_seconds)
         else:
-            if any(count > most for count, most in zip(asked.there, asked.maximum, strict=True)):
+            if asked.too_many:
                 _too_many(desk, asked)
             if drained:
                 _drained(desk, asked, drained)

@@ -197,7 +197,7 @@ def _with_holders(desk: Desk, reason: Reason) -> Reason:
     code, evidence = reason
     if not evidence.get("short"):
         return reason
-    return code, {**evidence, "holders": desk.holders(evidence["short"][0])[:_MOST_NAMES]}
+    return code, {**evidence, "holders": desk.holders(evidence["short"][0], _MOST_NAMES)}
 
 
 class Held:

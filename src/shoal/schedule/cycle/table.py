@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.compositions import composed
 from shoal.schedule.cycle.fitting import Fitting
@@ -96,17 +98,23 @@ class Table:
         """Who holds, or may have held meanwhile, something else than when this decision began."""
         return self._touched | self._changed
 
-    def holders(self, resource: str) -> list[str]:
-        """Who holds most of it in this plan, when it was asked first."""
+    def holders(self, resource: str, most: int) -> list[str]:
+        """The first few of those who hold most of it in this plan, when it was asked first."""
         if resource not in self._holders:
             at = self.columns.names.index(resource)
+            touched = self.touched()
+            rows = self.holdings.rows(touched)
+            amounts = self.holdings.held[rows, at] + self.holdings.lent[rows, at]
+            few = np.partition(amounts, -most)[-most:].min() if len(amounts) > most else 0
+            names = [asked.job.name for asked in self.holdings.of(rows[amounts >= few])]
+            names += [name for name in touched if name in self.present]
             held = {
                 name: self.asked[name].ask(self.counts(self.asked[name]), new=False)[at]
-                for name in self.present
+                for name in names
             }
             self._holders[resource] = sorted(
                 (name for name, amount in held.items() if amount), key=lambda name: (-held[name], name)
-            )
+            )[:most]
         return self._holders[resource]
 
     def offered(self, job: str) -> tuple[Task, ...]:
