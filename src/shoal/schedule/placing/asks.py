@@ -151,6 +151,20 @@ class Tasks:
     def __len__(self) -> int:
         return len(self.node)
 
+    @cached_property
+    def by_node(self) -> tuple[Ints, Ints]:
+        """Distinct nodes, ascending, and how many of the tasks are on each."""
+        if len(self.node) == 1:
+            return self.node, np.ones(1, dtype=np.int64)
+        nodes, counts = np.unique(self.node, return_counts=True)
+        return nodes, counts
+
+    @cached_property
+    def bounds(self) -> tuple[int, int, int, int]:
+        """The first and the last of its nodes, and of its GPUs, of which there are some."""
+        slots = self.slots if self.slots.size else np.zeros(1, dtype=np.int64)
+        return int(self.node.min()), int(self.node.max()), int(slots.min()), int(slots.max())
+
     @staticmethod
     def none(shape: Shape) -> Tasks:
         """No task."""

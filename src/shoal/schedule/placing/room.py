@@ -45,9 +45,6 @@ class Nodes:
             raise ValueError("a GPU has 1000 thousandths")
 
 
-_ONE: Ints = np.ones(1, dtype=np.int64)
-
-
 class Room:
     """Mutable. `free` (n, r) and `slots` (n, g) are to be read, not written, by others."""
 
@@ -108,7 +105,7 @@ class Room:
     def holds(self, tasks: Tasks) -> bool:
         """Whether exactly these places are free, on nodes that suit."""
         self._check(tasks)
-        nodes, counts = np.unique(tasks.node, return_counts=True)
+        nodes, counts = tasks.by_node
         ask = tasks.shape.vector
         short = (self.free[nodes] < counts[:, None] * ask) & (ask > 0)
         if short.any() or not self.nodes.suits[tasks.shape.suits, nodes].all():
@@ -122,10 +119,8 @@ class Room:
         Raises ValueError for tasks on none of the nodes, or beyond the last GPU that one may have.
         """
         self._check(tasks)
-        if len(tasks) == 1:
-            self._note(_Change(tasks, tasks.node, _ONE, -1))
-        elif len(tasks):
-            self._note(_Change(tasks, *np.unique(tasks.node, return_counts=True), -1))
+        if len(tasks):
+            self._note(_Change(tasks, *tasks.by_node, -1))
 
     def give_back(self, tasks: Tasks) -> None:
         """What the tasks took is free again. Raises ValueError, and changes nothing, where more would be
@@ -133,16 +128,15 @@ class Room:
         self._check(tasks)
         if not len(tasks):
             return
-        nodes, counts = np.unique(tasks.node, return_counts=True)
-        at, times = self._slots_of(tasks)
-        more = self.free[nodes] + counts[:, None] * tasks.shape.vector
-        over = (more > self.nodes.total[nodes]).any(axis=1)
-        full = self.nodes.slots.ravel()[at]
-        wrong = at[self.slots.ravel()[at] + times * tasks.shape.thousandths > full]
-        if over.any() or wrong.size:
-            node = nodes[over][0] if over.any() else wrong[0] // self.slots.shape[1]
-            raise ValueError(f"more would be given back on node {node} than was taken")
-        self._note(_Change(tasks, nodes, counts, 1))
+        change = _Change(tasks, *tasks.by_node, 1)
+        self._apply(change, 1)
+        nodes, there = change.nodes, self.nodes
+        over = (self.free[nodes] > there.total[nodes]).any(axis=1)
+        over |= (self.slots[nodes] > there.slots[nodes]).any(axis=1)
+        if over.any():
+            self._apply(change, -1)
+            raise ValueError(f"more would be given back on node {nodes[over][0]} than was taken")
+        self._journal.append(change)
 
     def less(self, nodes: Ints, amounts: Ints, parts: Ints) -> None:
         """On distinct `nodes` (m,) there is less for a while: `amounts` (m, r), and `parts` (m, g)
@@ -227,9 +221,10 @@ class Room:
             raise ValueError("tasks and their GPUs do not match")
         if not len(tasks):
             return
-        if tasks.node.min() < 0 or tasks.node.max() >= n:
+        first, last, least, most = tasks.bounds
+        if first < 0 or last >= n:
             raise ValueError(f"a task is on none of the {n} nodes")
-        if shape.slots and (tasks.slots.min() < 0 or tasks.slots.max() >= g):
+        if shape.slots and (least < 0 or most >= g):
             raise ValueError(f"a task is on none of the {g} GPUs that a node may have")
 
 
