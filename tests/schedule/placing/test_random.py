@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shoal.schedule.placing.asks import Domain, Gang, Group, Reach, Shape, Tasks
@@ -12,6 +12,7 @@ from shoal.schedule.placing.grow import grow
 from shoal.schedule.placing.invariants import miscounted, overcommitted, torn
 from shoal.schedule.placing.mend import mend
 from shoal.schedule.placing.place import has_room, place
+from shoal.schedule.placing.prospect import Prospect
 from shoal.schedule.placing.room import Nodes, Room
 from shoal.schedule.placing.topology import Topology
 from tests.schedule.placing.model import Model, least_nodes
@@ -84,6 +85,23 @@ def test_there_is_room_where_a_gang_would_be_placed(room, gang):
     told = has_room(room, gang)
     assert room.mark() == 0
     assert told is (place(room, gang) is not None)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_what_would_fit_once_others_have_gone_is_counted_as_it_is_placed(data):
+    """Of a gang of one group; some go, and some of those are there again."""
+    room, gang = data.draw(rooms()), Gang((data.draw(groups()),), reach=data.draw(reaches))
+    assume(Prospect.says_all(gang))
+    held = []
+    for shape in data.draw(st.lists(shapes, max_size=6)):
+        held += place(room, Gang((Group(shape, 0, 5),))) or ()
+    prospect, gone = Prospect(room, gang), set()
+    for at in data.draw(st.lists(st.integers(0, max(len(held) - 1, 0)), max_size=8)) if held else ():
+        prospect.change((held[at],), -1 if at in gone else 1)
+        gone ^= {at}
+        assert prospect.fits() is (would_fit(room, gang, [held[each] for each in gone]) is not None)
 
 
 @pytest.mark.slow

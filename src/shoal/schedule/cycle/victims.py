@@ -155,26 +155,22 @@ class Victims:
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal and not own_only)
         ledger = desk.later.ledger
         only = is_surplus if surplus_only else None
-        try:
-            for again in (False, True):
-                without = self._stock.old_beside_new() if again else ()
-                found = choose(
-                    ledger,
-                    claim,
-                    self._stock.offers,
-                    laws,
-                    freed,
-                    refill,
-                    spared=_Either(spared, without) if without else spared,
-                    only=only,
-                    abroad=own_only,
-                    rivals=self._rivals.of(queue),
-                )
-                if found is None or self._lawful_anyway(found, claim, laws):
-                    return found
-        finally:
-            if freed is not None:
-                freed.restore()
+        for again in (False, True):
+            without = self._stock.old_beside_new() if again else ()
+            found = choose(
+                ledger,
+                claim,
+                self._stock.offers,
+                laws,
+                freed,
+                refill,
+                spared=_Either(spared, without) if without else spared,
+                only=only,
+                abroad=own_only,
+                rivals=self._rivals.of(queue),
+            )
+            if found is None or self._lawful_anyway(found, claim, laws):
+                return found
         return None
 
     def _lawful_anyway(self, gone: Sequence[int], claim: Claim, laws: Laws) -> bool:

@@ -16,7 +16,7 @@ tight as can be, ties to the first.
 - `joint`: where several groups together are hopeless
 - `place`: gangs, all or nothing
 - `bulk`: many equal tasks that do not care about each other
-- `foresee`: what would fit, without doing it
+- `foresee`: what would fit, without doing it; `prospect`: the same of one group, by counting alone
 - `shortfall`: why a gang does not fit, in numbers
 - `grow`: more tasks for a gang that runs, next to those that it has
 - `mend`: tasks of failed nodes, placed again next to those that stay
