@@ -100,7 +100,7 @@ def take_back_own(desk: Desk, victims: Victims, ahead: Ahead) -> bool:
         for role, (count, low, high) in enumerate(
             zip(counts, asked.minimum, desk.most(asked), strict=True)
         ):
-            more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
+            more = min(high - count, _own_left(desk, asked, role)) if low <= count < high else 0
             if more > 0 and name in desk.settled:
                 later = later or not desk.is_kept_a_place(name)
             elif more > 0 and _asked_back(desk, victims, asked, role, more, ahead):
@@ -114,7 +114,7 @@ def _take_with_its_place(desk: Desk, victims: Victims, asked: Asked, ahead: Ahea
     kept = desk.kept_tasks(asked.job.name)
     rows = zip(asked.counts(kept), asked.minimum, desk.most(asked), strict=True)
     for role, (count, low, high) in enumerate(rows):
-        more = min(high - count, _own_left(desk, asked, role)) if low <= count else 0
+        more = min(high - count, _own_left(desk, asked, role)) if low <= count < high else 0
         if more > 0 and _asked_back(desk, victims, asked, role, more, ahead):
             return
 
@@ -145,6 +145,8 @@ def _asked_back(desk: Desk, victims: Victims, asked: Asked, role: int, most: int
         if desk.later.users.refusal(desk.queue(asked.job), asked.job.user, amounts) is not None:
             continue
         victims.changed(desk.changed())
+        if victims.has_nothing_for(asked, amounts):
+            continue
         with ahead.without_loans(desk.later.room, asked):
             found = victims.surplus_for(asked, amounts, asked.gang(counts, counts))
         if found is not None:

@@ -22,7 +22,6 @@ class Stock:
         self.surplus = 0
         """So many of those that are offered are beyond somebody's minimum."""
         self._of: dict[str, tuple[tuple[Task, ...], Sequence[int]]] = {}
-        self._in_queue: dict[int, set[int]] = {}
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
         self._beside: set[int] | None = None
@@ -65,8 +64,12 @@ class Stock:
         if self._beside is None:
             desk = self._desk
             queues = {queue for queue, _ in desk.new_holdings()}
-            here = {at for queue in queues for at in self._in_queue.get(queue, ())}
-            self._beside = {at for at in here if not desk.is_new(self.units[at].asked.job.name)}
+            self._beside = {
+                at
+                for name, (_, numbers) in self._of.items()
+                if desk.asked[name].queue in queues and not desk.is_new(name)
+                for at in numbers
+            }
         return self._beside
 
     def _offer(self, name: str, present: tuple[Task, ...]) -> None:
@@ -87,8 +90,7 @@ class Stock:
             desk.units[name] = (asked, units)
         numbers = self.offers.extend([unit.holding for unit in units])
         self.units += units
-        self.surplus += sum(not unit.core for unit in units)
-        self._in_queue.setdefault(queue, set()).update(numbers)
+        self.surplus += len(units) - units[-1].core if units else 0  # what it needs goes last
         if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
             self._young.setdefault(queue, set()).update(numbers)
         self._of[name] = (present, numbers)

@@ -115,14 +115,15 @@ class Victims:
             room.rollback(mark)
         return tuple(sorted((*lawful, *moved)))
 
+    def has_nothing_for(self, asked: Asked, amounts: tuple[float, ...]) -> bool:
+        """Whether `surplus_for` has found nobody for one that is alike, since anything changed."""
+        return _alike(asked, amounts) in self._vain
+
     def surplus_for(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
         """As `give_way`, of surplus of other queues alone, and of what is the queue's own."""
-        kind = (asked.queue, asked.job.priority, asked.need, amounts)
-        if kind in self._vain:
-            return None
         gone = self._chosen(asked, amounts, gang, None, surplus_only=True, own_only=True)
         if not gone:
-            self._vain.add(kind)
+            self._vain.add(_alike(asked, amounts))
         return self._found(gone, gang) if gone else None
 
     def _chosen(
@@ -236,3 +237,7 @@ class Victims:
         if found is None:
             raise AssertionError("what was enough a moment ago is not")
         return found
+
+
+def _alike(asked: Asked, amounts: tuple[float, ...]) -> tuple[object, ...]:
+    return (asked.queue, asked.job.priority, asked.need, amounts)

@@ -57,8 +57,6 @@ class Room:
         """(n,): GPUs of which nothing is taken."""
         self._tables = Tables()
         self._journal: list[_Change | _Less] = []
-        self.lessened = 0
-        """So many times something was held back (`less`): marks may be equal, and what is free not."""
 
     @classmethod
     def of(cls, nodes: Nodes, free: Ints, slots: NDArray[np.int32]) -> Room:
@@ -69,7 +67,6 @@ class Room:
         room.idle = (slots == WHOLE).sum(axis=1, dtype=np.int32)
         room._tables = Tables()
         room._journal = []
-        room.lessened = 0
         return room
 
     def copy(self) -> Room:
@@ -79,7 +76,6 @@ class Room:
         other.free, other.slots, other.idle = self.free.copy(), self.slots.copy(), self.idle.copy()
         other._tables = self._tables.copy()
         other._journal = []
-        other.lessened = self.lessened
         return other
 
     def fits(self, shape: Shape) -> Fits:
@@ -141,7 +137,6 @@ class Room:
     def less(self, nodes: Ints, amounts: Ints, parts: Ints) -> None:
         """On distinct `nodes` (m,) there is less for a while: `amounts` (m, r), and `parts` (m, g)
         thousandths of the GPUs. Negative numbers give it back."""
-        self.lessened += 1
         self._note(_Less(nodes, amounts, parts, -1))
 
     def replace(self, nodes: Nodes, changed: Ints) -> None:

@@ -161,19 +161,24 @@ class _Search:
 
     def _takes(self) -> Iterator[None]:
         """One after the other: first what leaves the claimant behind, then what leaves it ahead."""
-        for unequal in (False, True):
+        going = self._givers()
+        yield from self._taken(going.copy(), unequal=False)
+        if self._gone:
             going = self._givers()
-            while going:
-                queue = max(going, key=lambda q: (self._ahead(q), -q))
-                # the others stay where they are, or fall with it: it goes on giving while it is ahead
-                rest = max((self._ahead(other) for other in going if other != queue), default=())
-                while (found := self._first(queue, unequal)) is not None:
-                    self._take(found)
-                    yield
-                    if self._ahead(queue) <= rest:
-                        break
-                else:
-                    going.remove(queue)
+        yield from self._taken(going, unequal=True)
+
+    def _taken(self, going: list[int], *, unequal: bool) -> Iterator[None]:
+        while going:
+            queue = max(going, key=lambda q: (self._ahead(q), -q))
+            # the others stay where they are, or fall with it: it goes on giving while it is ahead
+            rest = max((self._ahead(other) for other in going if other != queue), default=())
+            while (found := self._first(queue, unequal)) is not None:
+                self._take(found)
+                yield
+                if self._ahead(queue) <= rest:
+                    break
+            else:
+                going.remove(queue)
 
     def _allowed(self) -> bool:
         return self.trial.allows(self._claim.queue, self._claim.ask)
