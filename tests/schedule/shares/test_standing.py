@@ -9,7 +9,7 @@ from shoal.schedule.shares.laws import Claim, Holding, Laws
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.quotas import quotas
-from shoal.schedule.shares.standing import excess, idle_part, potential, standing
+from shoal.schedule.shares.standing import change, excess, idle_part, potential, standing
 from shoal.schedule.shares.tree import tree
 from shoal.schedule.shares.victims import choose
 from tests.schedule.shares.worlds import column
@@ -69,6 +69,23 @@ def crowds(draw):
     ledger = Ledger(quotas(made, nominal=nominal, weight=weight), used, capacity)
     ask = tuple(float(v) for v in row(st.integers(0, 6)))
     return ledger, holdings, Claim(draw(st.sampled_from(leaves)), ask, draw(st.integers(0, 1)), job=99)
+
+
+def test_whether_the_potential_falls_is_known_from_queues_that_change():
+    for seed in range(100):
+        random = Random(seed)
+        count = random.randint(2, 6)
+        rules = quotas(
+            tree([random.randint(-1, at - 1) for at in range(count)]), nominal=np.ones((count, 2))
+        )
+        before, after = (
+            Ledger(rules, column(*random.choices(range(4), k=count)) * [1, 2], np.array([9.0, 12.0]))
+            for _ in range(2)
+        )
+        for ledger in (before, after):
+            ledger.charge(random.randrange(count), (random.randint(0, 2), random.randint(0, 2)))
+        low, high = potential(after), potential(before)
+        assert change(before, after) == (low > high) - (low < high)
 
 
 @pytest.mark.slow
