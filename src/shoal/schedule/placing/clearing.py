@@ -73,7 +73,8 @@ def proposals(room: Room, shape: Shape, need: int, parts: Parts) -> Iterator[tup
     sets that gain the most per job.
     """
     suits = room.nodes.suits[shape.suits, parts.node]
-    parts = parts.only(suits)
+    if not suits.all():
+        parts = parts.only(suits)
     if not len(parts.node):
         return
     weight = parts.slots.sum(axis=1) + parts.free.astype(np.float64) @ _scarcity(room, shape)
@@ -122,10 +123,9 @@ def _singles(
 
 
 def _gain(room: Room, shape: Shape, parts: Parts) -> Ints:
-    """(p,): how many more tasks fit on the node without the part alone."""
-    now = how_many(shape, room.free[parts.node], room.slots[parts.node])
+    """(p,): how many more tasks fit on the node without the part alone; all nodes suit."""
     then = how_many(shape, room.free[parts.node] + parts.free, room.slots[parts.node] + parts.slots)
-    return then - now
+    return then - room.fits(shape).count[parts.node]
 
 
 def _closest_nodes(

@@ -84,8 +84,10 @@ class _Search:
         if most < 1:
             return None
         mark = self.room.mark()
-        left = ~np.isin(self.parts.job, np.array(sorted(gone), dtype=np.int64))
-        sets = _sets(self.room, gang, self.parts.only(left), most)
+        parts = self.parts
+        if gone:
+            parts = parts.only(~np.isin(parts.job, np.array(sorted(gone), dtype=np.int64)))
+        sets = _sets(self.room, gang, parts, most)
         for moved in islice(sets, attempts):
             found = self.attempt(gang, moved, gone, most, chained=chained)
             if found is not None:
