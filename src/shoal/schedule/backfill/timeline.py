@@ -93,6 +93,8 @@ class Timeline:
         first = bisect_right(times, since) - 1
         if not needs:
             return since
+        if seconds == math.inf and any(self._rows[row][count - 1] < need for row, need in needs):
+            return math.inf
         (row, need), *others = needs
         blocked = self._rows[row][first:count] < need
         for row, need in others:
