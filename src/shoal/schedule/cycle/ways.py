@@ -56,6 +56,8 @@ class Ways:
     def from_itself(self, asked: Asked, amounts: tuple[float, ...]) -> bool:
         """A role that it cannot do without gets the place of what it has beyond its needs of another."""
         desk, job = self._desk, asked.job
+        if job.name in desk.ending:
+            return False  # it is over before it could begin again
         present = desk.present.get(job.name, ())
         spare = dict(zip((role.name for role in job.roles), asked.surplus(present), strict=True))
         room, going = desk.later.room, list[Task]()

@@ -123,6 +123,12 @@ class _Rights:
             ledger.charge(self._queue(job), self._of(job, there, new=False))
             if job.name not in dropped:
                 ledger.charge(self._queue(job), self._of(job, job.reserved, new=False))
+        for step in plan.steps:
+            if isinstance(step, Shrink | Preempt) and not step.beneficiary:
+                # given back for no one: whoever gets it has taken it from nobody
+                job = self._jobs[step.job]
+                if not (job.since + job.longest_seconds <= soon):
+                    ledger.charge(self._queue(job), self._of(job, step.tasks, new=False), -1)
         victims: dict[str, list[tuple[Step, Job]]] = {}
         for step, victim, other in self._exchanges(plan):
             if not isinstance(step, Move):
@@ -156,9 +162,9 @@ class _Rights:
                 yield f"the potential does not fall as {names} give way for {job.name}"
 
     def _dropped(self, plan: Plan) -> set[str]:
-        """Who was kept a place, and leaves it to others, also if it is kept another instead."""
-        kept = {step.job for step in plan.steps if given(step)}
-        kept |= {
+        """Who was kept a place, and leaves it to others, also if it is kept another instead; or starts
+        there, which may be after others were served."""
+        kept = {
             step.job
             for step in plan.steps
             if isinstance(step, Reserve) and step.tasks == self._jobs[step.job].reserved
