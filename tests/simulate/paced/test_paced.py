@@ -63,14 +63,14 @@ def test_completion_times_are_those_of_the_curve(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_policies_are_clearly_apart_on_the_list_that_is_run_live(seed: int) -> None:
-    """On every seed, at least ten percent between neighbours; all three together take six minutes live,
-    with what tasks take to start."""
+    """On every seed, at least ten percent between neighbours; all three together take twelve minutes
+    live, with what tasks take to start."""
     file = read_paced(LIVE)
     outcomes = [run(file, policy, seed) for policy in ("fifo-skip", "dragon", "shoal")]
     figures = mean_jct(outcomes)
     print(seed, figures)
     assert ranking(figures, 0.1) == [["shoal"], ["dragon"], ["fifo-skip"]]
-    assert sum(outcome.makespan for outcome in outcomes) < 310
+    assert sum(outcome.makespan for outcome in outcomes) < 650
     assert len(file.listed) >= 8 and file.nodes == 4
 
 
