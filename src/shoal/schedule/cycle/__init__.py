@@ -18,6 +18,7 @@ out are steps with their reasons (`steps`).
 - `stock`: what everybody may give up; `victims`: who gives way for whom; `rivals`: who may take back;
   `freed`: what a gang would find then
 - `dates`: when those start who wait for time; `precedence`: who may start before his date
+- `ranks`: whom the dates of others do not keep waiting
 - `ahead`: and where, node by node (`laid`); `windows`, `future`, `holds`: what is free in time
 - `own_place`: who has a date gets the place that goes with it
 - `exchanges`: which of them come to an end

@@ -20,9 +20,11 @@ from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.laid import Laid, nodes_of
+from shoal.schedule.cycle.ranks import Ranks
 from shoal.schedule.cycle.windows import Windows
 from shoal.schedule.placing.asks import Ints, Placement, Shape
 from shoal.schedule.placing.room import Room
+from shoal.schedule.shares.ledger import CLUSTER
 
 __all__ = ["Ahead"]
 
@@ -33,8 +35,8 @@ _LOOKS = 5000
 class Ahead:
     """Of one decision."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, ranks: Ranks) -> None:
+        self._desk, self._ranks = desk, ranks
         self._laid: dict[str, Laid] = {}
         self._order: list[Laid] | None = None
         """As `all` has it, for so many who had a place in this plan:"""
@@ -53,19 +55,24 @@ class Ahead:
     def review(self, waiting: Sequence[Asked]) -> None:
         """Of those that wait, who was told a date has the place that it was told with, from then on or
         earlier; or another one then; or, where there is none any more, the next that there is."""
-        told = [asked for asked in waiting if asked.job.promised is not None and not asked.present]
+        told = [each for each in waiting if each.job.promised is not None and self._may_keep(each)]
         self.places = _places(self._desk)
         self.exact = self.places is None
         before, self._laid, self._order = self._laid, {}, None
         if not self.exact or not told:
             return
-        told.sort(key=lambda each: (-each.job.priority, each.job.promised, each.job.name))
+        told.sort(key=lambda each: (-self._desk.class_of(each), each.job.promised, each.job.name))
         self._look()
         late = [asked for asked in told if not self._as_it_was(asked, before.get(asked.job.name))]
         for asked in late:
             self.find(asked, asked.job.promised or self._desk.now)
         for each in self.all():
             self._sooner(each)
+
+    def _may_keep(self, asked: Asked) -> bool:
+        """Whether it still waits for what the cluster has, and not for its queue to allow it."""
+        refused = None if asked.present else self._desk.later.refusal(asked, asked.lacks)
+        return not asked.present and (refused is None or refused.queue == CLUSTER)
 
     def look_again(self) -> None:
         """Earlier, where this plan has made that possible: before places are lent."""
@@ -94,7 +101,7 @@ class Ahead:
         self._doubtful.add(asked.job.name)
 
     def lost(self, asked: Asked) -> bool:
-        """Whether it has lost the place that it counted on, to a job of a higher class, in this plan."""
+        """Whether it has lost the place that it counted on, to who has a better right, in this plan."""
         laid = self._laid.get(asked.job.name)
         if laid is None or asked.job.name not in self._doubtful:
             return False
@@ -123,11 +130,13 @@ class Ahead:
         this job. What is free in the room once those have gone who give way in this plan may be kept
         for somebody; `keeps`: for whom it is."""
         others = self._others(asked, until, keeps)
+        mark = room.mark()
         if not others:
             yield
+            if room.mark() > mark:
+                self._doubtful.update(self._laid)
             return
         nodes, lacks = self._needed(others, room is self._desk.current.room)
-        mark = room.mark()
         amounts, parts = self._windows.split(lacks)
         room.less(nodes, amounts, parts)
         try:
@@ -159,7 +168,7 @@ class Ahead:
             with self.apart(room, asked, until, keeps):
                 found = find()
         if found is not None and keeps is None:
-            lower = [each for each in self.all() if each.asked.job.priority < asked.job.priority]
+            lower = [each for each in self.all() if self._ranks.above(asked, each.asked)]
             if self._on_places_of(lower, found):
                 self._doubtful.update(each.asked.job.name for each in lower)
         return found
@@ -247,13 +256,12 @@ class Ahead:
     ) -> list[Laid]:
         """Who counts on a place before `until`, and does not give way to this job: who is of no lower
         class, unless `keeps` says otherwise."""
-        job = asked.job
         return [
             each
             for each in self.all()
             if each.start < until
-            and each.asked.job.name != job.name
-            and (keeps(each) if keeps is not None else each.asked.job.priority >= job.priority)
+            and each.asked.job.name != asked.job.name
+            and (keeps(each) if keeps is not None else not self._ranks.above(asked, each.asked))
         ]
 
     def _on_places_of(self, some: Sequence[Laid], found: Placement) -> bool:

@@ -234,12 +234,12 @@ class Dates:
     def _waiting(self, waiting: Sequence[Asked]) -> Waiting:
         desk, m = self._desk, len(waiting)
         jobs = [asked.job for asked in waiting]
-        priorities = np.array([job.priority for job in jobs], dtype=np.int64)
+        classes = np.array([desk.class_of(asked) for asked in waiting], dtype=np.int64)
         promised = [self._date(asked) for asked in waiting]
         since = np.array([desk.now - job.waiting_since for job in jobs])
         return Waiting(
             key=np.array([asked.number for asked in waiting], dtype=np.int64),
-            rank=np.minimum.accumulate(priorities),
+            rank=np.minimum.accumulate(classes),
             amounts=np.array([asked.needs.least for asked in waiting], dtype=np.int64).reshape(
                 m, self._resources
             ),

@@ -31,6 +31,7 @@ from shoal.schedule.cycle.lines import in_order
 from shoal.schedule.cycle.peers.follow import follow
 from shoal.schedule.cycle.peers.named import as_asked, peer
 from shoal.schedule.cycle.places import by_date, kept, waits
+from shoal.schedule.cycle.ranks import Ranks, classes
 from shoal.schedule.cycle.rows import Cluster, Rules
 from shoal.schedule.cycle.serving import Service, give_up_stale
 from shoal.schedule.cycle.sizes.exchange import Exchange
@@ -76,9 +77,10 @@ class _Cycle:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self._victims = Victims(desk)
-        self._ahead = Ahead(desk)
+        ranks = Ranks(desk)
+        self._ahead = Ahead(desk, ranks)
         self._sizes = Exchange(desk, self._ahead)
-        self._service = Service(desk, self._victims, self._sizes, self._ahead)
+        self._service = Service(desk, self._victims, self._sizes, self._ahead, ranks)
 
     def run(self) -> Plan:
         desk = self.desk
@@ -110,12 +112,15 @@ class _Cycle:
             soon = follow(desk, policy, [asked for asked, _ in waiting])
             give_up_stale(desk)
             return desk.plan(self._again_at(soon))
-        order = by_date(desk, in_order(waiting, desk.current.ledger))
-        desk.waiting = order
+        order = in_order(waiting, desk.current.ledger)
+        desk.classes = classes(order, desk.current.ledger)
+        desk.waiting = order = by_date(desk, order)
         self._ahead.review(order)
         self._service.serve(order)
         soon = self._sizes.even_out()
+        known = len(desk.withdrawn)
         soon = take_back_own(desk, self._victims, self._ahead) or soon
+        self._service.serve_withdrawn(known)
         return desk.plan(self._again_at(desk.now + _SOON_SECONDS if soon else None))
 
     def _again_at(self, soon: Stamp | None) -> Stamp | None:

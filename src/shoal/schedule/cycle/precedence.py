@@ -1,69 +1,56 @@
-"""Who may be served before its date: who is of a higher class than all that are told one."""
+"""Who may be served before its date: who has a better right than all that are told one."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
+from shoal.schedule.cycle.ranks import Ranks
 
 __all__ = ["Precedence"]
 
 
 class Precedence:
-    """Of those who wait in one decision; looked at anew once anything has been done."""
+    """Of those who wait in one decision."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._seen: tuple[object, ...] = ()
+    def __init__(self, desk: Desk, ranks: Ranks) -> None:
+        self._desk, self._ranks = desk, ranks
         self._line: tuple[Sequence[Asked], Dates | None] = ((), None)
         self._place: dict[str, int] = {}
-        self._keeps: NDArray[np.float64] = np.empty(0)
-        """Of each in the line its priority, where something is kept for it."""
-        self._told: list[tuple[float, str]] = []
-        """The priorities of those who were told a date, the highest first."""
-        self._promised: list[tuple[float, str]] = []
-        self._kept: list[float] = []
+        self._told: list[Asked] = []
+        """Who was told a date before this decision, those of the highest classes first."""
+        self._keeps: list[tuple[int, Asked]] = []
+        """For whom something is kept by this one, and its place in the line."""
 
     def above_promises(self, asked: Asked, dates: Dates | None) -> bool:
-        """Whether it is of a higher class than everybody who has been promised a date, or is told one
+        """Whether it has a better right than everybody who has been promised a date, or is told one
         before it, or has what comes free kept."""
         self._look(dates)
-        name, priority = asked.job.name, asked.job.priority
-        promised = next((most for most, other in self._promised if other != name), -math.inf)
-        kept = self._kept[self._place.get(name, -1)]
-        return priority > max(promised, kept)
+        settled, above = self._desk.settled, self._ranks.above
+        for other in self._told:
+            if other.number == asked.number or other.job.name in settled:
+                continue
+            if not above(asked, other):
+                return False
+        mine = self._place.get(asked.job.name, len(self._place))
+        for place, other in self._keeps:
+            if place >= mine:
+                break
+            if other.job.name not in settled and not above(asked, other):
+                return False
+        return True
 
     def _look(self, dates: Dates | None) -> None:
-        desk = self._desk
-        state = (desk.effects, len(desk.settled), dates)
-        if state == self._seen:
-            return
-        self._seen = state
         line, told_by = self._line
-        if line is not desk.waiting or told_by is not dates:
-            self._line = (desk.waiting, dates)
-            self._look_at_line(dates)
-        served = [place for name in desk.settled if (place := self._place.get(name)) is not None]
-        unserved = [each for each in self._told if each[1] not in desk.settled]
-        self._promised = unserved[:2]
-        keeps = self._keeps.copy()
-        keeps[served] = -math.inf
-        # before the first there is nobody; the last stands for who is not in the line
-        self._kept = [-math.inf, *np.maximum.accumulate(keeps).tolist()]
-
-    def _look_at_line(self, dates: Dates | None) -> None:
-        waiting = self._desk.waiting
+        waiting, class_of = self._desk.waiting, self._desk.class_of
+        if line is waiting and told_by is dates:
+            return
+        self._line = waiting, dates
         self._place = {asked.job.name: at for at, asked in enumerate(waiting)}
-        told = [asked.job for asked in waiting if asked.job.promised is not None]
-        self._told = sorted(((float(job.priority), job.name) for job in told), reverse=True)
-        keeps = [
-            float(asked.job.priority) if dates is not None and dates.keeps(asked) else -math.inf
-            for asked in waiting
-        ]
-        self._keeps = np.array(keeps, dtype=np.float64)
+        told = [asked for asked in waiting if asked.job.promised is not None]
+        self._told = sorted(told, key=lambda each: (-class_of(each), each.job.name))
+        self._keeps = []
+        if dates is not None:
+            self._keeps = [(at, asked) for at, asked in enumerate(waiting) if dates.keeps(asked)]

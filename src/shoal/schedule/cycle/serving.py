@@ -21,8 +21,8 @@ from shoal.schedule.cycle.lines import Line, Rest
 from shoal.schedule.cycle.own_place import OwnPlace
 from shoal.schedule.cycle.places import placed, placed_by
 from shoal.schedule.cycle.precedence import Precedence
+from shoal.schedule.cycle.ranks import Ranks
 from shoal.schedule.cycle.reasons import Held
-from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.sizes.exchange import Exchange
 from shoal.schedule.cycle.steps import Deny, Reserve
 from shoal.schedule.cycle.units import claim_of, own_priority
@@ -42,14 +42,17 @@ _ROUNDS = 3
 class Service:
     """Of one decision."""
 
-    def __init__(self, desk: Desk, victims: Victims, sizes: Exchange, ahead: Ahead) -> None:
+    def __init__(
+        self, desk: Desk, victims: Victims, sizes: Exchange, ahead: Ahead, ranks: Ranks
+    ) -> None:
         self._desk = desk
         self._victims = victims
         self._sizes = sizes
         self._ways = Ways(desk, victims)
         self._ahead = ahead
         self._own = OwnPlace(desk)
-        self._precedence = Precedence(desk)
+        self._ranks = ranks
+        self._precedence = Precedence(desk, ranks)
         self.dates: Dates | None = None
         """Of those who wait for capacity, once anybody does."""
         self._hopeless: set[int] = set()
@@ -132,8 +135,12 @@ class Service:
 
     def _may_start(self, asked: Asked) -> bool:
         """As far as the dates of others are concerned."""
-        dates = self.dates
-        return dates is None or dates.may_start(asked) or self._precedence.above_promises(asked, dates)
+        dates, exact = self.dates, self._ahead.exact
+        if dates is None or dates.may_start(asked):
+            return True
+        if exact and self._ranks.asks_for_its_own(asked):
+            return True  # the places of others are kept, and nothing else of theirs is in its way
+        return self._precedence.above_promises(asked, dates)
 
     def _is_near(self, asked: Asked) -> bool:
         """Whether others may give way for it: it may start, or has to soon."""
@@ -184,9 +191,17 @@ class Service:
             asked = self._desk.composed(asked)
         known = len(self._desk.withdrawn)
         self._serve(asked, rest)
-        for each in self._desk.withdrawn[known:]:
-            line = [each, *(other for other in rest.members[1:] if other is not each)]
-            self._serve(each, Line(line).rest(0))
+        if len(self._desk.withdrawn) > known:
+            self.serve_withdrawn(known, rest.members[1:])
+
+    def serve_withdrawn(self, known: int, behind: Sequence[Asked] = ()) -> None:
+        """Those who were started in this plan, and are not after all, but for the first `known` of them;
+        before those who wait `behind` them."""
+        withdrawn = self._desk.withdrawn
+        while known < len(withdrawn):  # for who is served again others may be withdrawn
+            each = withdrawn[known]
+            known += 1
+            self._serve(each, Line([each, *(other for other in behind if other is not each)]).rest(0))
 
     def _serve(self, asked: Asked, rest: Rest) -> None:
         """`rest`: it, and those who wait behind it."""
@@ -199,7 +214,7 @@ class Service:
         if reasons.forbidden(desk, asked, amounts):
             desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
-        laid = self._ahead.of(asked)
+        laid = self._laid(asked)
         near = laid is not None and self._is_soon(asked)
         may = self.dates is not None and self.dates.may_start(asked)
         if asked.kind in self._hopeless and not (near or may):
@@ -252,20 +267,29 @@ class Service:
         desk = self._desk
         if refused is not None and refused.rule != "Capacity":
             self._set_aside(asked)
-            desk.deny(held.denied(asked))
+            laid, step = self._ahead.of(asked), held.denied(asked)
+            if laid is None or asked.job.promised is None:
+                desk.deny(step)
+            else:
+                self._tell_date(asked, step, laid)  # it is refused what others are given before it
             return
         if self.dates is None:
             raise AssertionError("who waits for capacity is told when it may start")
         laid = self._date_of(asked, self.dates)
         step = held.denied(asked, self.dates.answer(asked, laid))
-        place: tuple[Task, ...] = ()
         at = self.dates.promised(asked)
         if laid is not None:
-            at, place = laid.start, asked.tasks(laid.place, desk.names, ())
-        if at is not None:
-            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at, place=place))
+            self._tell_date(asked, step, laid)
+        elif at is not None:
+            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
         else:
             desk.deny(step)
+
+    def _tell_date(self, asked: Asked, step: Deny, laid: Laid) -> None:
+        place = asked.tasks(laid.place, self._desk.names, ())
+        self._desk.date(
+            Reserve(job=step.job, code=step.code, evidence=step.evidence, at=laid.start, place=place)
+        )
 
     def _date_of(self, asked: Asked, dates: Dates) -> Laid | None:
         """The date that it is told, and where it starts then: the first few, where sums do not do."""
@@ -284,6 +308,13 @@ class Service:
             return None
         return ahead.find(asked, since)
 
+    def _laid(self, asked: Asked) -> Laid | None:
+        """The date and the place that it is told; laid at once where that may be soon."""
+        laid, dates = self._ahead.of(asked), self.dates
+        if laid is None and dates is not None and not dates.may_start(asked) and dates.soon(asked):
+            return self._date_of(asked, dates)
+        return laid
+
     def _placed_now(self, asked: Asked) -> Placement | None:
         """Where it may start: in its own place, if it has one by now, or beside those of others."""
         desk, laid = self._desk, self._ahead.of(asked)
@@ -301,6 +332,8 @@ class Service:
         laid, desk = self._ahead.of(asked), self._desk
         if laid is not None:
             return laid.start <= desk.now + desk.rules.notice_seconds
+        if self._ahead.exact and not asked.present:
+            return False  # there may be no place for it by then, and others would have gone for nothing
         return self.dates is not None and self.dates.soon(asked)
 
     def _state(self) -> tuple[int, int]:

@@ -43,6 +43,8 @@ class Table:
         self.denied: dict[str, Deny] = {}
         self.waiting: list[Asked] = []
         """All that are served in this plan, in their order."""
+        self.classes: dict[str, int] = {}
+        """Of each of them (`ranks`)."""
         self.targets: dict[str, int] = {}
         """How many tasks of their elastic role those jobs are to have that say how fast they are."""
         self.settled: set[str] = set()
@@ -125,6 +127,10 @@ class Table:
             return self.asked[job].job.reserved
         spared = job in self.settled or self.asked[job].job.reserved or job in self.ending
         return self.present.get(job, ()) if job in self._fresh or not spared else ()
+
+    def class_of(self, asked: Asked) -> int:
+        """Whoever has a date keeps it from those of its own class, and of lower ones."""
+        return self.classes.get(asked.job.name, 2 * asked.job.priority)
 
     def began(self, job: Job) -> Stamp:
         """When it began to hold what it holds: now, where this plan has started it."""

@@ -78,17 +78,17 @@ class World:
                 continue
             changes += self.carry_out(step, now)
             if isinstance(step, Deny) and step.job not in kept:
-                # it waits, and nobody says that its place is kept
-                changes += self._change(step.job, reserved=())
+                # it waits, and nobody says that its place is kept, or until when
+                changes += self._change(step.job, reserved=(), promised=None, place=())
         for step in plan.steps:
             if isinstance(step, Shrink | Preempt) and step.beneficiary:
                 self._check_guaranteed(step)
         return changes
 
     def _waits(self, name: str) -> bool:
-        """It holds nothing, and nothing is kept for it: to be told why changes nothing."""
+        """It holds nothing, and nothing is kept for it or promised: to be told why changes nothing."""
         job = self.jobs.get(name)
-        return job is not None and not job.tasks and not job.reserved
+        return job is not None and not (job.tasks or job.reserved or job.promised is not None)
 
     def carry_out(self, step: Step, now: Stamp) -> bool:
         """One step; whether a row is another now."""
