@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from shoal.schedule.cycle.desk import Desk
+from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
 from shoal.schedule.cycle.units import Unit, is_surplus, units_of
 from shoal.schedule.shares.offers import Offers
@@ -27,9 +28,7 @@ class Stock:
         self._beside: set[int] | None = None
         self._beyond: list[int] | None = None
         """What `old_beside_new` and `beyond` have found, while nothing has changed."""
-        for name in desk.present:
-            self._offer(name, desk.offered(name))
-        self.offers.sort()
+        self._offer([(name, desk.offered(name)) for name in desk.present])
 
     def changed(self, names: Collection[str]) -> None:
         """These jobs hold more or less than before."""
@@ -45,9 +44,7 @@ class Stock:
                 for number in numbers:
                     self.offers.remove(number)
                     self.surplus -= not self.units[number].core
-        for name, offered in others:
-            self._offer(name, offered)
-        self.offers.sort()
+        self._offer(others)
 
     def spared(self, queue: int) -> set[int]:
         """Who has not held something for long enough to be taken for this queue."""
@@ -72,25 +69,32 @@ class Stock:
             }
         return self._beside
 
-    def _offer(self, name: str, present: tuple[Task, ...]) -> None:
-        if not present:
-            return
+    def _offer(self, given: Iterable[tuple[str, tuple[Task, ...]]]) -> None:
+        """Of these jobs, so much each."""
         desk = self._desk
-        asked = desk.asked[name]
-        queue = asked.queue
-        began = desk.began(asked.job)
-        over = desk.turn_over(asked.job)
+        first = len(self.units)
+        for name, tasks in given:
+            if not tasks:
+                continue
+            asked = desk.asked[name]
+            units = self._units_of(asked, tasks)
+            numbers = range(len(self.units), len(self.units) + len(units))
+            self.units += units
+            self.surplus += len(units) - units[-1].core if units else 0  # what it needs goes last
+            if desk.now - desk.began(asked.job) < desk.cluster.queues[asked.queue].minimum_seconds:
+                self._young.setdefault(asked.queue, set()).update(numbers)
+            self._of[name] = (tasks, numbers)
+        self.offers.extend([unit.holding for unit in self.units[first:]])
+        self.offers.sort()
+
+    def _units_of(self, asked: Asked, tasks: tuple[Task, ...]) -> list[Unit]:
+        """What follows from its row alone is known from the plan before."""
+        desk, name = self._desk, asked.job.name
+        began, over = desk.began(asked.job), desk.turn_over(asked.job)
+        if tasks is not asked.present or over:
+            return units_of(asked, tasks, asked.queue, asked.number, began, turn_over=over)
         known = desk.units.get(name)
-        if present is not asked.present or over:
-            units = units_of(asked, present, queue, asked.number, began, turn_over=over)
-        elif known is not None and known[0] is asked:
-            units = known[1]
-        else:
-            units = units_of(asked, present, queue, asked.number, began)
-            desk.units[name] = (asked, units)
-        numbers = self.offers.extend([unit.holding for unit in units])
-        self.units += units
-        self.surplus += len(units) - units[-1].core if units else 0  # what it needs goes last
-        if desk.now - began < desk.cluster.queues[queue].minimum_seconds:
-            self._young.setdefault(queue, set()).update(numbers)
-        self._of[name] = (present, numbers)
+        if known is None or known[0] is not asked:
+            known = asked, units_of(asked, tasks, asked.queue, asked.number, began)
+            desk.units[name] = known
+        return known[1]

@@ -55,6 +55,7 @@ class Offers:
             kinds = self._kinds.setdefault(queue, {})
             kinds.setdefault((holding.priority, holding.amounts), []).append(key)
             self._unsorted.add(queue)
+        for queue in {holding.queue for holding in holdings}:
             self._forget(queue)
         return range(first, len(self.holdings))
 
