@@ -135,12 +135,14 @@ class Service:
 
     def _may_start(self, asked: Asked) -> bool:
         """As far as the dates of others are concerned."""
-        dates, exact = self.dates, self._ahead.exact
-        if dates is None or dates.may_start(asked):
-            return True
-        if exact and self._ranks.asks_for_its_own(asked):
+        if self._ahead.exact and self._ranks.asks_for_its_own(asked):
             return True  # the places of others are kept, and nothing else of theirs is in its way
-        return self._precedence.above_promises(asked, dates)
+        return self._goes_first(asked)
+
+    def _goes_first(self, asked: Asked) -> bool:
+        """Whether what is free now is for nobody before it."""
+        dates = self.dates
+        return dates is None or dates.may_start(asked) or self._precedence.above_promises(asked, dates)
 
     def _is_near(self, asked: Asked) -> bool:
         """Whether others may give way for it: it may start, or has to soon."""
@@ -242,7 +244,7 @@ class Service:
                 return
         if lacking is None and soon and self._sizes.from_beyond(asked):
             return
-        moves = quota is None and lacking is None and allowed and desk.rules.consolidate
+        moves = quota is None and lacking is None and desk.rules.consolidate and self._goes_first(asked)
         gives = lacking is None and soon
         if gives or asked.present or moves:
             until = math.inf if asked.present or moves else desk.ends(job)
