@@ -23,13 +23,13 @@ def job(name: str, queue: str, gpus: int, created: float, **more: object) -> Job
     )
 
 
-def backlog(own: dict[str, float], *, mixed: bool) -> World:
+def backlog(own: dict[str, float], *, mixed: bool, priority: int = 0) -> World:
     """Forty GPUs, all held by queue a, which has dates for all that it waits with; b has nothing."""
     nodes = tuple(Node(name=f"n{at}", gpus=4) for at in range(10))
     queues = tuple(Queue(name=name, nominal={"gpu": most}) for name, most in own.items())
     world = World(Cluster(nodes=nodes, queues=queues), Rules())
     for at in range(30):
-        world.submit(job(f"a{at:02}", "a", 2 if mixed and at % 2 else 4, float(at)))
+        world.submit(job(f"a{at:02}", "a", 2 if mixed and at % 2 else 4, float(at), priority=priority))
     for now in (100.0, 101.0):
         world.decide(now)
     assert sum(each.promised is not None for each in world.jobs.values()) >= 10
@@ -44,14 +44,15 @@ def served(world: World, name: str, now: float) -> bool:
     return bool(given)
 
 
+@pytest.mark.parametrize("priority", [-3, 0, 3])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("own", [20.0, 0.0])
-def test_a_queue_that_has_nothing_gets_its_part_now(own: float, mixed: bool) -> None:
+def test_a_queue_that_has_nothing_gets_its_part_now(own: float, mixed: bool, priority: int) -> None:
     """Its own, where it has any, and else as much as is fair; whatever dates the others were told."""
-    world = backlog({"a": own, "b": own}, mixed=mixed)
+    world = backlog({"a": own, "b": own}, mixed=mixed, priority=priority)
     for number in range(4):
         now = 200.0 + number
-        world.submit(job(f"b{number}", "b", 4, now))
+        world.submit(job(f"b{number}", "b", 4, now, priority=priority))
         assert served(world, f"b{number}", now)
         for name in list(world.jobs):
             world.gone(name)

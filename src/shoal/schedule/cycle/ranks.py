@@ -77,7 +77,7 @@ class Ranks:
         found = self._known.get(key)
         if found is None:
             claim = claim_of(asked, asked.queue, asked.lacks, asked.number)
-            as_if = Holding(other.queue, other.lacks, asked.job.priority, job=other.number)
+            as_if = Holding(other.queue, other.lacks, claim.priority, job=other.number)
             refusal = reclaim_refusal(desk.later.ledger, claim, as_if, self._laws)
             found = self._known[key] = refusal is None
         return found
