@@ -24,7 +24,8 @@ out are steps with their reasons (`steps`).
 - `exchanges`: which of them come to an end
 - `growing`: what is left goes to elastic jobs
 - `sizes`: how many tasks each elastic job is to have; `peers`: plans of other people's policies
-- `serving`: those who wait, one after the other; `planner`: the stages in their order
+- `serving`: those who wait, one after the other; `telling`: they are told why, and until when
+- `planner`: the stages in their order
 - `reasons`: why a job does not start, the first of a fixed order, with the numbers
 - `steps`: the plan; `invariants`: what has to hold of every plan
 """

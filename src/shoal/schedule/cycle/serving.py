@@ -1,37 +1,30 @@
-"""Those who wait are served, one after the other, and then what is left goes to who may have more.
-
-Who is refused is told why; and who is like somebody that was refused a moment ago is told the same at
-once. Most who wait are of few kinds, and little happens between two of them.
-"""
+"""Those who wait are served, one after the other, and then what is left goes to who may have more."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from shoal.objects.meta import Stamp
 from shoal.schedule.cycle import reasons
 from shoal.schedule.cycle.ahead import Ahead
 from shoal.schedule.cycle.dates import Dates
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked, reached
 from shoal.schedule.cycle.growing import grow_all
-from shoal.schedule.cycle.laid import Laid
 from shoal.schedule.cycle.lines import Line, Rest
 from shoal.schedule.cycle.own_place import OwnPlace
 from shoal.schedule.cycle.places import placed, placed_by
 from shoal.schedule.cycle.precedence import Precedence
 from shoal.schedule.cycle.ranks import Ranks
-from shoal.schedule.cycle.reasons import Held
 from shoal.schedule.cycle.sizes.exchange import Exchange
-from shoal.schedule.cycle.steps import Deny, Reserve
+from shoal.schedule.cycle.steps import Deny
+from shoal.schedule.cycle.telling import Telling
 from shoal.schedule.cycle.units import claim_of, own_priority
 from shoal.schedule.cycle.victims import Victims
 from shoal.schedule.cycle.ways import Ways
 from shoal.schedule.placing.asks import Placement
 from shoal.schedule.placing.bulk import place_in_turn
 from shoal.schedule.shares.laws import Laws, givers
-from shoal.schedule.shares.ledger import Refusal
 
 __all__ = ["Service", "give_up_stale"]
 
@@ -50,19 +43,18 @@ class Service:
         self._sizes = sizes
         self._ways = Ways(desk, victims)
         self._ahead = ahead
+        self._telling = Telling(desk, ahead)
         self._own = OwnPlace(desk)
         self._ranks = ranks
         self._precedence = Precedence(desk, ranks)
-        self.dates: Dates | None = None
-        """Of those who wait for capacity, once anybody does."""
         self._hopeless: set[int] = set()
         """Kinds (`Asked.kind`) of which one found no way."""
-        self._told: dict[int, tuple[Refusal | None, Held]] = {}
-        """By kind: what refuses it, and all that holds it back, since anything was done."""
-        self._no_room: dict[int, Held] = {}
-        """By need (`Asked.need`), of those that only room is lacking, while that is as it was."""
-        self._told_at: tuple[int, int] | None = None
         self._postponed: list[tuple[Asked, Rest]] | None = None
+
+    @property
+    def dates(self) -> Dates | None:
+        """Of those who wait for capacity, once anybody does."""
+        return self._telling.dates
 
     def serve(self, order: Sequence[Asked]) -> None:
         """In order, and then what is left goes to those that may have more. Who was refused is served
@@ -70,7 +62,7 @@ class Service:
         plan. They are not told anything then, they have just not been started, or not grown."""
         desk = self._desk
         waiting, again = list(order), list(enumerate(order))
-        self._date(waiting)
+        self._telling.begin(waiting)
         for number in range(_ROUNDS):
             self._hopeless.clear()
             self._ways.forget()
@@ -78,14 +70,16 @@ class Service:
             self._postponed = []
             line = Line(waiting)
             for at, asked in again:
-                if asked.job.name in desk.settled or self._refused_alike(asked):
+                if asked.job.name in desk.settled:
+                    continue
+                if asked.kind in self._hopeless and self._telling.refused_alike(asked):
                     continue
                 if number == 0 and self._start_alike(line.members, at):
                     continue
                 if number == 0 or self._is_near(asked):
                     self._serve_and_again(asked, line.rest(at))
-                elif desk.date_of(asked.job.name) != self._promised(asked):
-                    self._refuse(asked, desk.later.refusal(asked, asked.lacks), line.rest(at))
+                elif desk.date_of(asked.job.name) != self._telling.promised(asked):
+                    self._telling.refuse(asked, desk.later.refusal(asked, asked.lacks), line.rest(at))
             self._serve_postponed()
             if number == 0:
                 give_up_stale(desk)
@@ -101,23 +95,7 @@ class Service:
             again = [(at, asked) for at, asked in enumerate(waiting) if taking.of(asked)]
             if not again:
                 return
-            self._date(waiting)
-
-    def _refused_alike(self, asked: Asked) -> bool:
-        """Whether it is refused as another was, of its kind, since when nothing has been done."""
-        told = self._told.get(asked.kind)
-        if told is None or not asked.fresh or asked.open or asked.kind not in self._hopeless:
-            return False
-        if self._told_at != self._state():
-            return False
-        refused, held = told
-        if self.dates is not None:
-            if self.dates.may_start(asked):
-                return False
-        elif refused is None or refused.rule == "Capacity":
-            return False
-        self._tell(asked, refused, held)
-        return True
+            self._telling.begin(waiting)
 
     def _serve_postponed(self) -> None:
         """Those whose dates are soon, by their dates: they are kept what comes free by then."""
@@ -125,13 +103,10 @@ class Service:
         self._hopeless.clear()  # others who are alike may have been refused for their later dates
         dates = self.dates
         if dates is not None:
-            waiting.sort(key=lambda each: self._starts(dates, each[0]))
+            waiting.sort(key=lambda each: self._telling.starts(dates, each[0]))
         for asked, rest in waiting:
             if asked.job.name not in self._desk.settled:
                 self._serve_and_again(asked, rest)
-
-    def _promised(self, asked: Asked) -> Stamp | None:
-        return None if self.dates is None else self.dates.promised(asked)
 
     def _may_start(self, asked: Asked) -> bool:
         """As far as the dates of others are concerned."""
@@ -146,7 +121,7 @@ class Service:
 
     def _is_near(self, asked: Asked) -> bool:
         """Whether others may give way for it: it may start, or has to soon."""
-        return self.dates is None or self._is_soon(asked) or self._may_start(asked)
+        return self.dates is None or self._telling.is_soon(asked) or self._may_start(asked)
 
     def _may_take(self, asked: Asked, gained: Mapping[int, int]) -> bool:
         """Whether the laws do not forbid from the start that it takes from what was `gained`: by queue,
@@ -158,12 +133,6 @@ class Service:
         claim = claim_of(asked, mine, asked.lacks, asked.number)
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
         return bool(givers(desk.later.ledger, claim, sorted(gained.keys() - {mine}), laws))
-
-    def _date(self, waiting: Sequence[Asked]) -> None:
-        """Who has been promised a date keeps it from the first on that is served; else dates are made
-        for those from the first on that finds no room."""
-        promised = any(asked.job.promised is not None for asked in waiting)
-        self.dates = Dates(self._desk, waiting, self._ahead) if promised else None
 
     def _start_alike(self, line: Sequence[Asked], at: int) -> bool:
         """Whether this one, and those behind it that are of its kind, of a task each, have been started
@@ -216,11 +185,11 @@ class Service:
         if reasons.forbidden(desk, asked, amounts):
             desk.deny(reasons.denied(asked, reasons.holding(desk, asked, amounts)))
             return
-        laid = self._laid(asked)
-        near = laid is not None and self._is_soon(asked)
+        laid = self._telling.laid(asked)
+        near = laid is not None and self._telling.is_soon(asked)
         may = self.dates is not None and self.dates.may_start(asked)
         if asked.kind in self._hopeless and not (near or may):
-            self._refuse(asked, desk.later.refusal(asked, amounts), rest)
+            self._telling.refuse(asked, desk.later.refusal(asked, amounts), rest)
             return
         current, later = desk.current, desk.later
         quota = later.refusal(asked, amounts)
@@ -230,7 +199,7 @@ class Service:
         if free and (allowed or laid is not None) and (found := self._placed_now(asked)) is not None:
             desk.start(asked, found)
             return
-        soon = allowed or self._is_soon(asked)
+        soon = allowed or self._telling.is_soon(asked)
         if soon and not allowed and self._postponed is not None:
             self._postponed.append((asked, rest))  # what is free now is for those who may start now
             return
@@ -240,7 +209,7 @@ class Service:
             until = desk.ends(job)
             found = self._ahead.beside(later.room, asked, until, lambda: placed_by(desk, asked))
             if found is not None:
-                desk.reserve(asked, found, "Departing", {}, self._promised(asked))
+                desk.reserve(asked, found, "Departing", {}, self._telling.promised(asked))
                 return
         if lacking is None and soon and self._sizes.from_beyond(asked):
             return
@@ -256,66 +225,7 @@ class Service:
                 if moves and self._ways.moved_together(asked):
                     return
         self._hopeless.add(asked.kind)
-        self._refuse(asked, quota, rest)
-
-    def _refuse(self, asked: Asked, refused: Refusal | None, rest: Rest) -> None:
-        """Its queue has no more for it; or it would be allowed to, and there is no room: from there on
-        dates decide."""
-        if self.dates is None and (refused is None or refused.rule == "Capacity"):
-            self.dates = Dates(self._desk, rest.members, self._ahead)
-        self._tell(asked, refused, self._holding(asked, refused))
-
-    def _tell(self, asked: Asked, refused: Refusal | None, held: Held) -> None:
-        desk = self._desk
-        if refused is not None and refused.rule != "Capacity":
-            self._set_aside(asked)
-            laid, step = self._ahead.of(asked), held.denied(asked)
-            if laid is None or asked.job.promised is None:
-                desk.deny(step)
-            else:
-                self._tell_date(asked, step, laid)  # it is refused what others are given before it
-            return
-        if self.dates is None:
-            raise AssertionError("who waits for capacity is told when it may start")
-        laid = self._date_of(asked, self.dates)
-        step = held.denied(asked, self.dates.answer(asked, laid))
-        at = self.dates.promised(asked)
-        if laid is not None:
-            self._tell_date(asked, step, laid)
-        elif at is not None:
-            desk.date(Reserve(job=step.job, code=step.code, evidence=step.evidence, at=at))
-        else:
-            desk.deny(step)
-
-    def _tell_date(self, asked: Asked, step: Deny, laid: Laid) -> None:
-        place = asked.tasks(laid.place, self._desk.names, ())
-        self._desk.date(
-            Reserve(job=step.job, code=step.code, evidence=step.evidence, at=laid.start, place=place)
-        )
-
-    def _date_of(self, asked: Asked, dates: Dates) -> Laid | None:
-        """The date that it is told, and where it starts then: the first few, where sums do not do."""
-        desk, ahead = self._desk, self._ahead
-        if asked.present or not ahead.exact:
-            return None
-        laid = ahead.of(asked)
-        if laid is not None and any(each is asked for each in desk.withdrawn):
-            ahead.doubt(asked)
-        if laid is not None and not ahead.lost(asked):
-            return laid
-        if laid is None and len(ahead.all()) >= desk.rules.promises:
-            return None
-        since = dates.starts(asked) if asked.job.shared else desk.now
-        if not dates.knows(asked) or math.isinf(since):
-            return None
-        return ahead.find(asked, since)
-
-    def _laid(self, asked: Asked) -> Laid | None:
-        """The date and the place that it is told; laid at once where that may be soon."""
-        laid, dates = self._ahead.of(asked), self.dates
-        if laid is None and dates is not None and not dates.may_start(asked) and dates.soon(asked):
-            return self._date_of(asked, dates)
-        return laid
+        self._telling.refuse(asked, quota, rest)
 
     def _placed_now(self, asked: Asked) -> Placement | None:
         """Where it may start: in its own place, if it has one by now, or beside those of others."""
@@ -324,51 +234,6 @@ class Service:
             return laid.place
         room = desk.current.room
         return self._ahead.beside(room, asked, desk.ends(asked.job), lambda: placed(room, asked))
-
-    def _starts(self, dates: Dates, asked: Asked) -> Stamp:
-        laid = self._ahead.of(asked)
-        return dates.starts(asked) if laid is None else laid.start
-
-    def _is_soon(self, asked: Asked) -> bool:
-        """Whether its date is no farther off than the notice."""
-        laid, desk = self._ahead.of(asked), self._desk
-        if laid is not None:
-            return laid.start <= desk.now + desk.rules.notice_seconds
-        if self._ahead.exact and not asked.present:
-            return False  # there may be no place for it by then, and others would have gone for nothing
-        return self.dates is not None and self.dates.soon(asked)
-
-    def _state(self) -> tuple[int, int]:
-        """Another whenever anything is done."""
-        later = self._desk.later
-        return later.version, later.room.mark()
-
-    def _holding(self, asked: Asked, refused: Refusal | None) -> Held:
-        """All that holds it back: of equal jobs the same, while nothing happens."""
-        desk = self._desk
-        state = self._state()
-        if state != self._told_at:
-            if self._told_at is None or state[1] != self._told_at[1]:
-                self._no_room.clear()
-            self._told.clear()
-            self._told_at = state
-        if (known := self._told.get(asked.kind)) is not None:
-            return known[1]
-        if not reasons.no_room(desk, asked, refused):
-            held = Held(reasons.holding(desk, asked, asked.lacks))
-        elif (alike := self._no_room.get(asked.need)) is not None:
-            held = alike
-        else:
-            held = self._no_room[asked.need] = Held(reasons.lack_of_room(desk, asked))
-        self._told[asked.kind] = refused, held
-        return held
-
-    def _set_aside(self, asked: Asked) -> None:
-        """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
-        desk = self._desk
-        if desk.now - asked.waiting_since >= desk.rules.starving_seconds:
-            for books in (desk.current, desk.later):
-                books.set_aside(asked.queue, asked.lacks)
 
 
 class _ByKind:
