@@ -30,7 +30,7 @@ __all__ = ["rows"]
 _NOW = 100_000.0
 _BUDGET = 20.0
 """Processor seconds for the repetitions of one row, of which there is one at least."""
-_LIMITS = {"baseline": 60.0, "large-scale": 90.0, "topology": 30.0}
+_LIMITS = {"baseline": 120.0, "large-scale": 90.0, "topology": 30.0}
 """Processor seconds for each of Kueue's loads."""
 _INTERVAL = 0.01
 """Seconds of virtual time between decisions on Kueue's loads at least."""

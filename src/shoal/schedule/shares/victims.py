@@ -191,16 +191,21 @@ class _Search:
         """Without those that the claim can do without: at once those whose place it does not take, then
         one by one."""
         self._spare_untouched()
+        so_far = self.trial.copy()
+        """As it is before one of them goes: what comes before it is lawful as it was."""
+        after: list[int] = []
         for at in reversed(self._gone.copy()):
             holding = self._holdings[at]
+            so_far.charge(holding.queue, holding.amounts)
             self.trial.charge(holding.queue, holding.amounts)
             before = self._gone
             if self._allowed():
                 self._gone = [other for other in before if other != at]
-                if self._fits() and self._lawful():
+                if self._fits() and self._lawful(so_far, reversed(after)):
                     continue
                 self._gone = before
             self.trial.charge(holding.queue, holding.amounts, -1)
+            after.append(at)
         return self._gone
 
     def _spare_untouched(self) -> None:
@@ -211,7 +216,7 @@ class _Search:
         for at in spared:
             self.trial.charge(self._holdings[at].queue, self._holdings[at].amounts)
         self._gone = [at for at in before if at in taken]
-        if spared and not (self._fits() and self._lawful()):
+        if spared and not (self._fits() and self._lawful(self._ledger, self._gone)):
             self._gone = before
             for at in spared:
                 self.trial.charge(self._holdings[at].queue, self._holdings[at].amounts, -1)
@@ -271,10 +276,10 @@ class _Search:
         for node in self.trial.rules.tree.paths[holding.queue]:
             self._standing.pop(node, None)
 
-    def _lawful(self) -> bool:
-        """May what is gone be taken one after the other."""
-        ledger = self._ledger.copy()
-        for at in self._gone:
+    def _lawful(self, ledger: Ledger, gone: Iterable[int]) -> bool:
+        """May that be taken one after the other."""
+        ledger = ledger.copy()
+        for at in gone:
             holding = self._holdings[at]
             if reclaim_refusal(ledger, self._claim, holding, self._laws, unequal=True) is not None:
                 return False
