@@ -147,7 +147,7 @@ _WHY = {
         "each queue is weighed and chosen for by itself, its jobs one after the other: about three "
         "milliseconds for a hundred; what has not changed is kept"
     ),
-    "the same burst, a whole decision": "jobs are rows, asked for and started one by one",
+    "the same burst, a whole decision": "each row is made into objects; equal ones start together",
     "makespan, knows: none": _LAST,
     "makespan, knows: declared": _LAST,
     "makespan, knows: profiles": _LAST,
