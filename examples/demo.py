@@ -77,6 +77,7 @@ class Story:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             if self.ended or time.monotonic() > deadline:
+                subprocess.run([str(SHOAL), "explain", f"job/{NAME}"], check=False)
                 raise SystemExit(red(f"the demo waited in vain: {what} (at step {self.step})"))
             time.sleep(0.02)
 

@@ -9,6 +9,7 @@ from shoal.objects.job import ElasticStatus, Speed
 from shoal.objects.task import Placement, TaskSpec, Told
 from shoal.schedule.decide import Decider
 from shoal.schedule.plan import Policy
+from shoal.schedule.speed.learned import Slower
 from tests.control.world import World, role
 
 
@@ -21,7 +22,9 @@ class Seen:
             nodes=self.world.nodes,
             tasks=self.world.tasks,
             policy=Policy,
+            slower=lambda job, found: self.slower.append((job.metadata.name, found)),
         )
+        self.slower: list[tuple[str, Slower]] = []
 
     def snapshot(self):
         for cache in (self.world.jobs, self.world.queues, self.world.nodes, self.world.tasks):
@@ -142,6 +145,20 @@ def test_a_curve_is_learned_from_reports_and_shared_by_an_application():
     assert reports(seen, "second", (20, 1, 0)) == pytest.approx(curve)
     assert reports(seen, "other", (20, 1, 0)) == ()
     assert reports(seen, "knows", (20, 1, 0), (30, 1, 10)) == (1.0, 1.5)
+
+
+def test_that_a_job_is_slower_with_more_is_said_once_for_its_slots():
+    """Ten steps a second with one, for a minute five with two; it is no news of who declares a curve."""
+    seen = Seen()
+    worker = role(2, min_replicas=1)
+    seen.world.submit("a", worker, runtime="elastic")
+    seen.world.submit("knows", worker, runtime="elastic", speed=Speed(curve=(1.0, 2.0)))
+    seen.world.run(1)
+    for name in ("knows", "a"):
+        reports(seen, name, (0, 1, 0), (10, 1, 100), (11, 2, 101), (41, 2, 251))
+        assert seen.slower == []
+        reports(seen, name, (81, 2, 451), (91, 2, 501), (101, 2, 551))
+    assert seen.slower == [("a", Slower(best=1, speed=10, most=2, with_most=5))]
 
 
 def test_reports_of_the_same_speed_are_no_news():

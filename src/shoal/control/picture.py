@@ -27,6 +27,7 @@ from shoal.objects.update import FINISHED
 from shoal.schedule.cycle import rows
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot
+from shoal.schedule.speed.learned import Slower, slower_with_more
 from shoal.schedule.speed.watching import Look, Watching
 
 __all__ = ["Picture"]
@@ -46,7 +47,9 @@ class Picture:
         tasks: TaskCache,
         policy: Callable[[], Policy] = Policy,
         levels: Callable[[], tuple[str, ...]] = tuple,
+        slower: Callable[[Job, Slower], None] | None = None,
     ) -> None:
+        """`slower` hears once for each size of a job that it is not given more for its own sake."""
         self._jobs = jobs
         self._queues = queues
         self._nodes = nodes
@@ -62,6 +65,9 @@ class Picture:
         self._sorted: list[JobRow] = []
         self._forms = _Forms()
         self._watching = Watching()
+        self._slower = slower
+        self._said: dict[str, tuple[int, Slower]] = {}
+        """By uid: with which slots it was said of it, and what."""
         self._strangers: dict[str, tuple[Hold, ...]] = {}
         self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
@@ -131,7 +137,7 @@ class Picture:
         tasks = self._tasks.of_job(uid)
         strangers = self._strangers.pop(uid, ())
         if job is None or job.metadata.uid != uid:
-            self._watching.forget(uid)
+            self._forget(uid)
             holds = task_holds(tasks)
             if holds:
                 self._strangers[uid] = holds
@@ -161,12 +167,28 @@ class Picture:
         shared = spec.speed.application if spec.speed is not None else ""
         application = f"{job.metadata.namespace}/{shared}" if shared else ""
         if job.status.phase in FINISHED:
-            self._watching.forget(uid)
+            self._forget(uid)
         elif said is not None:
             turn = (said.attempt, said.recoveries)
             look = Look(at=said.reported, tasks=said.world, step=said.step, turn=turn)
             self._watching.saw(uid, look, application)
-        return self._watching.curve(uid, elastic_role(spec).replicas, application)
+        curve = self._watching.curve(uid, elastic_role(spec).replicas, application)
+        if spec.speed is None or not spec.speed.curve:
+            self._tell(job, slower_with_more(curve, self._watching.sure(uid, application)))
+        return curve
+
+    def _tell(self, job: Job, found: Slower | None) -> None:
+        uid, allocation = job.metadata.uid, job.status.allocation
+        said = self._said.get(uid)
+        if found is None or not allocation.slots or self._slower is None:
+            self._said.pop(uid, None)
+        elif said is None or (said[0], said[1].best) != (allocation.id, found.best):
+            self._said[uid] = (allocation.id, found)
+            self._slower(job, found)
+
+    def _forget(self, uid: str) -> None:
+        self._watching.forget(uid)
+        self._said.pop(uid, None)
 
     def _insert(self, key: Key, row: JobRow) -> None:
         order = row.order

@@ -7,6 +7,7 @@ the rest of the server. After a kill between any two writes the next pass decide
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from shoal.control.service import served
 from shoal.control.tasks import TaskCache
 from shoal.control.work import Key
 from shoal.history.base import About
+from shoal.history.recorder import about
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, NotFound
 from shoal.objects.job import Allocation, Job, Scheduling
@@ -35,6 +37,7 @@ from shoal.schedule.decide import Decided, Decider
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Write
 from shoal.schedule.record import Record
+from shoal.schedule.speed.learned import Slower
 
 __all__ = ["EVERYTHING", "Journal", "SchedulingController"]
 
@@ -99,7 +102,13 @@ class SchedulingController:
         self._decider = Decider()
         self._record_decision = record
         self._picture = Picture(
-            jobs=jobs, queues=queues, nodes=nodes, tasks=tasks, policy=policy, levels=levels
+            jobs=jobs,
+            queues=queues,
+            nodes=nodes,
+            tasks=tasks,
+            policy=policy,
+            levels=levels,
+            slower=self._say_slower,
         )
         self._plans = 0
         self._not_before = 0.0
@@ -186,14 +195,19 @@ class SchedulingController:
             raise Conflict(error.message) from error
         self._record(job, write)
 
+    def _say_slower(self, job: Job, found: Slower) -> None:
+        evidence = dataclasses.asdict(found)
+        key = f"slower.{job.status.allocation.id}.{found.best}"
+        message = explain("Slower", evidence).sentence
+        data = {"code": "Slower", "evidence": evidence}
+        self._journal.decision(about(job), key, "Slower", message, data)
+
     def _record(self, job: Job, write: Write) -> None:
-        meta = job.metadata
-        about = About(kind="Job", namespace=meta.namespace, name=meta.name, uid=meta.uid)
         counter = job.status.writers.get(WRITER, 0)
         for position, step in enumerate(write.steps):
             if step.code and step.code != "Finished":  # ends are recorded as attempts
                 self._journal.decision(
-                    about,
+                    about(job),
                     f"{counter}.{position}",
                     step.code,
                     explain(step.code, step.evidence).sentence,

@@ -224,7 +224,7 @@ class Limits(Part, frozen=True, kw_only=True):
 
 class Speed(Part, frozen=True, kw_only=True):
     """How fast an elastic job gets on with so many tasks, as far as somebody knows. It sizes the job
-    where others want the same machines; what is measured counts more than what is said here."""
+    where others want the same machines, and is not given tasks that make it slower."""
 
     curve: tuple[float, ...] = ()
     """Progress per second with 1, 2, 3 ... tasks of the elastic role, in any unit. Absent: learned."""

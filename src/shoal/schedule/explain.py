@@ -55,6 +55,15 @@ def _preempted(e: _Evidence) -> Explanation:
     return Explanation(f"{sentence} for {whom}", "it starts again when there is room")
 
 
+def _slower(e: _Evidence) -> Explanation:
+    best, most = e.get("best", 0), e.get("most", 0)
+    return Explanation(
+        f"it makes {e.get('speed', 0.0):.3g} steps a second with {_count(best, 'task')} and "
+        f"{e.get('with_most', 0.0):.3g} with {most}, so that it is given no more for now",
+        f"declare its speed.curve if that is wrong; else scale it to {best}",
+    )
+
+
 def _step(sentence: str) -> Callable[[_Evidence], Explanation]:
     def words_of(e: _Evidence) -> Explanation:
         nodes: list[str] = e.get("nodes") or []
@@ -72,6 +81,7 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "PlacementRefused": _refused,
     "Started": _step("the job was given its slots"),
     "Grown": _step("the job was given more slots"),
+    "Slower": _slower,
     "Shrunk": _step("the job asks for fewer tasks than before"),
     "Finished": _step("its tasks have ended"),
     "Suspended": _step("the job is suspended"),

@@ -29,7 +29,7 @@ _MOST_AHEAD = 20
 _PORTION = 500
 _MOST_ENTRIES = 20
 _WAITING = ("Pending", "Starting", "Running")
-_TAKEN = ("Preempted", "NodeLost", "NodeDrained", "Refused")
+_TAKEN = ("Preempted", "Resized", "NodeLost", "NodeDrained", "Refused")
 """Steps of a plan after which a job has less than it wants."""
 
 
@@ -102,10 +102,14 @@ def _room_for_more(job: Job, decisions: tuple[Entry, ...]) -> tuple[str, str]:
     held = sum(len(IndexSet.parse(indices)) for indices in slots)
     if held >= role.replicas:
         return "", ""
-    steps = [each for each in decisions if each.reason in ("Started", "Grown", *_TAKEN)]
-    taken = bool(steps) and steps[-1].reason in _TAKEN
-    why = steps[-1].message if taken else "there is no room for more, or its queue has none"
     runs = f"it runs with {held} of at most {role.replicas} tasks of role {role.name}"
+    steps = [each for each in decisions if each.reason in ("Started", "Grown", "Slower", *_TAKEN)]
+    last = steps[-1] if steps else None
+    if last is not None and last.reason == "Slower":
+        return f"{runs}: {last.message}", in_words(last.reason, last.data["evidence"]).remedy
+    why = "there is no room for more, or its queue has none"
+    if last is not None and last.reason in _TAKEN:
+        why = last.message
     return f"{runs}: {why}", "it grows by itself when there is room"
 
 

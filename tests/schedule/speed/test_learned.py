@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.schedule.speed.learned import Pace, learned, shared
+from shoal.schedule.speed.learned import (
+    Pace,
+    Slower,
+    hopeful,
+    learned,
+    shared,
+    slower_with_more,
+)
 
 
 def pace(tasks: int, seconds: float, steps: int = 1) -> Pace:
@@ -85,3 +92,21 @@ def test_jobs_of_one_application_share_what_they_have_seen() -> None:
 def test_what_no_step_can_be_is_told(tasks: int, seconds: float, steps: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         pace(tasks, seconds, steps)
+
+
+def test_beyond_what_is_sure_each_task_gains_something() -> None:
+    assert hopeful((1, 2, 1, 1), least=1, sure=4) == (1, 2, 1, 1)
+    assert hopeful((1, 2, 1, 1), least=1, sure=2) == pytest.approx((1, 2, 2.02, 2.0402))
+    assert hopeful((1, 2, 1, 1), least=1, sure=3) == pytest.approx((1, 2, 1, 1.01))
+    assert hopeful((3, 2, 1, 4), least=2, sure=0) == pytest.approx((2 / 1.01, 2, 2.02, 4))
+    assert hopeful((1, 2), least=4, sure=8) == (1, 2)
+    assert hopeful((), least=1, sure=0) == ()
+
+
+def test_who_is_slower_with_more_is_told_with_how_many_it_is_fastest() -> None:
+    found = slower_with_more((1, 3, 2, 2.02), sure=3)
+    assert found == Slower(best=2, speed=3, most=3, with_most=2)
+    assert slower_with_more((1, 3, 2, 3.1), sure=3) is None, "four may be faster still"
+    assert slower_with_more((1, 2, 3), sure=3) is None
+    assert slower_with_more((1, 3), sure=3) is None
+    assert slower_with_more((), sure=0) is None

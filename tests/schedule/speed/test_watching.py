@@ -86,3 +86,38 @@ def test_applications_that_nobody_hears_of_are_forgotten() -> None:
         looks(watching, f"j{number}", (0, 1, 0), (10, 1, 10), application=f"app{number}")
     assert watching.curve("new", 2, "app0") == ()
     assert watching.curve("new", 2, "app1") != ()
+
+
+def test_that_more_tasks_are_of_no_use_is_believed_after_a_minute() -> None:
+    """Twice as slow with four tasks as with two, for some seconds: it may have been disturbed."""
+    watching = Watching()
+    looks(watching, "a", (0, 2, 0), (5, 2, 10), (6, 4, 12), (26, 4, 32))
+    curve = watching.curve("a", 4)
+    assert curve[1] == pytest.approx(2)
+    assert list(curve) == sorted(set(curve)), "each task gains something"
+    assert curve[3] < 1.1 * curve[1], "and no more than that"
+    looks(watching, "a", (66, 4, 72))
+    assert watching.curve("a", 4)[3] == pytest.approx(1)
+
+
+def test_what_was_seen_long_ago_is_doubted_again() -> None:
+    """A hundred seconds with four tasks are believed for two thousand, whatever happens with two; then
+    four may be tried, and whether they are of use is seen at once."""
+    watching = Watching()
+    looks(watching, "a", (0, 2, 0), (5, 2, 10), (6, 4, 12), (106, 4, 112), (107, 2, 114))
+    looks(watching, "a", (2000, 2, 3900))
+    assert watching.curve("a", 4)[3] == pytest.approx(1)
+    looks(watching, "a", (2200, 2, 4300))
+    curve = watching.curve("a", 4)
+    assert curve[1] < curve[2] < curve[3] < 1.1 * curve[1]
+    looks(watching, "a", (2201, 4, 4302), (2211, 4, 4312))
+    assert watching.curve("a", 4)[3] == pytest.approx(1)
+
+
+def test_sizes_that_nobody_saw_are_hoped_to_gain_something() -> None:
+    """With two tasks as fast as with one: by the formula four would be slower still."""
+    watching = Watching()
+    looks(watching, "a", (0, 1, 0), (100, 1, 100), (101, 2, 101), (201, 2, 196))
+    curve = watching.curve("a", 4)
+    assert curve[1] < curve[0]
+    assert curve[1] < curve[2] < curve[3]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Pace", "learned", "shared"]
+__all__ = ["Pace", "Slower", "hopeful", "learned", "shared", "slower_with_more"]
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,9 @@ _TERMS = ((1,), (0, 1), (1, 2), (0, 1, 2), (0,), (0, 2), (2,))
 """Which of the three parts there are: those that promise most of larger sizes first."""
 _WORTH = 0.02
 """One more part has to explain so much more of a step."""
+_LEAST_GAIN = 0.01
+"""Of one more task, as long as nobody is sure of less: it gets what nobody else wants, and gives it up
+first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,39 @@ def shared(own: Iterable[Pace], others: Iterable[Pace]) -> list[Pace]:
         if each.tasks not in here
     ]
     return [*mine, *beside]
+
+
+def hopeful(speeds: Sequence[float], least: int, sure: int) -> tuple[float, ...]:
+    """A curve in which each task gains something, but for those between `least`, the smallest size that
+    was seen, and `sure`. Steps are slower for a while for many reasons: they are the first at that size,
+    or something else runs beside them."""
+    found = list(speeds)
+    for at in range(min(least, len(found)) - 2, -1, -1):
+        found[at] = min(found[at], found[at + 1] / (1.0 + _LEAST_GAIN))
+    for at in range(max(least, sure), len(found)):
+        found[at] = max(found[at], found[at - 1] * (1.0 + _LEAST_GAIN))
+    return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slower:
+    """More tasks make it slower. Speeds are steps per second."""
+
+    best: int
+    """It is fastest with so many."""
+    speed: float
+    most: int
+    """As many as it has had."""
+    with_most: float
+
+
+def slower_with_more(speeds: Sequence[float], sure: int) -> Slower | None:
+    """Whether a job is faster with fewer than `sure` tasks than with any more (see `hopeful`)."""
+    most = min(sure, len(speeds))
+    best = max(range(len(speeds)), key=speeds.__getitem__, default=most - 1) + 1
+    if best >= most:
+        return None
+    return Slower(best=best, speed=speeds[best - 1], most=most, with_most=speeds[most - 1])
 
 
 def _by_tasks(paces: Iterable[Pace]) -> dict[int, float]:
