@@ -18,7 +18,7 @@ from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Placement, TaskSpec,
 from shoal.store.base import SYSTEM
 from shoal.testing.local import LocalHome, nodes, wait_until
 from shoal.testing.require import require
-from tests.rendezvous.test_mpi import PROGRAM
+from tests.rendezvous.test_mpi import PROGRAM, ranks
 from tests.server.harness import LiveServer
 
 
@@ -105,11 +105,6 @@ def mpi(tmp_path: Path) -> Iterator[Mpi]:
     mpi.close()
 
 
-def said(output: str) -> list[str]:
-    """The program's lines: Open MPI warns now and then that it lost a race for a child's group."""
-    return [line for line in output.splitlines() if "plm:rsh: Warning: setpgid" not in line]
-
-
 @pytest.mark.process
 @pytest.mark.slow
 def test_ranks_run_beside_their_own_tasks(mpi: Mpi) -> None:
@@ -118,7 +113,7 @@ def test_ranks_run_beside_their_own_tasks(mpi: Mpi) -> None:
     shown = PROGRAM.replace('os.environ.get("TASK", "launcher")', 'os.environ["SHOAL_TASK"]')
     command = ("mpirun", "-n", "3", "python3", "-c", shown, str(library))
     specs = mpi.start(Role(name="worker", replicas=3, command=command))
-    assert sorted(said(mpi.output(specs[0]))) == [
+    assert ranks(mpi.output(specs[0])) == [
         f"rank {rank} of 3 sum 6 beside {spec.name}" for rank, spec in enumerate(specs)
     ]
     for spec in specs[1:]:

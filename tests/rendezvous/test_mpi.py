@@ -21,8 +21,9 @@ TWO_ROLES = (
 # what `shoal.client.rsh` does, but for the way to the task: every task is on this machine
 LOCAL_RSH = """\
 #!/bin/sh
-export TASK="$1"; shift; exec /bin/sh -c "$*"
+export TASK="$1" TMPDIR="$0.$1"; shift; mkdir "$TMPDIR"; exec /bin/sh -c "$*"
 """
+"""Tasks have a /tmp of their own; daemons that share one now and then make the same folder at once."""
 
 PROGRAM = """
 import ctypes, os, sys
@@ -55,6 +56,11 @@ def test_one_role_launches_from_its_first_task() -> None:
     assert (launcher.command, launcher.env["K_MPI_JOB_ROLE"]) == ((), "launcher")
     assert host.command[0] == "/bin/sh"
     assert (host.files, host.env["K_MPI_JOB_ROLE"]) == ({}, "worker")
+
+
+def ranks(text: str) -> list[str]:
+    """What each has said: mpirun may pass on the end of a line after the next one."""
+    return sorted(re.findall(r"rank \d of \d sum \d beside [\w-]+?(?=rank \d|$|\s)", text))
 
 
 def test_a_launcher_of_its_own_is_no_host() -> None:
@@ -119,7 +125,4 @@ def test_a_real_mpirun(group: Group, roles: tuple[Role, ...]) -> None:
     text, _ = launcher.communicate(timeout=90.0)
     assert launcher.returncode == 0, text
     hosts = ("launcher", "worker-1") if len(roles) == 1 else ("worker-0", "worker-1")
-    # mpirun may pass on the end of a line after the next one
-    assert sorted(re.findall(r"rank \d of \d sum \d beside [a-z]+?(?:-\d)?(?=rank|$|\s)", text)) == [
-        f"rank {rank} of 2 sum 3 beside {host}" for rank, host in enumerate(hosts)
-    ]
+    assert ranks(text) == [f"rank {rank} of 2 sum 3 beside {host}" for rank, host in enumerate(hosts)]
