@@ -228,7 +228,8 @@ class Desk(Table):
 
     def deny(self, step: Deny) -> None:
         """It waits."""
-        self._told_to_wait_no_more(step.job)
+        if step.job in self.denied or step.job in self._reserved:
+            self._told_to_wait_no_more(step.job)
         self.denied[step.job] = step
 
     def plan(self, again_at: Stamp | None) -> Plan:

@@ -109,14 +109,13 @@ class Ground:
             for asked in self.asked.values():
                 asked.never = None
         self._cluster = cluster
-        known, rows = self._rows, dict[int, Asked]()
+        known = self._rows
         made: dict[str, Asked] = {}
-        for job in cluster.jobs:
-            found = known.get(id(job))
-            if found is None:
-                found = made[job.name] = self._made(job, self.asked.get(job.name))
-            rows[id(job)] = found
-        self._rows = rows
+        found = list(map(known.get, map(id, cluster.jobs)))
+        for at, job in enumerate(cluster.jobs):
+            if found[at] is None:
+                found[at] = made[job.name] = self._made(job, self.asked.get(job.name))
+        self._rows = rows = dict(zip(map(id, cluster.jobs), found, strict=True))
         before = {known[row].job.name for row in known.keys() - rows.keys()}
         if before or made:
             self._changed(before - made.keys(), made)

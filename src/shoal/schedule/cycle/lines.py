@@ -10,9 +10,11 @@ served counts for those after it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from operator import le
 
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.wishes import Wish, Wishes
@@ -76,31 +78,34 @@ def in_order(waiting: Sequence[tuple[Asked, tuple[float, ...]]], ledger: Ledger)
             heapq.heappop(heap)
     if len(heap) == 1:
         return found + [asked for asked, _ in lines[heap[0][1]][::-1]]
-    rest = [_keys(ahead, queue, lines[queue][::-1]) for _, queue in heap]
-    found += [asked for _, asked in heapq.merge(*rest, key=_first)]
+    found += _merged(ahead, {queue: lines[queue][::-1] for _, queue in heap})
     return found
 
 
-def _keys(
-    ahead: Standings, queue: int, line: Sequence[tuple[Asked, tuple[float, ...]]]
-) -> list[tuple[_Key, Asked]]:
-    """As `_key`, of a whole line: most in it are of few kinds."""
-    known: dict[int, _Standing] = {}
-    found: list[tuple[_Key, Asked]] = []
-    for asked, amounts in line:
-        standing = known.get(asked.kind)
-        if standing is None:
-            standing = known[asked.kind] = ahead.of(queue, amounts, whole=True)
-        found.append((_key_of(standing, asked), asked))
-    return found
+def _merged(
+    ahead: Standings, lines: Mapping[int, Sequence[tuple[Asked, tuple[float, ...]]]]
+) -> list[Asked]:
+    """Each time whoever has the least key of those who are first in their lines: who is behind a larger
+    key in its line counts as that."""
+    parts: dict[int, tuple[bool, tuple[int, ...], int, tuple[float, ...]]] = {}
+    for queue, line in lines.items():
+        for asked, amounts in line:
+            if asked.kind not in parts:
+                beyond, first, behind = ahead.of(queue, amounts, whole=True)
+                parts[asked.kind] = (beyond, first, -asked.job.priority, behind)
+    # most are of few kinds, and numbers compare sooner
+    numbers = {part: number for number, part in enumerate(sorted(set(parts.values())))}
+    rank = {kind: numbers[part] for kind, part in parts.items()}
+    keys: list[tuple[int, bool, float, str]] = []
+    for line in lines.values():
+        mine = [(rank[asked.kind], *asked.own_order[1:]) for asked, _ in line]
+        keys += mine if all(map(le, mine, mine[1:])) else accumulate(mine, max)
+    members = [asked for line in lines.values() for asked, _ in line]
+    return [members[at] for at in sorted(range(len(members)), key=keys.__getitem__)]
 
 
 def _own_order(each: tuple[Asked, tuple[float, ...]]) -> tuple[int, bool, float, str]:
     return each[0].own_order
-
-
-def _first(each: tuple[_Key, Asked]) -> _Key:
-    return each[0]
 
 
 class Line:

@@ -42,11 +42,11 @@ def classes(order: Sequence[Asked], ledger: Ledger) -> dict[str, int]:
     told: set[tuple[int, int]] = set()
     found: dict[str, int] = {}
     for asked in reversed(order):
-        job, line = asked.job, (asked.queue, asked.job.priority)
-        first = job.name in own and line not in told
+        job = asked.job
+        first = job.name in own and (asked.queue, job.priority) not in told
         found[job.name] = 2 * job.priority + first
-        if not first and job.promised is not None:
-            told.add(line)
+        if job.promised is not None and not first:
+            told.add((asked.queue, job.priority))
     return found
 
 
