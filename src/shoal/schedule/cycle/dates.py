@@ -187,10 +187,16 @@ class Dates:
         lent: NDArray[np.int64] = desk.holdings.lent[same].sum(axis=0)
         parted: dict[tuple[Needs, tuple[int, ...], bool], tuple[_Amounts, _Amounts]] = {}
         rows = Counter[_Row]()
+        fresh: dict[tuple[int, float, tuple[int, ...]], _Row] = {}
+        """Of those who are started in this plan and lend nothing, by all that theirs turn on."""
         for name, there in desk.present.items():
             if name not in apart:
                 continue
             asked = desk.asked[name]
+            alike = (asked.kind, asked.job.longest_seconds, asked.counts(there))
+            if alike in fresh and not asked.job.tasks:
+                rows[fresh[alike]] += 1
+                continue
             job = asked.job
             kind = (asked.needs, asked.counts(there), job.preemptible and name not in desk.ending)
             if kind not in parted:
@@ -201,7 +207,10 @@ class Dates:
             ends = asked.ends if asked.present else desk.now + job.longest_seconds
             began = job.since if asked.present else desk.now
             turn = began if job.preemptible else math.inf
-            rows[_Row(held, self._shared(job), ends, turn)] += 1
+            row = _Row(held, self._shared(job), ends, turn)
+            rows[row] += 1
+            if not job.tasks and not more and name not in desk.ending:
+                fresh[alike] = row
         return _Holders(same, rows, lent)
 
     def _work(self) -> Work:

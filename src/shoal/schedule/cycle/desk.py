@@ -62,7 +62,8 @@ class Desk(Table):
             name = asked.job.name
             tasks = (Task(role=role, index=0, node=self.names[node], gpus=tuple(gpus)),)
             self.present[name] = tasks
-            self._told_to_wait_no_more(name)
+            if self.denied or self._reserved:
+                self._told_to_wait_no_more(name)
             self._starting.append(Start(job=name, tasks=tasks, code="Started"))
         names = {asked.job.name for asked in jobs}
         self.settled |= names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from operator import gt
 from typing import Any
 
 import numpy as np
@@ -49,25 +50,25 @@ class Asked:
         self.reach = needs.reach
         self.need = needs.number
         """Whoever has the same fits where this fits."""
-        going = [task for task in job.tasks if task.stopping]
+        going = [task for task in job.tasks if task.stopping] if job.tasks else []
         self.present = job.present if going else job.tasks
         """What is there and is to stay."""
         self.leaving = bool(going)
         """Whether anything else is there."""
-        self.there = self.counts(self.present)
+        self.there = needs.none
         """How many of each role that is."""
-        self.reached = reached(self.there, self.minimum)
-        """Whether it has its minimum."""
+        self.reached = self.too_many = False
+        """Whether it has its minimum, and whether there are more of any role than there may be."""
         self.missing = self.minimum
         """Of each role, up to the minimum."""
         if self.present:
-            rows = zip(self.minimum, self.there, strict=True)
+            self.there = there = self.counts(self.present)
+            self.reached = reached(there, self.minimum)
+            self.too_many = any(map(gt, there, self.maximum))
+            rows = zip(self.minimum, there, strict=True)
             self.missing = tuple([max(0, low - count) for low, count in rows])
         self.lacks = self.ask(self.missing, new=not job.tasks)
         """The same by column."""
-        rows = zip(self.there, self.maximum, strict=True)
-        self.too_many = bool(self.present) and any(count > most for count, most in rows)
-        """Whether there are more of any role than there may be."""
         self.never: list[Reason] | None = None
         """What no waiting helps against, once somebody has asked (`reasons`)."""
         self.holds = bool(job.tasks or job.reserved)
@@ -116,8 +117,9 @@ class Asked:
         job = self.job
         return self._kinds.number(
             (
-                self.queue, job.user, job.priority, self.need, tuple(job.shared.items()), self.lacks,
-                job.wall_seconds, bool(job.tasks), job.preemptible,
+                self.queue, job.user, job.priority, self.need,
+                tuple(job.shared.items()) if job.shared else (), self.lacks, job.wall_seconds,
+                bool(job.tasks), job.preemptible,
             )
         )  # fmt: skip
 

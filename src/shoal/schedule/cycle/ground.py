@@ -111,11 +111,11 @@ class Ground:
         self._cluster = cluster
         known = self._rows
         made: dict[str, Asked] = {}
-        found = list(map(known.get, map(id, cluster.jobs)))
-        for at, job in enumerate(cluster.jobs):
-            if found[at] is None:
-                found[at] = made[job.name] = self._made(job, self.asked.get(job.name))
-        self._rows = rows = dict(zip(map(id, cluster.jobs), found, strict=True))
+        rows = {id(job): found for job in cluster.jobs if (found := known.get(id(job))) is not None}
+        for job in cluster.jobs if len(rows) < len(cluster.jobs) else ():
+            if id(job) not in rows:
+                rows[id(job)] = made[job.name] = self._made(job, self.asked.get(job.name))
+        self._rows = rows
         before = {known[row].job.name for row in known.keys() - rows.keys()}
         if before or made:
             self._changed(before - made.keys(), made)

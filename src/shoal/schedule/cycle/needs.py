@@ -37,6 +37,7 @@ class Needs:
         """Of one task of each role, by column of queues."""
         self.whole = tuple(_whole(vector) for vector in self.vectors)
         """The same in whole numbers: GPUs in thousandths."""
+        self.none = (0,) * len(job.roles)
         self.minimum = minimum
         self.open = job.minimum > sum(role.minimum for role in job.roles)
         """Whether the minimum may be of other roles too."""
@@ -124,13 +125,13 @@ class Kinds:
         """The kind of the job, if its minimum is made up of so many of each role first; without
         `counts`, of those that there are, or that are kept for it. Raises ValueError for a level that
         there is not."""
-        minimum = _least(job, counts)
+        minimum = _least(job, counts) if job.minimum else None
         key = (
             *map(self._stated, job.roles), job.minimum, job.required, job.preferred, job.spread, minimum,
         )  # fmt: skip
         found = self._of.get(key)
         if found is None:
-            found = self._of[key] = Needs(job, minimum, self._columns, self._numbers)
+            found = self._of[key] = Needs(job, _least(job, counts), self._columns, self._numbers)
         return found
 
     def _stated(self, role: Role) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 
 import numpy as np
 
@@ -110,13 +111,13 @@ class Table:
             few = np.partition(amounts, -most)[-most:].min() if len(amounts) > most else 0
             names = [asked.job.name for asked in self.holdings.of(rows[amounts >= few])]
             names += [name for name in touched if name in self.present]
-            held = {
-                name: self.asked[name].ask(self.counts(self.asked[name]), new=False)[at]
-                for name in names
-            }
-            self._holders[resource] = sorted(
-                (name for name, amount in held.items() if amount), key=lambda name: (-held[name], name)
-            )[:most]
+            held: list[tuple[float, str]] = []
+            for name in names:
+                asked = self.asked[name]
+                amount = asked.ask(self.counts(asked), new=False)[at]
+                if amount:
+                    held.append((-amount, name))
+            self._holders[resource] = [name for _, name in nsmallest(most, held)]
         return self._holders[resource]
 
     def offered(self, job: str) -> tuple[Task, ...]:

@@ -9,8 +9,9 @@ left out: nobody's job goes so that another may be counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.cycle.gangs import Asked
@@ -22,8 +23,7 @@ from shoal.schedule.shares.offers import Kind
 __all__ = ["Unit", "claim_of", "is_surplus", "own_priority", "units_of"]
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, dict=True, eq=False):
     """Goes at once."""
 
     asked: Asked

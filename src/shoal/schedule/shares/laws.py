@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from shoal.schedule.shares.ledger import Ledger, Refusal
 from shoal.schedule.shares.standing import excess, standing
 
@@ -66,8 +68,7 @@ class Claim:
     job: int = -1
 
 
-@dataclass(frozen=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True, gc=False):
     """What is given up at once, or not: one surplus task, or all that a gang needs."""
 
     queue: int

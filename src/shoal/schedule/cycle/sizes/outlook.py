@@ -28,12 +28,8 @@ def check(job: Job) -> None:
             )
     if job.work is not None and not (math.isfinite(job.work) and job.work > 0):
         raise ValueError(f"job {job.name}: work of {job.work:g} is not an amount of work")
-    spent = {
-        "done": job.done,
-        "restart_seconds": job.restart_seconds,
-        "service_seconds": job.service_seconds,
-    }
-    for name, value in spent.items():
+    for name in ("done", "restart_seconds", "service_seconds"):
+        value: float = getattr(job, name)
         if not 0 <= value < math.inf:
             raise ValueError(f"job {job.name}: {name} of {value:g} is not a number from 0 up")
 
