@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from shoal.schedule.cycle.desk import Desk
 from shoal.schedule.cycle.gangs import Asked
 from shoal.schedule.cycle.rows import Task
-from shoal.schedule.cycle.units import Unit, is_surplus, units_of
+from shoal.schedule.cycle.units import Unit, is_surplus, own_priority, units_of
+from shoal.schedule.shares.laws import Claim
 from shoal.schedule.shares.offers import Offers
 
 __all__ = ["Stock"]
@@ -25,6 +26,10 @@ class Stock:
         self._of: dict[str, tuple[tuple[Task, ...], Sequence[int]]] = {}
         self._young: dict[int, set[int]] = {}
         """By queue: who has not held something there for long enough to be taken for other queues."""
+        self._pending: set[str] = set()
+        """Who holds more or less than what is offered."""
+        self._lowest: dict[int, int] | None = {}
+        """By queue, the lowest priority of those, where all of them were started in this plan."""
         self._beside: set[int] | None = None
         self._beyond: list[int] | None = None
         """What `old_beside_new` and `beyond` have found, while nothing has changed."""
@@ -32,8 +37,34 @@ class Stock:
 
     def changed(self, names: Collection[str]) -> None:
         """These jobs hold more or less than before."""
-        if names:
-            self._beside = self._beyond = None
+        if not names:
+            return
+        self._beside = self._beyond = None
+        self._pending.update(names)
+        desk, lowest = self._desk, self._lowest
+        if lowest is None:
+            return
+        kinds: dict[tuple[int, bool], Asked] = {}
+        for name in names:
+            if name in self._of or not desk.is_new(name):
+                self._lowest = None
+                return
+            asked = desk.asked[name]
+            kinds.setdefault((asked.kind, asked.needs.elastic), asked)
+        for asked in kinds.values():
+            job = asked.job
+            low = own_priority(job, surplus=asked.needs.elastic, turn_over=desk.turn_over(job))
+            lowest[asked.queue] = min(low, lowest.get(asked.queue, low))
+
+    def look(self, claim: Claim) -> None:
+        """All is offered that the claim could take: it takes nothing of its own queue that is of no
+        lower priority, and tens of thousands of equal jobs may have been started before it."""
+        low = self._lowest
+        if low is None or any(queue != claim.queue or low[queue] < claim.priority for queue in low):
+            self._renew(self._pending)
+            self._pending, self._lowest = set(), {}
+
+    def _renew(self, names: Collection[str]) -> None:
         others: list[tuple[str, tuple[Task, ...]]] = []
         for name in sorted(names):
             present, numbers = self._of.get(name, ((), ()))

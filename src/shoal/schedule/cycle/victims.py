@@ -74,6 +74,7 @@ class Victims:
         Nothing is changed here."""
         desk = self._desk
         claim = claim_of(asked, asked.queue, amounts, asked.number)
+        self._stock.look(claim)
         laws = Laws(beyond_nominal=desk.rules.beyond_nominal)
         spared = self._stock.spared(asked.queue)
         if not affordable(desk.later.ledger, claim, self._stock.offers, laws, spared=spared):
@@ -121,6 +122,7 @@ class Victims:
 
     def surplus_for(self, asked: Asked, amounts: tuple[float, ...], gang: Gang) -> _Found | None:
         """As `give_way`, of surplus of other queues alone, and of what is the queue's own."""
+        self._stock.look(claim_of(asked, asked.queue, amounts, asked.number))
         gone = self._chosen(asked, amounts, gang, None, surplus_only=True, own_only=True)
         if not gone:
             self._vain.add(_alike(asked, amounts))
