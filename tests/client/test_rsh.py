@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Placement, TaskSpec,
 from shoal.store.base import SYSTEM
 from shoal.testing.local import LocalHome, nodes, wait_until
 from shoal.testing.require import require
-from tests.rendezvous.test_mpi import PROGRAM, ranks
+from tests.rendezvous.test_mpi import PROGRAM, RANK, ranks
 from tests.server.harness import LiveServer
 
 
@@ -105,6 +106,11 @@ def mpi(tmp_path: Path) -> Iterator[Mpi]:
     mpi.close()
 
 
+def said(output: str) -> str:
+    """Without what Open MPI warns of now and then: that it lost a race for a child's group."""
+    return "\n".join(line for line in output.splitlines() if "plm:rsh: Warning: setpgid" not in line)
+
+
 @pytest.mark.process
 @pytest.mark.slow
 def test_ranks_run_beside_their_own_tasks(mpi: Mpi) -> None:
@@ -113,9 +119,11 @@ def test_ranks_run_beside_their_own_tasks(mpi: Mpi) -> None:
     shown = PROGRAM.replace('os.environ.get("TASK", "launcher")', 'os.environ["SHOAL_TASK"]')
     command = ("mpirun", "-n", "3", "python3", "-c", shown, str(library))
     specs = mpi.start(Role(name="worker", replicas=3, command=command))
-    assert ranks(mpi.output(specs[0])) == [
+    text = said(mpi.output(specs[0]))
+    assert ranks(text) == [
         f"rank {rank} of 3 sum 6 beside {spec.name}" for rank, spec in enumerate(specs)
     ]
+    assert re.sub(RANK, "", text).split() == [], "and nothing else"
     for spec in specs[1:]:
         assert mpi.local.phase(spec.key) == "Running"  # hosts wait to be stopped
         mpi.local.cluster.stop(spec.key, grace_seconds=10.0, reason="JobFinished")

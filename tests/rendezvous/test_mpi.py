@@ -58,9 +58,13 @@ def test_one_role_launches_from_its_first_task() -> None:
     assert (host.files, host.env["K_MPI_JOB_ROLE"]) == ({}, "worker")
 
 
+RANK = r"rank \d of \d sum \d beside [\w-]+?(?=rank \d|$|\s)"
+"""What each says: mpirun may pass on the end of a line after the next one."""
+
+
 def ranks(text: str) -> list[str]:
-    """What each has said: mpirun may pass on the end of a line after the next one."""
-    return sorted(re.findall(r"rank \d of \d sum \d beside [\w-]+?(?=rank \d|$|\s)", text))
+    """What each has said."""
+    return sorted(re.findall(RANK, text))
 
 
 def test_a_launcher_of_its_own_is_no_host() -> None:

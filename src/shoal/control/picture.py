@@ -66,8 +66,8 @@ class Picture:
         self._forms = _Forms()
         self._watching = Watching()
         self._slower = slower
-        self._said: dict[str, tuple[int, Slower]] = {}
-        """By uid: with which slots it was said of it, and what."""
+        self._said: dict[str, tuple[int, int]] = {}
+        """By uid: with which slots it was said of it, and that it is fastest with so many tasks."""
         self._strangers: dict[str, tuple[Hold, ...]] = {}
         self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
@@ -179,11 +179,10 @@ class Picture:
 
     def _tell(self, job: Job, found: Slower | None) -> None:
         uid, allocation = job.metadata.uid, job.status.allocation
-        said = self._said.get(uid)
         if found is None or not allocation.slots or self._slower is None:
             self._said.pop(uid, None)
-        elif said is None or (said[0], said[1].best) != (allocation.id, found.best):
-            self._said[uid] = (allocation.id, found)
+        elif self._said.get(uid) != (said := (allocation.id, found.best)):
+            self._said[uid] = said
             self._slower(job, found)
 
     def _forget(self, uid: str) -> None:

@@ -203,11 +203,11 @@ class SchedulingController:
         self._journal.decision(about(job), key, "Slower", message, data)
 
     def _record(self, job: Job, write: Write) -> None:
-        counter = job.status.writers.get(WRITER, 0)
+        whose, counter = about(job), job.status.writers.get(WRITER, 0)
         for position, step in enumerate(write.steps):
             if step.code and step.code != "Finished":  # ends are recorded as attempts
                 self._journal.decision(
-                    about(job),
+                    whose,
                     f"{counter}.{position}",
                     step.code,
                     explain(step.code, step.evidence).sentence,

@@ -94,5 +94,5 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
 }
 
 CODES = tuple(dict.fromkeys(("QueueMissing", *words.CODES, *_WORDS)))
-"""Every code that a plan may hold; the reasons to wait come first, in the order in which they are
-looked for."""
+"""Every code that a plan, or what is decided beside it, may hold; the reasons to wait come first, in the
+order in which they are looked for."""

@@ -188,17 +188,18 @@ class Dates:
         parted: dict[tuple[Needs, tuple[int, ...], bool], tuple[_Amounts, _Amounts]] = {}
         rows = Counter[_Row]()
         fresh: dict[tuple[int, float, tuple[int, ...]], _Row] = {}
-        """Of those who are started in this plan and lend nothing, by all that theirs turn on."""
+        """Of those who are started in this plan and lend nothing, by what theirs turn on: tens of
+        thousands may be alike, and whoever holds something already is of another kind."""
         for name, there in desk.present.items():
             if name not in apart:
                 continue
             asked = desk.asked[name]
-            alike = (asked.kind, asked.job.longest_seconds, asked.counts(there))
-            if alike in fresh and not asked.job.tasks:
+            job, counts = asked.job, asked.counts(there)
+            alike = (asked.kind, job.longest_seconds, counts)
+            if alike in fresh:
                 rows[fresh[alike]] += 1
                 continue
-            job = asked.job
-            kind = (asked.needs, asked.counts(there), job.preemptible and name not in desk.ending)
+            kind = (asked.needs, counts, job.preemptible and name not in desk.ending)
             if kind not in parted:
                 parted[kind] = _parted(*kind)
             held, more = parted[kind]
@@ -209,7 +210,7 @@ class Dates:
             turn = began if job.preemptible else math.inf
             row = _Row(held, self._shared(job), ends, turn)
             rows[row] += 1
-            if not job.tasks and not more and name not in desk.ending:
+            if not (job.tasks or more):
                 fresh[alike] = row
         return _Holders(same, rows, lent)
 

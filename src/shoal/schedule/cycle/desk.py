@@ -62,8 +62,7 @@ class Desk(Table):
             name = asked.job.name
             tasks = (Task(role=role, index=0, node=self.names[node], gpus=tuple(gpus)),)
             self.present[name] = tasks
-            if self.denied or self._reserved:
-                self._told_to_wait_no_more(name)
+            self._told_to_wait_no_more(name)
             self._starting.append(Start(job=name, tasks=tasks, code="Started"))
         names = {asked.job.name for asked in jobs}
         self.settled |= names
@@ -229,8 +228,7 @@ class Desk(Table):
 
     def deny(self, step: Deny) -> None:
         """It waits."""
-        if step.job in self.denied or step.job in self._reserved:
-            self._told_to_wait_no_more(step.job)
+        self._told_to_wait_no_more(step.job)
         self.denied[step.job] = step
 
     def plan(self, again_at: Stamp | None) -> Plan:

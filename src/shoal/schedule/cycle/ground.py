@@ -112,7 +112,7 @@ class Ground:
         known = self._rows
         made: dict[str, Asked] = {}
         rows = {id(job): found for job in cluster.jobs if (found := known.get(id(job))) is not None}
-        for job in cluster.jobs if len(rows) < len(cluster.jobs) else ():
+        for job in cluster.jobs:
             if id(job) not in rows:
                 rows[id(job)] = made[job.name] = self._made(job, self.asked.get(job.name))
         self._rows = rows

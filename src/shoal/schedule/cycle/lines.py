@@ -170,10 +170,6 @@ class Standings:
 
 def _key(standings: Standings, queue: int, asked: Asked, amounts: tuple[float, ...]) -> _Key:
     # a gang is ahead by all of its ask at once: who would be evicted for it is not started before it
-    return _key_of(standings.of(queue, amounts, whole=True), asked)
-
-
-def _key_of(standing: _Standing, asked: Asked) -> _Key:
-    beyond, first, ahead = standing
+    beyond, first, ahead = standings.of(queue, amounts, whole=True)
     less, fresh, since, name = asked.own_order
     return (beyond, first, less, ahead, fresh, since, name)

@@ -38,6 +38,7 @@ class Needs:
         self.whole = tuple(_whole(vector) for vector in self.vectors)
         """The same in whole numbers: GPUs in thousandths."""
         self.none = (0,) * len(job.roles)
+        """No task of any role."""
         self.minimum = minimum
         self.open = job.minimum > sum(role.minimum for role in job.roles)
         """Whether the minimum may be of other roles too."""

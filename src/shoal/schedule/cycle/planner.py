@@ -136,9 +136,7 @@ class _Cycle:
                 moments.append((asked.job.below_since or 0.0) + desk.rules.stale_seconds)
         starving = desk.rules.starving_seconds
         since = [desk.asked[name].waiting_since for name in desk.denied]
-        first = min(since, default=None)
-        if first is not None and first + starving <= desk.now:
-            first = min((each for each in since if each + starving > desk.now), default=None)
+        first = min((each for each in since if each + starving > desk.now), default=None)
         moments.append(None if first is None else first + starving)
         return min((each for each in moments if each is not None and each > desk.now), default=None)
 

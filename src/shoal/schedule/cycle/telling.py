@@ -48,8 +48,7 @@ class Telling:
         told = self._told.get(asked.kind)
         if told is None or not asked.fresh or asked.open:
             return False
-        later, at = self._desk.later, self._told_at
-        if at is None or at[0] != later.version or at[1] != later.room.mark():
+        if self._told_at != self._state():
             return False
         refused, held = told
         if self.dates is not None:
@@ -74,8 +73,7 @@ class Telling:
     def _tell(self, asked: Asked, refused: Refusal | None, held: Held) -> None:
         desk = self._desk
         if refused is not None and refused.rule != "Capacity":
-            if desk.now - asked.waiting_since >= desk.rules.starving_seconds:
-                self._set_aside(asked)
+            self._set_aside(asked)
             laid, step = self._ahead.of(asked), held.denied(asked)
             if laid is None or asked.job.promised is None:
                 desk.deny(step)
@@ -165,5 +163,7 @@ class Telling:
 
     def _set_aside(self, asked: Asked) -> None:
         """Who has starved for its queue's sake has what comes free there kept, one job a queue."""
-        for books in (self._desk.current, self._desk.later):
-            books.set_aside(asked.queue, asked.lacks)
+        desk = self._desk
+        if desk.now - asked.waiting_since >= desk.rules.starving_seconds:
+            for books in (desk.current, desk.later):
+                books.set_aside(asked.queue, asked.lacks)

@@ -24,6 +24,7 @@ _LEAST_STEPS = 5
 _MOVED = 0.1
 _LONG_ENOUGH_SECONDS = 60.0
 _BELIEVED = 20.0
+"""So many times as long as it was seen."""
 _MOST_APPLICATIONS = 1000
 
 Curve = tuple[float, ...]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -193,10 +192,8 @@ class _Run:
         """Whether anything changed but what those who wait are told."""
         moved = False
         self._world.apply(plan, self._now)
-        for kind, count in Counter(map(type, plan.steps)).items():
-            self._record.steps[kind.__name__] += count
-        # most are denials: thousands wait
-        for step in [each for each in plan.steps if type(each) is not Deny]:
+        self._record.steps.update(type(step).__name__ for step in plan.steps)
+        for step in plan.steps:
             match step:
                 case Reserve() | Deny():
                     continue

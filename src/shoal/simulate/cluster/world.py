@@ -80,7 +80,7 @@ class World:
             if isinstance(step, Deny) and step.job not in kept:
                 # it waits, and nobody says that its place is kept, or until when
                 changes += self._change(step.job, reserved=(), promised=None, place=())
-        for step in [each for each in plan.steps if not isinstance(each, Deny)]:
+        for step in plan.steps:
             if isinstance(step, Shrink | Preempt) and step.beneficiary:
                 self._check_guaranteed(step)
         return changes
