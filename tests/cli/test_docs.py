@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import shoal
 from shoal.cli import failures
 from shoal.cli.catalogue import VERBS
-from shoal.client import environment
+from shoal.client import submit
 from shoal.objects import errors
 
 _PAGE = Path(shoal.__file__).parents[2] / "docs" / "cli.md"
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.skipif(not _PAGE.exists(), reason="installed without it
 def test_every_verb_and_option_is_there(name: str) -> None:
     page = _PAGE.read_text()
     assert re.search(rf"(`|shoal |### |, ){name}\b", page)
-    command: click.Command = importlib.import_module(VERBS[name].module).command
+    command: click.Command = VERBS[name].load()
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert any(re.search(rf"`[^`]*{option}\b", page) for option in parameter.opts), (
@@ -46,7 +45,7 @@ def test_every_exit_code_is_there() -> None:
 
 def test_every_variable_that_is_passed_on_is_there() -> None:
     page = _PAGE.read_text()
-    for name in (*environment._NAMES, *environment._FAMILIES, *environment._SECRET_WORDS):
+    for name in (*submit._NAMES, *submit._FAMILIES, *submit._SECRET_WORDS):
         assert re.search(rf"[` ]{name}[` ]", page), name
 
 

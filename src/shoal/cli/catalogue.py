@@ -5,23 +5,35 @@ Kept apart from the verbs so that `shoal --help`, completion and "did you mean" 
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
 
 __all__ = ["VERBS", "Verb"]
 
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb: `module` holds its Click command under the name `command`."""
+    """One verb: `module` holds its Click command under the name `attribute`."""
 
     module: str
+    attribute: str
     section: str
     help: str
     """The first line of the command's own help; a test compares the two."""
 
+    def load(self) -> click.Command:
+        """Import the command."""
+        return getattr(importlib.import_module(self.module), self.attribute)
 
-def _verb(module: str, section: str, text: str) -> Verb:
-    return Verb(f"shoal.cli.{module}", section, text)
+
+def _verb(where: str, section: str, text: str) -> Verb:
+    """`where` is a module of this package, and after a colon the command in it if not `command`."""
+    module, _, attribute = where.partition(":")
+    return Verb(f"shoal.cli.{module}", attribute or "command", section, text)
 
 
 _START = "Start and stop"
@@ -44,14 +56,16 @@ VERBS: dict[str, Verb] = {
     "wait": _verb("verbs.wait", _SEE, "Wait until jobs have finished, or something else is so."),
     "exec": _verb("verbs.exec", _CHANGE, "Run a command beside a task, in its isolation."),
     "scale": _verb("verbs.scale", _CHANGE, "Change how many tasks a job has."),
-    "suspend": _verb("verbs.suspend", _CHANGE, "Stop jobs for now; resume continues them."),
-    "resume": _verb("verbs.resume", _CHANGE, "Let suspended jobs go on."),
-    "cancel": _verb("verbs.cancel", _CHANGE, "End jobs for good; they stay listed."),
+    "suspend": _verb("verbs.lifecycle:suspend", _CHANGE, "Stop jobs for now; resume continues them."),
+    "resume": _verb("verbs.lifecycle:resume", _CHANGE, "Continue suspended jobs."),
+    "cancel": _verb("verbs.lifecycle:cancel", _CHANGE, "End jobs for good; they stay listed."),
     "delete": _verb("verbs.delete", _CHANGE, "Remove objects."),
-    "cordon": _verb("verbs.cordon", _NODES, "Let nothing new start on nodes."),
-    "uncordon": _verb("verbs.uncordon", _NODES, "Let tasks start on nodes again."),
-    "drain": _verb("verbs.drain", _NODES, "Cordon nodes and move their tasks away."),
-    "lost": _verb("verbs.lost", _NODES, "Declare nodes gone, so that their tasks start elsewhere."),
+    "cordon": _verb("verbs.nodes:cordon", _NODES, "Start no new tasks on nodes."),
+    "uncordon": _verb("verbs.nodes:uncordon", _NODES, "Let tasks start on nodes again."),
+    "drain": _verb("verbs.nodes:drain", _NODES, "Cordon nodes and move their tasks away."),
+    "lost": _verb(
+        "verbs.nodes:lost", _NODES, "Declare nodes gone, so that their tasks start elsewhere."
+    ),
     "doctor": _verb("offline.doctor", _SELF, "Check this machine: isolation, versions, disk."),
     "simulate": _verb(
         "offline.simulate", _SELF, "Try scheduling policies on a list of jobs, in virtual time."
@@ -59,6 +73,6 @@ VERBS: dict[str, Verb] = {
     "replay": _verb(
         "offline.replay", _SELF, "Make recorded decisions again, and show what they do and why."
     ),
-    "version": _verb("verbs.version", _SELF, "Show the versions of client and server."),
-    "completion": _verb("verbs.completion", _SELF, "Print a shell's completion script."),
+    "version": _verb("verbs.program:version", _SELF, "Show the versions of client and server."),
+    "completion": _verb("verbs.program:completion", _SELF, "Print a shell's completion script."),
 }

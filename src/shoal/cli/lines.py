@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from shoal.cli import colour
+from shoal.cli.text import RANKS, enabled
 
 if TYPE_CHECKING:
     from shoal.client.logs import LogRecord
@@ -29,7 +29,7 @@ class TaskLines:
     def __init__(self, stream: Any = None, *, prefixed: bool = True) -> None:
         self._stream = sys.stdout.buffer if stream is None else stream
         self._prefixed = prefixed
-        self._coloured = prefixed and colour.enabled(self._stream)
+        self._coloured = prefixed and enabled(self._stream)
         self._prefixes: dict[TaskId, bytes] = {}
         self._held: dict[TaskId, bytearray] = {}
         self._open: TaskId | None = None
@@ -101,7 +101,7 @@ class TaskLines:
         if known is None:
             text = f"[{task[0]} {task[1]}]"
             if self._coloured:
-                code = colour.RANKS[len(self._prefixes) % len(colour.RANKS)]
+                code = RANKS[len(self._prefixes) % len(RANKS)]
                 text = f"\x1b[{code}m{text}\x1b[0m"
             known = self._prefixes[task] = f"{text} ".encode()
         return known

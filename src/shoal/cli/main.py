@@ -7,7 +7,6 @@ and the traceback only with `--debug`.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -81,7 +80,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the verb's module."""
         known = VERBS.get(cmd_name)
-        return importlib.import_module(known.module).command if known else None
+        return known.load() if known else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

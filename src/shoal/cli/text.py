@@ -1,12 +1,28 @@
-"""Words for people: lengths of time, stamps, sizes, and text made safe for a terminal."""
+"""Text for people: lengths of time, stamps, sizes, colours, and text made safe for a terminal."""
 
 from __future__ import annotations
 
+import os
 import time
+from typing import Any
 
 from shoal.objects.quantities import Seconds
 
-__all__ = ["cores", "duration", "memory", "plural", "printable", "stamp", "starts"]
+__all__ = [
+    "BOLD",
+    "DIM",
+    "RANKS",
+    "RED",
+    "cores",
+    "duration",
+    "enabled",
+    "memory",
+    "painted",
+    "plural",
+    "printable",
+    "stamp",
+    "starts",
+]
 
 
 def duration(seconds: float) -> str:
@@ -64,3 +80,20 @@ def starts(at: float, now: float) -> str:
     """When a job that waits starts at the latest."""
     soon = f" (in {duration(at - now)})" if at > now else ""
     return f"it starts at {stamp(at, now)}{soon} at the latest, if everybody keeps to stated wall times"
+
+
+BOLD, DIM, RED = "1", "2", "31"
+RANKS = ("36", "33", "35", "32", "34", "96", "93", "95", "92", "94")
+"""Colours of task prefixes, taken in turn."""
+
+
+def enabled(stream: Any) -> bool:
+    """Whether to colour what goes to `stream` (a text stream)."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(stream.isatty())
+
+
+def painted(text: str, code: str, stream: Any) -> str:
+    """The text in this colour, if `stream` shows colours."""
+    return f"\x1b[{code}m{text}\x1b[0m" if enabled(stream) else text

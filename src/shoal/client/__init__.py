@@ -6,8 +6,8 @@ command line pays for it. Knows the protocols it speaks for (`store.base`, `clus
 
 - `client`: `Client`, which is the Store plus logs, exec, edits of spec, waiting, explaining
 - `store`: the Store's calls; `watch`: watches that survive lost connections, and `reflect`
-- `edits`: cancel, suspend, scale, cordon, drain as pure edits of a spec; `submit`: commands as Jobs
-- `environment`, `names`: what such a Job's tasks are passed on, and what it is called
+- `edits`: cancel, suspend, scale, cordon, drain as pure edits of a spec
+- `submit`: a command as a Job: its name, its environment, its defaults
 - `logs`, `session`: streams of logs, and commands beside a task
 - `reports`: the shapes of everything else that the server tells
 - `transport`, `address`, `sse`, `wire`: connections, where servers are, and what goes over the wire

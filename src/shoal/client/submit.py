@@ -1,20 +1,19 @@
-"""A command as a Job, for Python programs: what `Client.run` submits."""
+"""A command as a Job: its name, the variables that its tasks get, its defaults."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shoal.client.environment import passed_on
-from shoal.client.names import job_name
 from shoal.objects.errors import Invalid
 from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restart, Role, Runtime
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["default_restarts", "devices", "job_of"]
+__all__ = ["default_restarts", "devices", "job_name", "job_of", "passed_on"]
 
 _ELASTIC_RESTARTS = 3
 """Losing a worker is nothing that an elastic job should end of."""
@@ -110,3 +109,69 @@ def _runtime(workers: int, minimum: int | None) -> Runtime:
     if minimum is not None:
         return "elastic"
     return "torchrun" if workers > 1 else "plain"
+
+
+_INTERPRETERS = re.compile(
+    r"(python|pypy|node|ruby|perl)[0-9.]*|bash|sh|zsh|env|nice|nohup|time|torchrun|uv|run|mpirun|mpiexec"
+)
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Without vowels, so that no name spells a word."""
+
+
+def job_name(command: Sequence[str]) -> str:
+    """A name that says what runs and is not taken: `train-x7k2q` for `python train.py`."""
+    suffix = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))
+    return f"{_stem(command)}-{suffix}"
+
+
+def _stem(command: Sequence[str]) -> str:
+    clean = re.sub(r"[^a-z0-9]+", "-", _program(command).lower()).strip("-")[:40].strip("-")
+    return clean or "job"
+
+
+def _program(command: Sequence[str]) -> str:
+    """The script, module or program that the words run; the interpreter where they hold a program."""
+    words = iter(command)
+    for word in words:
+        name = Path(word).name
+        if word == "-c":
+            break
+        if word == "-m":
+            return next(words, "").rpartition(".")[2]
+        if not word.startswith("-") and "=" not in word and not _INTERPRETERS.fullmatch(name):
+            return name.partition(".")[0]
+    return Path(command[0]).name
+
+
+# A task must find the same programs and libraries as the shell or program it was started from, and must
+# not get its secrets: a Job is stored, and each reader of the Job may read its environment. So this is a
+# list of what is passed, not of what is held back.
+_NAMES = frozenset((
+    # who and where
+    "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ",
+    # which programs and libraries
+    "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "DYLD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
+    # where things are cached, and which certificates count
+    "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_HOME", "TORCH_HOME",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+    "NO_COLOR", "FORCE_COLOR",
+))  # fmt: skip
+_FAMILIES = (
+    "LC_", "PYTHON", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "NCCL_", "GLOO_", "UCX_",
+    "TORCH_", "PYTORCH_", "XLA_",
+)  # fmt: skip
+_SECRET_WORDS = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE")
+
+
+def passed_on(caller: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `caller` that a task gets, and unbuffered output for Python."""
+    passed = {name: value for name, value in sorted(caller.items()) if _passes(name)}
+    passed.setdefault("PYTHONUNBUFFERED", "1")  # or a line would wait in the task for a full buffer
+    return passed
+
+
+def _passes(name: str) -> bool:
+    if any(word in name.upper() for word in _SECRET_WORDS):
+        return False
+    return name in _NAMES or name.startswith(_FAMILIES)

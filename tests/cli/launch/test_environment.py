@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.cli.failures import Usage
-from shoal.cli.launch.environment import task_environment
+from shoal.cli.launch.job import task_environment
 
 _CALLER = {
     "PATH": "/bin",

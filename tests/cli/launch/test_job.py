@@ -7,7 +7,7 @@ import pytest
 
 from shoal.cli.failures import Usage
 from shoal.cli.launch.job import Request, build_job
-from shoal.client.names import job_name
+from shoal.client.submit import job_name
 from shoal.objects.meta import Name
 from shoal.objects.quantities import CpuMillis, Seconds
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.cli.launch.shares import cpu_share, local_cores_millis
+from shoal.cli.launch.job import cpu_share, local_cores_millis
 
 
 @pytest.mark.parametrize(

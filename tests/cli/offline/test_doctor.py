@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.offline import checks, room
+from shoal.cli.offline import checks, start
 from shoal.cli.settings import Settings
 from tests.cli.conftest import Shell
 from tests.server.harness import LiveServer
@@ -76,7 +76,7 @@ def test_nothing_is_started_on_a_full_disk(
     class Usage:
         free = 1000
 
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: Usage)
+    monkeypatch.setattr(start.shutil, "disk_usage", lambda path: Usage)
     said = sh(*words)
     assert (said.code, said.document["code"]) == (1, "DiskFull")
     assert not (tmp_path / "home").exists()

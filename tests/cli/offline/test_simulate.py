@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.many import spread
+from shoal.cli.offline.multi_value_options import spread
 from tests.cli.conftest import Shell
 from tests.simulate.measured import write_application
 

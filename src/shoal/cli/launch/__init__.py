@@ -1,7 +1,6 @@
 """What `shoal run` adds to a plain create: from the words and the surroundings of a shell to a Job,
 and from a Job back to the shell: its output, its exit code, Ctrl-C.
 
-- `environment`: which variables of the caller a task gets
-- `job`: the Job that the options describe; `shares`: the processors a task asks for unless told
-- `attach`: follow a job to its end; `interrupts`: what Ctrl-C means meanwhile
+- `job`: the Job that the options describe, with the environment and the share of processors of a task
+- `attach`: follow a job to its end, with what Ctrl-C means; `narrator`: what is said of it on stderr
 """

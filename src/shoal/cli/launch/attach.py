@@ -15,26 +15,27 @@ Ctrl-C. All of them only put an event into one queue; this thread alone decides.
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, NamedTuple
+from types import FrameType
+from typing import Any, Literal, NamedTuple, Self
 
+from shoal.cli.exit_codes import process_code, sentence
 from shoal.cli.failures import INTERRUPTED, JobNotFound
-from shoal.cli.launch.interrupts import Interrupts
 from shoal.cli.launch.narrator import Narrator
 from shoal.cli.lines import TaskLines
 from shoal.cli.output import say
 from shoal.cli.settings import Settings
-from shoal.cli.verdicts import process_code, sentence
 from shoal.client import Client, Watch
 from shoal.client.edits import FINISHED
 from shoal.objects.errors import Expired, NotFound, ShoalError, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 
-__all__ = ["follow"]
+__all__ = ["Interrupts", "follow"]
 
 _BROKEN_PIPE = 141
 _LOGS_MAY_LAG_SECONDS = 10.0
@@ -214,3 +215,30 @@ class _Follower:
 
     def _again(self, verb: str) -> str:
         return self._settings.spelt(f"{verb} {self._name}")
+
+
+class Interrupts:
+    """While entered, SIGINT calls `tell` (from a signal handler: it must not block). Whoever was told
+    says `taken`; a second SIGINT before that is a KeyboardInterrupt, for somebody is not listening."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._untaken = 0
+        self._before: Any = None
+
+    def taken(self) -> None:
+        """The last one was noticed."""
+        self._untaken = 0
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self._untaken += 1
+        if self._untaken > 1:
+            raise KeyboardInterrupt
+        self._tell()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from shoal.cli.failures import Usage
-from shoal.cli.launch.shares import cpu_share
-from shoal.client.names import job_name
-from shoal.client.submit import default_restarts, devices
+from shoal.client.submit import default_restarts, devices, job_name, passed_on
 from shoal.objects.job import (
     ArraySpec,
     Job,
@@ -24,7 +23,7 @@ from shoal.objects.job import (
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["Request", "at_once", "build_job"]
+__all__ = ["Request", "at_once", "build_job", "cpu_share", "local_cores_millis", "task_environment"]
 
 _CROWD = 32
 
@@ -145,3 +144,46 @@ def _runtime(request: Request) -> Runtime:
     if request.most is not None:
         return "elastic"
     return "torchrun" if (request.workers or 1) > 1 else "plain"
+
+
+def task_environment(
+    caller: Mapping[str, str], said: Iterable[tuple[str, str | None]]
+) -> dict[str, str]:
+    """The variables of a task: those passed on by default, then what `--env` says.
+
+    `said` holds (name, value), and (name, None) for a variable of the caller's to pass on.
+
+    Raises:
+        Usage: a variable is to be passed on that the caller does not have.
+    """
+    passed = passed_on(caller)
+    for name, value in said:
+        if value is None and name not in caller:
+            raise Usage(
+                f"--env {name}: there is no such variable here", hint=f"write --env {name}=VALUE"
+            )
+        passed[name] = caller[name] if value is None else value
+    return passed
+
+
+_WHOLE = 1000
+_KEPT_BACK = 100
+"""Thousandths of a core per node that stay free, for the coordinator of an elastic job."""
+
+
+def cpu_share(node_millis: Sequence[int], at_once: int) -> int:
+    """Thousandths of a core for each of `at_once` tasks on nodes of these sizes: at most one core, and
+    on one node min(1, (cores - 0.1) / tasks). Always at least 1."""
+    room = [millis - _KEPT_BACK for millis in node_millis if millis > _KEPT_BACK]
+    shares = {_WHOLE, *(size // tasks for size in room for tasks in range(1, at_once + 1))}
+    for share in sorted((s for s in shares if 0 < s <= _WHOLE), reverse=True):
+        if sum(size // share for size in room) >= at_once:
+            return share
+    return 1
+
+
+def local_cores_millis() -> int:
+    """Thousandths of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) * 1000
+    return (os.cpu_count() or 1) * 1000

@@ -13,7 +13,7 @@ from typing import Literal
 
 from shoal import __version__
 from shoal.cli.connection import connect
-from shoal.cli.offline.room import nearest_folder
+from shoal.cli.offline.start import nearest_folder
 from shoal.cli.settings import Settings
 from shoal.cli.text import cores, memory, plural
 from shoal.objects.errors import ShoalError, Unavailable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from shoal.cli import colour
 from shoal.cli.offline.checks import Check, Isolation, all_checks, isolations
 from shoal.cli.options import reports, verb
 from shoal.cli.output import write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
+from shoal.cli.text import BOLD, painted
 
 
 @verb("doctor")
@@ -49,4 +49,4 @@ def _print(checks: list[Check], kept_apart: list[Isolation], strict: bool) -> No
     only_strict = ", ".join(each.name for each in kept_apart if not each.by_default)
     print(f"\n{only_strict} are given to jobs with `isolation: strict` alone, the others to every task.")
     verdict = "can be had here" if strict else "is refused here, because not all of it can be had"
-    print(colour.painted(f"`isolation: strict` {verdict}.", colour.BOLD, sys.stdout))
+    print(painted(f"`isolation: strict` {verdict}.", BOLD, sys.stdout))

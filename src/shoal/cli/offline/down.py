@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.confirm import confirm
 from shoal.cli.connection import connect
+from shoal.cli.edits import confirm
 from shoal.cli.failures import Usage
-from shoal.cli.options import assume_yes, reports, verb
+from shoal.cli.options import DURATION, assume_yes, reports, verb
 from shoal.cli.output import say, write_document, write_names
-from shoal.cli.parameters import DURATION
 from shoal.cli.settings import Settings
 from shoal.cli.text import plural
 from shoal.objects.errors import Unavailable

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.cli.many import spread
-from shoal.cli.offline.comparing import chosen, path_option, policy_option
+from shoal.cli.offline.multi_value_options import chosen, path_option, policy_option, spread
 from shoal.cli.options import common, reports
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal.cli.failures import Usage
-from shoal.cli.many import spread
-from shoal.cli.offline.comparing import chosen, path_option, policy_option
+from shoal.cli.offline.multi_value_options import chosen, path_option, policy_option, spread
 from shoal.cli.offline.packing import command as packing
 from shoal.cli.offline.scenario import command as scenario
-from shoal.cli.options import common, reports
+from shoal.cli.options import common, reports, whole
 from shoal.cli.output import emit, say
-from shoal.cli.parameters import whole
 from shoal.cli.settings import Settings
 
 if TYPE_CHECKING:

@@ -1,16 +1,21 @@
-"""The start-up part of `shoal run`: the components of a home, started while `run` prepares the rest."""
+"""The start-up part of `shoal run`: the components of a home, started while `run` prepares the rest.
+
+The room on the disk is checked first: a server on a full disk ends without being able to say why.
+"""
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Self
 
 from shoal.cli.output import say
+from shoal.cli.text import memory
 from shoal.client.address import connect_unix, home_address
 from shoal.objects.errors import ShoalError
 
-__all__ = ["Reviving", "Starting"]
+__all__ = ["DiskFull", "Reviving", "Starting", "check_room", "nearest_folder"]
 
 _ANSWERS_WITHIN_SECONDS = 2.0
 _LOOKS_EACH_SECONDS = 1.0
@@ -45,7 +50,7 @@ class Starting:
 
     def _start(self) -> None:
         try:
-            from shoal.cli.offline.room import check_room
+            from shoal.cli.offline.start import check_room
             from shoal.cluster.local.components import ensure_up
             from shoal.cluster.local.home import Home
 
@@ -89,3 +94,30 @@ def _answers(home: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+_LEAST_BYTES = 2 * 2**20
+
+
+class DiskFull(ShoalError):
+    """There is no room left where it is needed."""
+
+    code = "DiskFull"
+
+
+def check_room(home: Path) -> None:
+    """Raises:
+    DiskFull: the home's disk has less room than a server needs to start.
+    """
+    free = shutil.disk_usage(nearest_folder(home)).free
+    if free < _LEAST_BYTES:
+        raise DiskFull(
+            f"the disk of {home} is full: {memory(free)} are left, and Shoal needs "
+            f"{memory(_LEAST_BYTES)} to start",
+            hint="make room, or keep Shoal's state elsewhere with --home or SHOAL_HOME",
+        )
+
+
+def nearest_folder(path: Path) -> Path:
+    """The path itself, or the first folder above that is there."""
+    return next(each for each in (path, *path.parents) if each.exists())

@@ -11,10 +11,9 @@ import msgspec
 
 from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
-from shoal.cli.offline.room import check_room
-from shoal.cli.options import reports, verb
+from shoal.cli.offline.start import check_room
+from shoal.cli.options import CPU, MEMORY, reports, verb, whole
 from shoal.cli.output import emit, say
-from shoal.cli.parameters import CPU, MEMORY, whole
 from shoal.cli.settings import Settings
 from shoal.cli.text import cores, memory
 from shoal.objects.errors import Invalid, NotFound

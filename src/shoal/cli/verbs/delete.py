@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from shoal.cli.completion import complete_kinds_and_names
-from shoal.cli.confirm import confirm
 from shoal.cli.connection import connect
+from shoal.cli.edits import Outcomes, confirm
 from shoal.cli.failures import Usage
 from shoal.cli.options import assume_yes, dry_run, reports, verb
-from shoal.cli.outcome import Outcomes
 from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, targets

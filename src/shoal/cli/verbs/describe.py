@@ -120,7 +120,7 @@ def _print(
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
     Table(["", ""], indent=2).write([[f"{name}:" if name else "", value] for name, value in lines])
     if isinstance(obj, Job):
-        from shoal.cli.elastictext import RECOVERY_TITLES, recovery_rows
+        from shoal.cli.jobtext import RECOVERY_TITLES, recovery_rows
 
         _section("Recoveries", RECOVERY_TITLES, recovery_rows(obj, now))
     if isinstance(obj, Queue):
@@ -140,7 +140,7 @@ def _print(
 
 def _lines(target: Target, obj: Any, now: float) -> list[tuple[str, str]]:
     """The kind's columns, then what its spec says; for kinds without words of their own."""
-    from shoal.cli.fields import flattened
+    from shoal.cli.diff import flattened
 
     lines = [(column.title.lower(), column.value(obj, now)) for column in target.kind.columns[1:]]
     spec = flattened(codec.builtins(obj.spec)).items()

@@ -10,9 +10,8 @@ import click
 from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
-from shoal.cli.options import reports, verb
+from shoal.cli.options import MOMENT, reports, verb, whole
 from shoal.cli.output import say, write_document, write_json, write_names
-from shoal.cli.parameters import MOMENT, whole
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
 from shoal.cli.targets import Target, targets

@@ -14,8 +14,7 @@ import click
 
 from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
-from shoal.cli.options import names_of, verb
-from shoal.cli.parameters import whole
+from shoal.cli.options import names_of, verb, whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import one
 from shoal.objects.kinds import JOB

@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 _AHEAD = 5
 _AMOUNTS = ("asked", "free", "largest", "quota", "used")
 """Evidence that is an amount of its `resource`."""
+_REMEDIES = {
+    "Suspended": "shoal resume {target}",
+    "CommandNotFound": "check the command, and that PATH and the directory are the ones it needs",
+    "OutOfMemory": "ask for more memory, or use less of it per task",
+    "RestartLimit": "shoal logs {target} shows what its tasks wrote, with --previous the start before",
+    "TaskFailed": "shoal logs {target} shows what its tasks wrote",
+    "IndicesFailed": "shoal logs {target} --rank INDEX shows what one of them wrote",
+    "WallTimeExceeded": "give it more time (limits.wallTime), and let it resume from what it saved",
+    "NodeHoursExceeded": "give it more (limits.nodeHours), and let it resume from what it saved",
+    "IdleTimeout": "shoal logs {target} shows where it stood still",
+    "InfrastructureLimit": "shoal events {target} shows what failed; shoal get nodes which nodes answer",
+}
+"""By the job controller's codes; reasons to wait come from the scheduler with their own remedy."""
 
 
 @verb("explain")
@@ -35,12 +48,10 @@ def command(settings: Settings, word: str) -> None:
     One reason, the scheduler's own, with the numbers behind it, the jobs that are tried before it, and
     what would change it. Nodes and queues are explained too: shoal explain node/x.
     """
-    from shoal.cli.remedies import remedy
-
     target = targets([word], settings, JOB)[0]
     with connect(settings) as client:
         why = client.explain(target.kind, target.namespace, target.name)
-    advice = why.remedy or remedy(why.code, str(target))
+    advice = why.remedy or _REMEDIES.get(why.code, "").replace("{target}", str(target))
     if settings.output == "name":
         write_names([str(target)])
     elif settings.output in ("json", "yaml"):
@@ -50,7 +61,7 @@ def command(settings: Settings, word: str) -> None:
 
 
 def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None:
-    from shoal.cli.fields import flattened
+    from shoal.cli.diff import flattened
     from shoal.cli.text import printable, starts
 
     now = time.time()

@@ -12,9 +12,8 @@ import msgspec
 from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
-from shoal.cli.options import reports, verb
+from shoal.cli.options import reports, verb, whole
 from shoal.cli.output import object_table, say, write_document, write_json, write_names
-from shoal.cli.parameters import whole
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
 from shoal.cli.targets import Target, spelt, targets

@@ -9,9 +9,8 @@ import click
 from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, JobNotFound
 from shoal.cli.lines import JsonLines, TaskLines
-from shoal.cli.options import names_of, reports, verb
+from shoal.cli.options import MOMENT, names_of, reports, verb, whole
 from shoal.cli.output import say
-from shoal.cli.parameters import MOMENT, whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, one
 from shoal.client import Client
@@ -79,6 +78,6 @@ def _several(job: Job, role: str, index: int | None) -> bool:
 
 
 def _outcome(client: Client, target: Target) -> int:
-    from shoal.cli.verdicts import outcome_code
+    from shoal.cli.exit_codes import outcome_code
 
     return outcome_code(client.get(Job, target.namespace, target.name))

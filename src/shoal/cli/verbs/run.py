@@ -11,12 +11,8 @@ from typing import Any
 import click
 
 from shoal.cli.failures import CommandNotFound, NotExecutable, Usage
-from shoal.cli.launch.environment import task_environment
-from shoal.cli.launch.job import Request, build_job
-from shoal.cli.launch.shares import local_cores_millis
-from shoal.cli.options import dry_run, reports, verb
-from shoal.cli.output import say, write_document, write_names
-from shoal.cli.parameters import (
+from shoal.cli.launch.job import Request, build_job, local_cores_millis, task_environment
+from shoal.cli.options import (
     CPU,
     DEVICES,
     DURATION,
@@ -25,8 +21,12 @@ from shoal.cli.parameters import (
     KEY_VALUE,
     MEMORY,
     PRIORITY,
+    dry_run,
+    reports,
+    verb,
     whole,
 )
+from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.client import Client
 from shoal.objects.errors import Exists

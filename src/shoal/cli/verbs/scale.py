@@ -6,8 +6,7 @@ import click
 
 from shoal.cli.edits import change_each
 from shoal.cli.failures import Usage
-from shoal.cli.options import names_of, reports, verb
-from shoal.cli.parameters import whole
+from shoal.cli.options import names_of, reports, verb, whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import several
 from shoal.client import edits

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from shoal.cli.connection import connect
-from shoal.cli.options import reports, verb
+from shoal.cli.options import DURATION, reports, verb
 from shoal.cli.output import emit, say
-from shoal.cli.parameters import DURATION
 from shoal.cli.settings import Settings
 from shoal.cli.text import cores, memory, plural
 from shoal.objects.meta import Part

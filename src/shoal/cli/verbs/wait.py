@@ -10,13 +10,12 @@ import click
 
 from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
+from shoal.cli.exit_codes import outcome_code, sentence
 from shoal.cli.failures import INTERRUPTED, JobNotFinished, JobNotFound, TimedOut, Usage
-from shoal.cli.options import reports, verb
+from shoal.cli.options import DURATION, reports, verb
 from shoal.cli.output import say, write_document
-from shoal.cli.parameters import DURATION
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, targets
-from shoal.cli.verdicts import outcome_code, sentence
 from shoal.client import Client
 from shoal.objects.errors import NotFound
 from shoal.objects.job import Job

@@ -5,7 +5,7 @@ import time
 import click
 import pytest
 
-from shoal.cli.parameters import (
+from shoal.cli.options import (
     CPU,
     DEVICES,
     DURATION,

@@ -1,14 +1,16 @@
-"""What applying objects would change: each object as it is and as it would be, field by field."""
+"""What applying objects would change: each object as it is and as it would be, field by field.
+
+Documents are flattened to `path: value` lines (`quota.cpu: 4`, nested names joined by dots) and
+compared line by line.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from shoal.cli import colour
-from shoal.cli.fields import MISSING, differences
 from shoal.cli.targets import Target
-from shoal.cli.text import plural, printable
+from shoal.cli.text import BOLD, painted, plural, printable
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
@@ -17,7 +19,7 @@ from shoal.objects.kinds import QUEUE, kind_of
 from shoal.objects.meta import Object
 from shoal.objects.queue import Queue
 
-__all__ = ["Change", "plan", "print_plan", "summary"]
+__all__ = ["Change", "differences", "flattened", "plan", "print_plan", "summary"]
 
 _LONGEST_VALUE = 60
 
@@ -83,7 +85,7 @@ def print_plan(changes: list[Change]) -> None:
         word = {"created": "will be created", "changed": "will be changed"}.get(
             change.result, "stays as it is"
         )
-        print(colour.painted(f"{change.target} {word}", colour.BOLD, sys.stdout))
+        print(painted(f"{change.target} {word}", BOLD, sys.stdout))
         for path, old, new in change.fields:
             print(f"  {printable(path)}: {_shown(old)} -> {_shown(new)}")
     sys.stdout.flush()
@@ -150,3 +152,56 @@ def _shown(value: Any) -> str:
 
 def _null(value: Any) -> Any:
     return None if value is MISSING else value
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "(none)"
+
+
+MISSING = _Missing()
+"""Stands where a field is not there."""
+
+
+def flattened(document: Any, path: str = "") -> dict[str, Any]:
+    """Path to value, for every leaf. Lists of plain values are one leaf; empty containers none."""
+    if isinstance(document, dict) and document:
+        entries = cast("dict[str, Any]", document)
+        return {
+            key: value
+            for name, part in entries.items()
+            for key, value in flattened(part, _joined(path, str(name))).items()
+        }
+    if isinstance(document, list) and any(isinstance(part, dict) for part in document):  # pyright: ignore[reportUnknownVariableType]
+        items = cast("list[Any]", document)
+        return {
+            key: value
+            for place, part in enumerate(items)
+            for key, value in flattened(part, f"{path}[{_name_of(part, place)}]").items()
+        }
+    return {path: document} if document not in ({}, [], None) else {}
+
+
+def differences(before: Any, after: Any) -> list[tuple[str, Any, Any]]:
+    """What differs between two documents: path, old value, new value (MISSING where there is none)."""
+    old, new = flattened(before), flattened(after)
+    paths = dict.fromkeys([*new, *old])
+    return [
+        (path, old.get(path, MISSING), new.get(path, MISSING))
+        for path in paths
+        if old.get(path, MISSING) != new.get(path, MISSING)
+    ]
+
+
+def _joined(path: str, name: str) -> str:
+    part = f'"{name}"' if "." in name else name
+    return f"{path}.{part}" if path else part
+
+
+def _name_of(part: Any, place: int) -> str:
+    """An item of a list by its name, where it has one, so that a moved item is no change."""
+    if isinstance(part, dict):
+        name: Any = cast("dict[str, Any]", part).get("name")
+        if isinstance(name, str):
+            return name
+    return str(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.cli.failures import Usage
-from shoal.cli.offline.comparing import chosen
+from shoal.cli.offline.multi_value_options import chosen
 
 KNOWN = {"fifo": 1, "easy": 2}
 

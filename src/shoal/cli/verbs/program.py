@@ -1,21 +1,27 @@
-"""`shoal version`: of this client and of the server; what to do when they do not fit together."""
+"""`shoal version` and `shoal completion`: the versions of client and server, and the script with which a
+shell completes verbs, options and names of live objects."""
 
 from __future__ import annotations
 
 import platform
 from typing import Any
 
+import click
+
 from shoal import __version__
 from shoal.cli.connection import connect
+from shoal.cli.failures import Usage
 from shoal.cli.options import reports, verb
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
 from shoal.objects.errors import Unavailable, VersionSkew
 
+__all__ = ["completion", "version"]
+
 
 @verb("version")
 @reports
-def command(settings: Settings) -> None:
+def version(settings: Settings) -> None:
     """Show the versions of client and server.
 
     Without a running server only the client's is shown. Versions fit together when they differ in the
@@ -39,6 +45,25 @@ def command(settings: Settings) -> None:
     )
     if server is not None:
         _tell_skew(settings)
+
+
+@verb("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, settings: Settings, shell: str) -> None:
+    """Print a shell's completion script.
+
+    \b
+    bash:  echo 'eval "$(shoal completion bash)"' >> ~/.bashrc
+    zsh:   echo 'eval "$(shoal completion zsh)"' >> ~/.zshrc
+    fish:  shoal completion fish > ~/.config/fish/completions/shoal.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    if complete is None:  # pragma: no cover - the three are built in
+        raise Usage(f"there is no completion for {shell}")
+    print(complete(context.find_root().command, {}, "shoal", "_SHOAL_COMPLETE").source())
 
 
 def _tell_skew(settings: Settings) -> None:

@@ -1,4 +1,5 @@
-"""What commands that compare policies have in common: files to read, and which policies."""
+"""Options of the commands that compare policies: several values after one option (`--policy fifo easy`
+is `--policy fifo --policy easy`), files to read, and which policies."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import click
 
 from shoal.cli.failures import Usage
 
-__all__ = ["chosen", "path_option", "policy_option"]
+__all__ = ["chosen", "path_option", "policy_option", "spread"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,3 +34,20 @@ def chosen(policies: Iterable[str], known: Mapping[str, Any], unless: Iterable[s
     if unknown:
         raise Usage(f"there is no policy {unknown[0]!r}", hint=f"there are {', '.join(known)}")
     return names
+
+
+def spread(words: Iterable[str], options: frozenset[str]) -> list[str]:
+    """Repeat the option before each word that follows it, up to the next option."""
+    result: list[str] = []
+    current = ""
+    fresh = False
+    for word in words:
+        if word.startswith("-") and word != "-":
+            current, fresh = (word, True) if word in options else ("", False)
+            result.append(word)
+            continue
+        if current and not fresh:
+            result.append(current)
+        fresh = False
+        result.append(word)
+    return result

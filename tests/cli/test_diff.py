@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from shoal.cli.fields import MISSING, differences, flattened
+from shoal.cli.diff import MISSING, differences, flattened
 
 
 def test_a_document_as_paths() -> None:

@@ -1,0 +1,91 @@
+"""`shoal cordon`, `uncordon`, `drain`, `lost`: edits of a node's `spec.unschedulable`, `spec.taints` and
+`spec.lost`."""
+
+from __future__ import annotations
+
+import click
+
+from shoal.cli.edits import change_each, confirm
+from shoal.cli.options import assume_yes, names_of, reports, verb
+from shoal.cli.settings import Settings
+from shoal.cli.targets import several
+from shoal.client import edits
+from shoal.objects.kinds import NODE
+
+__all__ = ["cordon", "drain", "lost", "uncordon"]
+
+
+@verb("cordon")
+@names_of("node")
+@reports
+def cordon(settings: Settings, nodes: tuple[str, ...]) -> None:
+    """Start no new tasks on nodes.
+
+    Tasks that run there continue; `shoal uncordon` takes it back.
+    """
+    change_each(
+        settings,
+        several(nodes, settings, NODE),
+        lambda node: edits.cordoned(node, True),
+        done="cordoned",
+        already="is cordoned already",
+    )
+
+
+@verb("uncordon")
+@names_of("node")
+@reports
+def uncordon(settings: Settings, nodes: tuple[str, ...]) -> None:
+    """Let tasks start on nodes again.
+
+    Takes back `cordon` and `drain`.
+    """
+    change_each(
+        settings,
+        several(nodes, settings, NODE),
+        lambda node: edits.cordoned(node, False),
+        done="uncordoned",
+        already="is not cordoned",
+    )
+
+
+@verb("drain")
+@names_of("node")
+@reports
+def drain(settings: Settings, nodes: tuple[str, ...]) -> None:
+    """Cordon nodes and move their tasks away.
+
+    The tasks get their grace period and start elsewhere as soon as there is room; their jobs use none
+    of their restarts for it. `shoal uncordon` takes it back.
+    """
+    change_each(
+        settings,
+        several(nodes, settings, NODE),
+        edits.drained,
+        done="is being drained",
+        already="is drained already",
+    )
+
+
+@verb("lost")
+@names_of("node")
+@click.option("--undo", is_flag=True, help="The nodes are there after all.")
+@assume_yes
+@reports
+def lost(settings: Settings, nodes: tuple[str, ...], undo: bool, yes: bool) -> None:
+    """Declare nodes gone, so that their tasks start elsewhere.
+
+    A node that does not answer may still run its tasks, so nothing is replaced until it answers or a
+    person says that it is gone. If it is not, its tasks run twice until it answers again and ends them.
+    """
+    named = several(nodes, settings, NODE)
+    if not undo:
+        names = " and ".join(str(target) for target in named)
+        confirm(f"Is {names} really gone? Its tasks start again elsewhere.", yes=yes)
+    change_each(
+        settings,
+        named,
+        lambda node: edits.lost(node, not undo),
+        done="is no longer declared lost" if undo else "is declared lost",
+        already="was not declared lost" if undo else "is declared lost already",
+    )
