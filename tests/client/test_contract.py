@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from shoal.admission.admission import Admission
 from shoal.client import Client
 from shoal.clock import Clock
 from shoal.objects.job import Job
 from shoal.objects.meta import Metadata
 from shoal.objects.queue import Queue
-from shoal.server.admission import Admission
 from shoal.store.base import SYSTEM, Actor, Authorise, Store, allow_all
 from shoal.store.memory import MemoryStore, Window
 from shoal.testing.store import Capability, StoreContract, StoreHarness
@@ -89,7 +89,7 @@ class ClientHarness:
         home = self._folder / f"home-{len(self.servers)}"
         server = LiveServer(home, store=store, default_queue=False)
         server.services.authenticator = _Believing()  # type: ignore[assignment]
-        server.services.admission = _OneQueue(store, list)
+        server.services.admission = _OneQueue(store, list, authorise=allow_all)
         self.servers.append(server)
         return _AsActor(server)  # type: ignore[return-value]
 

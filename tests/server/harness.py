@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from shoal.admission.admission import Admission
 from shoal.client import Client
 from shoal.clock import SystemClock
 from shoal.cluster.base import Cluster
@@ -17,7 +18,6 @@ from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
-from shoal.server.admission import Admission
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
 from shoal.server.authorise import authorise
@@ -67,7 +67,9 @@ class LiveServer:
         """Serve; again after `stop`, as a restarted server would."""
         self.services = Services(
             store=self.store,
-            admission=Admission(self.store, lambda: self.declared, lambda: self._levels),
+            admission=Admission(
+                self.store, lambda: self.declared, lambda: self._levels, authorise=authorise
+            ),
             clock=SystemClock(),
             people=self.people,
             home=self.home.path,

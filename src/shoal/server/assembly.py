@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shoal.admission.admission import Admission
 from shoal.clock import Clock
 from shoal.cluster.local.home import Home
 from shoal.objects.job import Job
-from shoal.server.admission import Admission
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
+from shoal.server.authorise import authorise
 from shoal.server.doors import Doors
 from shoal.server.notebook import Audit
 from shoal.server.parts import Parts, declared_capacities
@@ -36,7 +37,12 @@ def assemble(home: Home, store: Store, clock: Clock, doors: Doors, *, shared: bo
     parts = Parts(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
     services = Services(
         store=store,
-        admission=Admission(store, lambda: declared_capacities(home), lambda: parts.settings().topology),
+        admission=Admission(
+            store,
+            lambda: declared_capacities(home),
+            lambda: parts.settings().topology,
+            authorise=authorise,
+        ),
         clock=clock,
         people=people,
         audit=audit,

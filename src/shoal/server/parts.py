@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal import faults
+from shoal.admission.admission import DEFAULT_QUEUE
 from shoal.clock import Clock
 from shoal.cluster.base import Task
 from shoal.cluster.local import components, nodes
@@ -25,7 +26,6 @@ from shoal.objects.errors import Exists, ShoalError
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
-from shoal.server.admission import DEFAULT_QUEUE
 from shoal.server.authorise import authorise
 from shoal.server.notebook import Audit
 from shoal.server.tokens import JobTokens

@@ -14,11 +14,11 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
+from shoal.admission.admission import Admission
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
 from shoal.objects.errors import Unavailable
-from shoal.server.admission import Admission
 from shoal.server.auth import Authenticator
 from shoal.server.notebook import Audit
 from shoal.server.signals import Signals

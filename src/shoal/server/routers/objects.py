@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from shoal.admission.admission import Put
 from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
 from shoal.objects import codec
 from shoal.objects.errors import Exists, Invalid, NotFound
 from shoal.objects.kinds import KINDS, Kind
-from shoal.server.admission import Put
 from shoal.server.listing import stream_list
 from shoal.server.routers.watching import watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow

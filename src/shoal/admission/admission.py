@@ -28,8 +28,7 @@ from shoal.objects.meta import Object
 from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
 from shoal.objects.queue_tree import check_place, children_of
-from shoal.server.authorise import authorise
-from shoal.store.base import SYSTEM, Actor, Record, Store
+from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
 __all__ = ["DEFAULT_QUEUE", "Admission", "Put"]
 
@@ -57,8 +56,11 @@ class Admission:
         store: Store,
         declared: Callable[[], Iterable[Capacity]],
         levels: Callable[[], Sequence[str]] = tuple,
+        *,
+        authorise: Authorise,
     ) -> None:
         self._store = store
+        self._authorise = authorise
         self._declared = declared
         self._levels = levels
         self._tree = threading.Lock()
@@ -72,7 +74,7 @@ class Admission:
             Invalid: something is wrong; `problems` holds everything that is.
             Forbidden: the actor creates nothing, or the job may not be in its queue.
         """
-        authorise(actor, "create", kind, namespace, "")
+        self._authorise(actor, "create", kind, namespace, "")
         obj = admit(_document(body), kind, namespace=namespace)
         return self._ready(obj, actor)
 
@@ -93,7 +95,7 @@ class Admission:
             NotFound: it names a version of an object that is not there.
         """
         namespace, name = key
-        authorise(actor, "update", kind, namespace, name)
+        self._authorise(actor, "update", kind, namespace, name)
         obj = admit(_document(body), kind, namespace=namespace)
         if obj.metadata.name != name:
             message = f"the object is called {obj.metadata.name}, and its address {name}"
