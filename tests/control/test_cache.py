@@ -10,8 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from shoal.control.cache import ObjectCache
-from shoal.control.flights import compare
+from shoal.control.cache import ObjectCache, compare
 from shoal.objects.errors import Conflict, Exists, NotFound
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.kinds import JOB
@@ -94,7 +93,7 @@ class World:
 def world() -> World:
     world = World()
     world.create()
-    world.cache.pump()
+    world.cache.sync()
     world.changes.clear()
     return world
 
@@ -103,16 +102,16 @@ def test_it_lists_then_watches():
     world = World()
     job = world.create()
     assert not world.cache.synced
-    assert world.cache.pump()
+    assert world.cache.sync()
     assert world.cache.synced and world.cache.get(KEY) == job and len(world.cache) == 1
     assert world.changes == [(None, job)]
     world.stranger()
     assert world.cache.ready.is_set()
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY).status.attempt == 1
-    assert not world.cache.pump()
+    assert not world.cache.sync()
     world.gone()
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY) is None and world.cache.all() == []
 
 
@@ -121,7 +120,7 @@ def test_an_own_write_shows_at_once_and_its_event_changes_nothing(world: World):
     assert job.status.attempt == 7
     assert world.cache.get(KEY) is job
     assert len(world.changes) == 1
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY) is job
     assert len(world.changes) == 1
 
@@ -132,7 +131,7 @@ def test_older_events_never_replace_an_own_write(world: World):
     mine = world.cache.patch_status(world.cache.get(KEY), writer="job", fields={"attempt": 7})
     assert mine.metadata.labels == {"x": "old"}
     world.label("new")
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY).metadata.labels == {"x": "new"}
     assert [new.metadata.labels["x"] for _, new in world.changes] == ["old", "new"]
 
@@ -140,14 +139,14 @@ def test_older_events_never_replace_an_own_write(world: World):
 def test_a_result_that_comes_after_newer_events_is_dropped(world: World):
     def meanwhile() -> None:
         world.label("newest")
-        world.cache.pump()
+        world.cache.sync()
 
     world.hooked.after = meanwhile
     world.cache.patch_status(world.cache.get(KEY), writer="job", fields={"attempt": 7})
     assert world.cache.get(KEY).metadata.labels == {"x": "newest"}
     assert world.cache.get(KEY).status.attempt == 7
     world.label("later still")
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY).metadata.labels == {"x": "later still"}
 
 
@@ -165,7 +164,7 @@ def test_a_result_that_comes_after_a_newer_own_write_is_dropped(world: World):
 def test_a_read_that_crosses_a_write_does_not_bring_back_the_old_state(world: World):
     def meanwhile() -> None:
         world.stranger()
-        world.cache.pump()
+        world.cache.sync()
 
     world.hooked.after = meanwhile
     world.cache.refresh(KEY)
@@ -188,7 +187,7 @@ def test_a_write_to_what_is_gone_removes_it_and_late_events_do_not_revive_it(wor
         world.cache.patch_status(stale, writer="job", fields={"attempt": 7})
     assert world.cache.get(KEY) is None
     world.create()
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY) == world.true()
     assert [(old is None, new is None) for old, new in world.changes] == [(False, True), (True, False)]
 
@@ -196,7 +195,7 @@ def test_a_write_to_what_is_gone_removes_it_and_late_events_do_not_revive_it(wor
 def test_a_write_that_lands_after_the_deletion_does_not_revive_it(world: World):
     def meanwhile() -> None:
         world.gone()
-        world.cache.pump()
+        world.cache.sync()
 
     world.hooked.after = meanwhile
     world.cache.patch_status(world.cache.get(KEY), writer="job", fields={"attempt": 7})
@@ -207,7 +206,7 @@ def test_an_own_creation_replaces_what_is_known_to_be_gone(world: World):
     world.gone()
     mine = world.cache.create(new_job(priority=5))
     assert world.cache.get(KEY) is mine
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY) is mine
 
 
@@ -226,7 +225,7 @@ def test_updates_and_deletion_show_at_once(world: World):
     free = msgspec.structs.replace(job.metadata, finalizers=())
     world.cache.update(msgspec.structs.replace(job, metadata=free))
     assert world.cache.get(KEY) is None
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY) is None
     world.cache.delete(job)
 
@@ -235,14 +234,14 @@ def test_a_gap_in_the_watch_is_a_list_and_a_comparison():
     world = World(Window(count=3))
     for name in ("changed", "gone", "same"):
         world.create(name)
-    world.cache.pump()
+    world.cache.sync()
     same = world.cache.get(("default", "same"))
     world.changes.clear()
     world.gone("gone")
     for _ in range(9):
         world.stranger(name="changed")
     world.create("new")
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(("default", "same")) is same
     names = sorted((new or old).metadata.name for old, new in world.changes)
     assert names == ["changed", "gone", "new"]
@@ -253,7 +252,7 @@ def test_writes_that_cross_a_list_are_kept():
     world = World(Window(count=6))
     world.create()
     world.create("other")
-    world.cache.pump()
+    world.cache.sync()
     for _ in range(12):
         world.stranger(name="other")
 
@@ -264,13 +263,13 @@ def test_writes_that_cross_a_list_are_kept():
         world.cache.create(new_job("third"))
 
     world.hooked.after = meanwhile
-    world.cache.pump()
-    world.cache.pump()
+    world.cache.sync()
+    world.cache.sync()
     assert world.cache.get(KEY).status.attempt == 7
     assert world.cache.get(("default", "other")) is None
     assert world.cache.get(("default", "third")) is not None
     world.label("after")
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY).metadata.labels == {"x": "after"}
 
 
@@ -278,13 +277,13 @@ def test_a_write_that_a_whole_list_overtook_is_read_again():
     world = World(Window(count=6))
     world.create()
     world.create("other")
-    world.cache.pump()
+    world.cache.sync()
 
     def meanwhile() -> None:
         world.label("newest")
         for _ in range(12):
             world.stranger(name="other")
-        world.cache.pump()
+        world.cache.sync()
 
     job = world.cache.get(KEY)
     metadata = msgspec.structs.replace(job.metadata, labels={"x": "mine"})
@@ -292,7 +291,7 @@ def test_a_write_that_a_whole_list_overtook_is_read_again():
     world.cache.update(msgspec.structs.replace(job, metadata=metadata))
     assert world.cache.get(KEY).metadata.labels == {"x": "newest"}
     world.label("after")
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache.get(KEY).metadata.labels == {"x": "after"}
 
 
@@ -302,7 +301,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     names = st.sampled_from(["a", "b"])
     meanwhiles = st.lists(
-        st.sampled_from(["pump", "stranger", "label", "own", "flood", "delete"]), max_size=3
+        st.sampled_from(["sync", "stranger", "label", "own", "flood", "delete"]), max_size=3
     )
 
     @initialize(small=st.booleans())
@@ -311,7 +310,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.newest: dict[tuple[str, str], Job] = {}
         self.world.cache.on_change(self.note)
         self.world.create("a")
-        self.world.cache.pump()
+        self.world.cache.sync()
 
     def note(self, old: Job | None, new: Job | None) -> None:
         if new is None:
@@ -324,8 +323,8 @@ class CacheMachine(RuleBasedStateMachine):
     def do(self, what: str, name: str) -> None:
         world, there = self.world, self.world.true(name) is not None
         cached = world.cache.get(("default", name))
-        if what == "pump":
-            world.cache.pump()
+        if what == "sync":
+            world.cache.sync()
         elif what == "flood":
             for _ in range(12 if there else 0):
                 world.stranger(name=name)
@@ -347,7 +346,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.world.hooked.before = lambda: [self.do(what, name) for what in before] and None
         self.world.hooked.after = lambda: [self.do(what, name) for what in after] and None
 
-    @rule(what=st.sampled_from(["pump", "stranger", "label", "flood", "delete"]), name=names)
+    @rule(what=st.sampled_from(["sync", "stranger", "label", "flood", "delete"]), name=names)
     def simple(self, what: str, name: str) -> None:
         self.do(what, name)
 
@@ -386,14 +385,14 @@ class CacheMachine(RuleBasedStateMachine):
         if self.world.true(name) is not None:
             self.do("flood", name)
         self.arm([], after, name)
-        self.world.cache.pump()
+        self.world.cache.sync()
         self.arm([], [], name)
 
     def teardown(self) -> None:
         if not hasattr(self, "world"):
             return
         for _ in range(3):
-            self.world.cache.pump()
+            self.world.cache.sync()
         for name in ("a", "b"):
             assert self.world.cache.get(("default", name)) == self.world.true(name)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.control.queue_rows import queue_row
-from shoal.control.rows import ending_of, form_of, job_row, node_row, priority_of
+from shoal.control.rows import form_of, job_row, node_row, priority_of, release_reason
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import (
     Allocation,
@@ -78,12 +78,12 @@ def test_priorities_have_names():
 
 
 def test_why_a_job_is_to_hold_nothing():
-    assert ending_of(job()) == ""
-    assert ending_of(job(suspend=True)) == "Suspended"
-    assert ending_of(job(cancelled=True, suspend=True)) == "Cancelled"
-    assert ending_of(job(cancelled=True, status=JobStatus(phase="Failed"))) == "Finished"
+    assert release_reason(job()) == ""
+    assert release_reason(job(suspend=True)) == "Suspended"
+    assert release_reason(job(cancelled=True, suspend=True)) == "Cancelled"
+    assert release_reason(job(cancelled=True, status=JobStatus(phase="Failed"))) == "Finished"
     metadata = Metadata(name="j", deleted=5.0)
-    assert ending_of(msgspec.structs.replace(job(), metadata=metadata)) == "Deleted"
+    assert release_reason(msgspec.structs.replace(job(), metadata=metadata)) == "Deleted"
 
 
 def test_an_ended_job_that_holds_nothing_is_no_row():

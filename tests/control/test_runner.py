@@ -32,7 +32,7 @@ class Feed:
         self.pending += keys
         self.ready.set()
 
-    def pump(self) -> bool:
+    def sync(self) -> bool:
         self.ready.clear()
         if self.error is not None:
             raise self.error
@@ -42,7 +42,7 @@ class Feed:
                 callback(None, key)
         return bool(keys)
 
-    def pump_after(self) -> float:
+    def sync_after(self) -> float:
         return 5.0
 
     def on_change(self, callback: Callable) -> None:
@@ -127,7 +127,7 @@ def test_a_change_during_a_call_is_not_put_off_to_when_the_call_asked_for():
         def reconcile(self, key: Key, now: float) -> float | None:
             if not self.calls:
                 self.feed.push(key)
-                self.feed.pump()
+                self.feed.sync()
             return super().reconcile(key, now)
 
     recorder = Delayed(feed, lambda key: 5.0)

@@ -16,7 +16,7 @@ from shoal.store import migrations
 from shoal.store.base import SYSTEM
 from shoal.store.sql import open_sql
 from shoal.store.sql.connect import Database, connect
-from shoal.store.sql.tables import METADATA, SCHEMA, VERSION
+from shoal.store.sql.schema import METADATA, SCHEMA, VERSION
 from shoal.testing.postgres import PostgresServer
 from shoal.testing.store.harness import job
 

@@ -21,23 +21,23 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from shoal.clock import Clock
-from shoal.control.flights import Flight, Relist, compare
-from shoal.control.work import Key
+from shoal.control.workqueue import Key
+from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, NotFound
 from shoal.objects.kinds import Kind
-from shoal.objects.meta import Object
+from shoal.objects.meta import Object, Part
 from shoal.store.base import Actor, Event, Store, Watch
 
-__all__ = ["ObjectCache"]
+__all__ = ["InFlightList", "InFlightWrite", "ObjectCache", "changed_fields", "compare"]
 
 K = TypeVar("K", bound=Object)
 _LOG = logging.getLogger("shoal.control")
 _POLL_SECONDS = 5.0
-"""`pump` is called so often even if the watch never says that it is ready."""
+"""`sync` is called so often even if the watch never says that it is ready."""
 
 
 class ObjectCache(Generic[K]):
-    """See the module's docstring. Reads and writes from any thread, `pump` from one at a time."""
+    """See the module's docstring. Reads and writes from any thread, `sync` from one at a time."""
 
     def __init__(self, store: Store, kind: Kind, *, actor: Actor, clock: Clock) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class ObjectCache(Generic[K]):
         self._objects: dict[Key, K] = {}
         self._awaited: dict[Key, str] = {}
         self._gone: dict[Key, str] = {}
-        self._flights: list[Flight] = []
+        self._in_flight: list[InFlightWrite] = []
         self._callbacks: list[Callable[[K | None, K | None], None]] = []
         self._watch: Watch | None = None
         self._synced = False
@@ -80,8 +80,8 @@ class ObjectCache(Generic[K]):
         """See `Cache.on_change`."""
         self._callbacks.append(callback)
 
-    def pump(self) -> bool:
-        """See `Cache.pump`."""
+    def sync(self) -> bool:
+        """See `Cache.sync`."""
         self.ready.clear()
         if self._watch is None:
             return self._relist()
@@ -94,8 +94,8 @@ class ObjectCache(Generic[K]):
             self._apply_event(event)
         return bool(events)
 
-    def pump_after(self) -> float:
-        """See `Cache.pump_after`."""
+    def sync_after(self) -> float:
+        """See `Cache.sync_after`."""
         return _POLL_SECONDS
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class ObjectCache(Generic[K]):
             NotFound: it is gone, and gone from the cache.
         """
         meta = obj.metadata
-        with self._writing(obj.key) as flight:
+        with self._writing(obj.key) as write:
             record = self._store.patch_status(
                 self._kind,
                 meta.namespace,
@@ -126,7 +126,7 @@ class ObjectCache(Generic[K]):
                 fields=fields,
                 generation=generation,
             )
-        return self._land(flight, record.object)
+        return self._commit(write, record.object)
 
     def update(self, obj: K) -> K:
         """`Store.update`; the result shows in the cache.
@@ -135,12 +135,12 @@ class ObjectCache(Generic[K]):
             Conflict: somebody else wrote; the cache has been brought up to date.
             NotFound: it is gone, and gone from the cache.
         """
-        with self._writing(obj.key) as flight:
+        with self._writing(obj.key) as write:
             result = self._store.update(obj, actor=self._actor)
         if result.metadata.deleted and not result.metadata.finalizers:
-            self._lost(flight, result.metadata.uid)
+            self._commit_gone(write, result.metadata.uid)
             return result
-        return self._land(flight, result)
+        return self._commit(write, result)
 
     def create(self, obj: K) -> K:
         """`Store.create`; the result shows in the cache.
@@ -148,92 +148,92 @@ class ObjectCache(Generic[K]):
         Raises:
             Exists: there is one of this name; the cache has been brought up to date.
         """
-        with self._writing(obj.key) as flight:
+        with self._writing(obj.key) as write:
             result = self._store.create(obj, actor=self._actor)
-        return self._land(flight, result)
+        return self._commit(write, result)
 
     def delete(self, obj: K) -> None:
         """`Store.delete` of this very object; fine if it is gone."""
         meta = obj.metadata
-        flight = self._depart(obj.key)
+        write = self._begin(obj.key)
         try:
             record = self._store.delete(
                 self._kind, meta.namespace, meta.name, actor=self._actor, uid=meta.uid
             )
         except NotFound:
-            self._lost(flight, meta.uid)
+            self._commit_gone(write, meta.uid)
         except BaseException:
-            self._arrive(flight)
+            self._abort(write)
             raise
         else:
             if record.object.metadata.finalizers:
-                self._land(flight, record.object)
+                self._commit(write, record.object)
             else:
-                self._lost(flight, meta.uid)
+                self._commit_gone(write, meta.uid)
 
     def refresh(self, key: Key) -> K | None:
         """Read the object from the store now."""
-        flight = self._depart(key)
+        write = self._begin(key)
         try:
             obj = self._store.get(self._kind.struct, key[0], key[1], actor=self._actor)
         except NotFound:
-            self._lost(flight, flight.uid)
+            self._commit_gone(write, write.uid)
             return None
         except BaseException:
-            self._arrive(flight)
+            self._abort(write)
             raise
-        return self._land(flight, obj)  # pyright: ignore[reportArgumentType] - the kind's own Struct
+        return self._commit(write, obj)  # pyright: ignore[reportArgumentType] - the kind's own Struct
 
     @contextmanager
-    def _writing(self, key: Key) -> Generator[Flight]:
-        flight = self._depart(key)
+    def _writing(self, key: Key) -> Generator[InFlightWrite]:
+        write = self._begin(key)
         try:
-            yield flight
+            yield write
         except (Conflict, NotFound):
-            self._arrive(flight)
+            self._abort(write)
             self.refresh(key)
             raise
         except BaseException:
-            self._arrive(flight)
+            self._abort(write)
             raise
 
-    def _depart(self, key: Key) -> Flight:
+    def _begin(self, key: Key) -> InFlightWrite:
         with self._lock:
             cached = self._objects.get(key)
-            flight = Flight(key, cached)
-            self._flights.append(flight)
-            return flight
+            write = InFlightWrite(key, cached)
+            self._in_flight.append(write)
+            return write
 
-    def _arrive(self, flight: Flight) -> None:
+    def _abort(self, write: InFlightWrite) -> None:
         with self._lock:
-            self._flights = [other for other in self._flights if other is not flight]
+            self._in_flight = [other for other in self._in_flight if other is not write]
 
-    def _land(self, flight: Flight, obj: K) -> K:
+    def _commit(self, write: InFlightWrite, obj: K) -> K:
         with self._lock:
-            self._arrive(flight)
-            relisted = flight.relisted
+            self._abort(write)
+            relisted = write.relisted
         if relisted:
-            return self.refresh(flight.key) or obj
+            return self.refresh(write.key) or obj
         with self._lock:
-            old = self._objects.get(flight.key)
+            old = self._objects.get(write.key)
             version, uid = obj.metadata.resource_version, obj.metadata.uid
-            if version in flight.versions or uid in flight.gone or self._gone.get(flight.key) == uid:
+            if version in write.versions or uid in write.gone or self._gone.get(write.key) == uid:
                 return old if old is not None and old.metadata.uid == uid else obj
             if old is not None and old.metadata.uid == uid and compare(obj, old) < 0:
                 return old
-            self._awaited[flight.key] = version
-            self._set(flight.key, obj)
+            self._awaited[write.key] = version
+            self._set(write.key, obj)
         self._tell(old, obj)
         return obj
 
-    def _lost(self, flight: Flight, uid: str) -> None:
+    def _commit_gone(self, write: InFlightWrite, uid: str) -> None:
         with self._lock:
-            self._arrive(flight)
-            old = self._objects.get(flight.key)
+            self._abort(write)
+            old = self._objects.get(write.key)
             if old is None or old.metadata.uid != uid:
                 return
-            self._gone[flight.key] = uid
-            self._remove(flight.key, uid)
+            self._gone[write.key] = uid
+            self._remove(write.key, uid)
         self._tell(old, None)
 
     def _apply_event(self, event: Event) -> None:
@@ -272,43 +272,43 @@ class ObjectCache(Generic[K]):
 
     def _relist(self) -> bool:
         with self._lock:
-            meanwhile = Relist()
-            self._flights.append(meanwhile)
+            listing = InFlightList()
+            self._in_flight.append(listing)
         try:
             page = self._store.list(self._kind, actor=self._actor)
             watch = self._store.watch(self._kind, actor=self._actor, version=page.version)
         except BaseException:
-            self._arrive(meanwhile)
+            self._abort(listing)
             raise
         watch.on_ready(self.ready.set)
         self._watch = watch
         listed: dict[Key, K] = {record.object.key: record.object for record in page.records}
         with self._lock:
-            self._arrive(meanwhile)
-            changes = self._take_list(listed, meanwhile)
+            self._abort(listing)
+            changes = self._take_list(listed, listing)
         for old, new in changes:
             self._tell(old, new)
-        for key in meanwhile.touched:
+        for key in listing.touched:
             self._settle(key, listed.get(key))
         self._synced = True
         _LOG.debug("listed %d %s", len(listed), self.name)
         return True
 
-    def _take_list(self, listed: dict[Key, K], meanwhile: Relist) -> list[tuple[K | None, K | None]]:
+    def _take_list(self, listed: dict[Key, K], listing: InFlightList) -> list[tuple[K | None, K | None]]:
         changes: list[tuple[K | None, K | None]] = []
         self._gone.clear()
-        for flight in self._flights:
-            flight.relisted = True
+        for write in self._in_flight:
+            write.relisted = True
         for key, obj in listed.items():
             old = self._objects.get(key)
-            if key in meanwhile.touched:
+            if key in listing.touched:
                 continue
             self._awaited.pop(key, None)
             if old is None or old.metadata.resource_version != obj.metadata.resource_version:
                 self._set(key, obj)
                 changes.append((old, obj))
         for key, old in list(self._objects.items()):
-            if key not in listed and key not in meanwhile.touched:
+            if key not in listed and key not in listing.touched:
                 self._remove(key, old.metadata.uid)
                 changes.append((old, None))
         return changes
@@ -329,8 +329,8 @@ class ObjectCache(Generic[K]):
 
     def _set(self, key: Key, obj: K) -> None:
         self._objects[key] = obj
-        for flight in self._flights:
-            flight.applied(key, obj.metadata.resource_version)
+        for write in self._in_flight:
+            write.applied(key, obj.metadata.resource_version)
 
     def _remove(self, key: Key, uid: str) -> None:
         del self._objects[key]
@@ -338,9 +338,69 @@ class ObjectCache(Generic[K]):
         self._note_gone(key, uid)
 
     def _note_gone(self, key: Key, uid: str) -> None:
-        for flight in self._flights:
-            flight.deleted(key, uid)
+        for write in self._in_flight:
+            write.deleted(key, uid)
 
     def _tell(self, old: K | None, new: K | None) -> None:
         for callback in self._callbacks:
             callback(old, new)
+
+
+class InFlightWrite:
+    """A write or read under way: which versions of its key have been applied since it began."""
+
+    def __init__(self, key: Key, cached: Object | None) -> None:
+        self.key = key
+        self.uid = cached.metadata.uid if cached is not None else ""
+        self.versions = {cached.metadata.resource_version} if cached is not None else set[str]()
+        self.gone: set[str] = set()
+        self.relisted = False
+        """True: a whole list has been taken in since, so events may never tell of the result."""
+
+    def applied(self, key: Key, version: str) -> None:
+        """That version of the key shows in the cache now."""
+        if key == self.key:
+            self.versions.add(version)
+
+    def deleted(self, key: Key, uid: str) -> None:
+        """That uid is gone."""
+        if key == self.key:
+            self.gone.add(uid)
+
+
+class InFlightList(InFlightWrite):
+    """A list under way: which keys have been written meanwhile; those are read one by one."""
+
+    def __init__(self) -> None:
+        super().__init__(("", ""), None)
+        self.touched: set[Key] = set()
+
+    def applied(self, key: Key, version: str) -> None:
+        """See `InFlightWrite.applied`."""
+        self.touched.add(key)
+
+    def deleted(self, key: Key, uid: str) -> None:
+        """See `InFlightWrite.deleted`."""
+        self.touched.add(key)
+
+
+def compare(one: Object, other: Object) -> int:
+    """1 when `one` is surely newer, -1 when surely older, 0 when neither shows."""
+    if one.metadata.generation != other.metadata.generation:
+        return 1 if one.metadata.generation > other.metadata.generation else -1
+    mine: dict[str, int] = getattr(one.status, "writers", {})
+    theirs: dict[str, int] = getattr(other.status, "writers", {})
+    for writer in mine.keys() | theirs.keys():
+        difference = mine.get(writer, 0) - theirs.get(writer, 0)
+        if difference:
+            return 1 if difference > 0 else -1
+    return 0
+
+
+def changed_fields(old: Part, new: Part) -> dict[str, Any]:
+    """Wire name to value of the fields in which `new` differs; None where it has the default again.
+    The store's own counters are left out."""
+    before, after = codec.builtins(old), codec.builtins(new)
+    before.pop("writers", None)
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    return changed | {name: None for name in before if name not in after}

@@ -16,12 +16,11 @@ import msgspec
 from shoal import faults
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster, NodeState
-from shoal.control.cache import ObjectCache
-from shoal.control.changes import changed_fields
+from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
-from shoal.control.tasks import TaskCache
-from shoal.control.work import Key
+from shoal.control.task_cache import TaskCache
+from shoal.control.workqueue import Key
 from shoal.objects.errors import Exists
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Node, NodeSpec, NodeStatus
@@ -66,8 +65,8 @@ class NodeStates:
         """See `Cache.on_change`."""
         self._callbacks.append(callback)
 
-    def pump(self) -> bool:
-        """See `Cache.pump`."""
+    def sync(self) -> bool:
+        """See `Cache.sync`."""
         if not self.ready.is_set() and self._clock.monotonic() < self._due:
             return False
         self.ready.clear()
@@ -84,8 +83,8 @@ class NodeStates:
                 callback(old.get(name), new.get(name))
         return bool(changed)
 
-    def pump_after(self) -> float:
-        """See `Cache.pump_after`."""
+    def sync_after(self) -> float:
+        """See `Cache.sync_after`."""
         return max(0.001, self._due - self._clock.monotonic())
 
     def close(self) -> None:

@@ -12,14 +12,13 @@ import msgspec
 
 from shoal import faults
 from shoal.cluster.base import Task
-from shoal.control.cache import ObjectCache
-from shoal.control.changes import changed_fields
+from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
 from shoal.control.shares import Shares, Totals
 from shoal.control.spending import Spending
-from shoal.control.tasks import TaskCache
-from shoal.control.work import Key
+from shoal.control.task_cache import TaskCache
+from shoal.control.workqueue import Key
 from shoal.objects.job import Job
 from shoal.objects.node import Node
 from shoal.objects.quantities import Bytes, CpuMillis

@@ -30,7 +30,7 @@ TURN_OVER = "TurnOver"
 _WALL_MARGIN_SECONDS = 2.0
 """Its end is the job controller's to decide; the scheduler does not come first."""
 
-__all__ = ["ending_of", "form_of", "job_row", "node_row", "priority_of"]
+__all__ = ["form_of", "job_row", "node_row", "priority_of", "release_reason"]
 
 
 def node_row(node: Node) -> NodeRow:
@@ -56,7 +56,7 @@ def job_row(
     """A job as the scheduler sees it; None when there is nothing to decide about it. `learned`: its
     curve as far as it was seen, for where none is declared."""
     meta, status = job.metadata, job.status
-    ending, holds = ending_of(job), holds_of(job, tasks)
+    ending, holds = release_reason(job), holds_of(job, tasks)
     if ending and not holds and not status.scheduling.code:
         return None
     refusal, allocation, speed = status.refusal, status.allocation, job.spec.speed or Speed()
@@ -172,7 +172,7 @@ def _wall_seconds(job: Job) -> float | None:
     return max(0.0, float(limit) - gone) + _WALL_MARGIN_SECONDS
 
 
-def ending_of(job: Job) -> str:
+def release_reason(job: Job) -> str:
     """Why the job is to hold nothing; empty while it may."""
     if job.metadata.deleted:
         return "Deleted"

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from shoal.clock import Clock
 from shoal.control.lease import Guard, NotLeader
-from shoal.control.work import Key, WorkQueue
+from shoal.control.workqueue import Key, WorkQueue
 from shoal.objects.errors import Conflict
 
 __all__ = ["Backoff", "Cache", "Controller", "Failure", "Key", "Runner", "Source"]
@@ -32,7 +32,7 @@ _PATIENCE_STEPS = 100_000
 
 
 class Cache(Protocol):
-    """What a controller reads: filled by `pump`, which one thread at a time calls."""
+    """What a controller reads: filled by `sync`, which one thread at a time calls."""
 
     @property
     def name(self) -> str:
@@ -46,10 +46,10 @@ class Cache(Protocol):
 
     @property
     def ready(self) -> threading.Event:
-        """Set when `pump` may have something to take in."""
+        """Set when `sync` may have something to take in."""
         ...
 
-    def pump(self) -> bool:
+    def sync(self) -> bool:
         """Take in what has come, without waiting for more; True if anything changed.
 
         Raises:
@@ -57,8 +57,8 @@ class Cache(Protocol):
         """
         ...
 
-    def pump_after(self) -> float:
-        """Seconds after which `pump` should be called even if `ready` is not set."""
+    def sync_after(self) -> float:
+        """Seconds after which `sync` should be called even if `ready` is not set."""
         ...
 
     def on_change(self, callback: Callable[[Any, Any], None]) -> None:
@@ -154,28 +154,28 @@ class Runner:
         self._stopping = threading.Event()
         self._awake = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._lines: list[_Line] = []
+        self._workers: list[ControllerWorkers] = []
         self._caches: list[Cache] = []
-        for controller, workers in controllers:
-            line = _Line(controller, WorkQueue(clock), workers)
-            self._lines.append(line)
+        for controller, threads in controllers:
+            made = ControllerWorkers(controller, WorkQueue(clock), threads)
+            self._workers.append(made)
             for source in controller.sources():
-                source.cache.on_change(_enqueue(line.queue, source))
+                source.cache.on_change(_enqueue(made.queue, source))
                 if not any(source.cache is known for known in self._caches):
                     self._caches.append(source.cache)
         guard.on_change(self._wake_all)
 
     def enqueue(self, controller: str, key: Key) -> None:
         """Have the controller of that name look at the key."""
-        next(line for line in self._lines if line.controller.name == controller).queue.add(key)
+        next(each for each in self._workers if each.controller.name == controller).queue.add(key)
 
     def start(self) -> None:
         """Start a thread per cache and the threads of each controller."""
         for cache in self._caches:
-            self._spawn(f"cache-{cache.name}", self._pump_forever, cache)
-        for line in self._lines:
-            for number in range(line.workers):
-                self._spawn(f"{line.controller.name}-{number}", self._work_forever, line)
+            self._spawn(f"cache-{cache.name}", self._sync_forever, cache)
+        for workers in self._workers:
+            for number in range(workers.threads):
+                self._spawn(f"{workers.controller.name}-{number}", self._work_forever, workers)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
         """End all threads, letting each finish the key it has; True when all have ended in time."""
@@ -198,14 +198,14 @@ class Runner:
         """
         for calls in range(patience):
             for cache in self._caches:
-                self._pump(cache)
+                self._sync(cache)
             if not self._may_run() or not self._step_any(calls):
                 return calls
         raise RuntimeError(f"not settled after {patience} calls")
 
     def next_due(self) -> float | None:
-        """Seconds until a key is ready or a cache wants its pump; None when nothing waits."""
-        waits = [due for line in self._lines if (due := line.queue.next_due()) is not None]
+        """Seconds until a key is ready or a cache must be synced; None when nothing waits."""
+        waits = [due for workers in self._workers if (due := workers.queue.next_due()) is not None]
         return min(waits, default=None)
 
     def failures(self) -> tuple[Failure, ...]:
@@ -225,69 +225,69 @@ class Runner:
 
     def _wake_all(self) -> None:
         self._awake.set()
-        for line in self._lines:
-            line.queue.wake()
+        for workers in self._workers:
+            workers.queue.wake()
 
     def _may_run(self) -> bool:
         return self.synced and self._guard.enter()
 
     def _step_any(self, offset: int) -> bool:
-        for position in range(len(self._lines)):
-            if self._step(self._lines[(offset + position) % len(self._lines)]):
+        for position in range(len(self._workers)):
+            if self._step(self._workers[(offset + position) % len(self._workers)]):
                 return True
         return False
 
-    def _pump_forever(self, cache: Cache) -> None:
+    def _sync_forever(self, cache: Cache) -> None:
         while not self._stopping.is_set():
             was_synced = cache.synced
-            wait = self._pump(cache)
+            wait = self._sync(cache)
             if cache.synced and not was_synced:
                 self._wake_all()
-            if not self._stopping.is_set():  # the pump may have cleared what `stop` has set
+            if not self._stopping.is_set():  # `sync` may have cleared what `stop` has set
                 self._clock.wait(cache.ready, wait)
 
-    def _pump(self, cache: Cache) -> float:
+    def _sync(self, cache: Cache) -> float:
         name = f"cache-{cache.name}"
         try:
-            cache.pump()
-        except Exception as error:  # noqa: BLE001 - recorded and retried; a dead pump stops everything
+            cache.sync()
+        except Exception as error:  # noqa: BLE001 - recorded and retried; a dead cache stops everything
             cache.ready.clear()
             return self._backoff.after(self._failed(name, ("", ""), error), f"{self._seed}:{name}")
         self._succeeded(name, ("", ""))
-        return cache.pump_after()
+        return cache.sync_after()
 
-    def _work_forever(self, line: _Line) -> None:
+    def _work_forever(self, workers: ControllerWorkers) -> None:
         while not self._stopping.is_set():
             if not self._may_run():
                 self._awake.clear()
                 if not self._may_run() and not self._stopping.is_set():
                     self._clock.wait(self._awake, _IDLE_SECONDS)
-            elif not self._step(line) and not self._stopping.is_set():
-                line.queue.wait(_IDLE_SECONDS)
+            elif not self._step(workers) and not self._stopping.is_set():
+                workers.queue.wait(_IDLE_SECONDS)
 
-    def _step(self, line: _Line) -> bool:
-        key = line.queue.take()
+    def _step(self, workers: ControllerWorkers) -> bool:
+        key = workers.queue.take()
         if key is None:
             return False
         try:
-            self._reconcile(line, key)
+            self._reconcile(workers, key)
         finally:
-            line.queue.done(key)
+            workers.queue.done(key)
         return True
 
-    def _reconcile(self, line: _Line, key: Key) -> None:
-        name = line.controller.name
+    def _reconcile(self, workers: ControllerWorkers, key: Key) -> None:
+        name = workers.controller.name
         try:
-            again = line.controller.reconcile(key, self._clock.now())
+            again = workers.controller.reconcile(key, self._clock.now())
         except NotLeader:
-            line.queue.add(key)
+            workers.queue.add(key)
         except Exception as error:  # noqa: BLE001 - one object's trouble must not stop the others
-            line.queue.add_after(key, self._retry_after(name, key, error))
+            workers.queue.add_after(key, self._retry_after(name, key, error))
         else:
             self._succeeded(name, key)
             if again is not None:
                 # a change that came meanwhile, and waits for others to come close to it, is sooner
-                line.queue.add_within(key, again)
+                workers.queue.add_within(key, again)
 
     def _retry_after(self, name: str, key: Key, error: Exception) -> float:
         if isinstance(error, Conflict):
@@ -318,10 +318,12 @@ class Runner:
 
 
 @dataclass(frozen=True)
-class _Line:
+class ControllerWorkers:
+    """A controller, the queue of its keys and its number of threads."""
+
     controller: Controller
     queue: WorkQueue
-    workers: int
+    threads: int
 
 
 def _enqueue(queue: WorkQueue, source: Source) -> Callable[[Any, Any], None]:

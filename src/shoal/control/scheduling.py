@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -19,11 +21,11 @@ from shoal import faults
 from shoal.clock import Clock
 from shoal.control.cache import ObjectCache
 from shoal.control.lease import Guard
-from shoal.control.picture import Picture
 from shoal.control.runner import Source
+from shoal.control.scheduler_cache import SchedulerCache
 from shoal.control.service import served
-from shoal.control.tasks import TaskCache
-from shoal.control.work import Key
+from shoal.control.task_cache import TaskCache
+from shoal.control.workqueue import Key
 from shoal.history.base import About
 from shoal.history.recorder import about
 from shoal.objects import codec
@@ -39,7 +41,7 @@ from shoal.schedule.plan import Plan, Policy, Write
 from shoal.schedule.record import Record
 from shoal.schedule.speed.learned import Slower
 
-__all__ = ["EVERYTHING", "Journal", "SchedulingController"]
+__all__ = ["EVERYTHING", "DecisionFiles", "DecisionRecorder", "SchedulingController", "recorded"]
 
 EVERYTHING: Key = ("", "everything")
 """The only key."""
@@ -47,6 +49,7 @@ EVERYTHING: Key = ("", "everything")
 _log = logging.getLogger(__name__)
 
 WRITER = "scheduler"
+_SUFFIX = ".json"
 _COALESCE_SECONDS = 0.002
 _SAFETY_SECONDS = 5.0
 """A pass at least so often."""
@@ -60,7 +63,7 @@ _REFRESHED = 20
 """So many waiting jobs get their numbers renewed so often."""
 
 
-class Journal(Protocol):
+class DecisionRecorder(Protocol):
     """Where decisions are recorded; never waits."""
 
     def decision(
@@ -84,7 +87,7 @@ class SchedulingController:
         tasks: TaskCache,
         guard: Guard,
         clock: Clock,
-        journal: Journal,
+        journal: DecisionRecorder,
         policy: Callable[[], Policy] = Policy,
         levels: Callable[[], tuple[str, ...]] = tuple,
         record: Callable[[Record], None] | None = None,
@@ -101,7 +104,7 @@ class SchedulingController:
         self._policy = policy
         self._decider = Decider()
         self._record_decision = record
-        self._picture = Picture(
+        self._scheduler_cache = SchedulerCache(
             jobs=jobs,
             queues=queues,
             nodes=nodes,
@@ -127,7 +130,7 @@ class SchedulingController:
         begun = self._clock.monotonic()
         if begun < self._not_before:
             return self._not_before - begun
-        snapshot, news = self._picture.snapshot()
+        snapshot, news = self._scheduler_cache.snapshot()
         if not news and begun < self._again:
             return self._again - begun
         self._again = 0.0  # whatever stops this pass calls for another
@@ -246,3 +249,39 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
     if scheduling != old:
         fields["scheduling"] = codec.builtins(scheduling)
     return fields
+
+
+def recorded(folder: Path) -> list[Path]:
+    """The files of a folder, the oldest first."""
+    return sorted(folder.glob(f"*{_SUFFIX}"))
+
+
+class DecisionFiles:
+    """Writes into a folder of its own. `most` says how many to keep, and may change; 0 records nothing.
+
+    That a disk is full stops no decision: what could not be written is missing, and logged once.
+    """
+
+    def __init__(self, folder: Path, most: Callable[[], int]) -> None:
+        self._folder = folder
+        self._most = most
+        self._failed = False
+
+    def record(self, record: Record) -> None:
+        """Keep it, and no more than so many."""
+        most = self._most()
+        if most <= 0:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / f"{record.now:017.6f}{_SUFFIX}"
+            draft = path.with_suffix(f".{os.getpid()}")
+            draft.write_bytes(codec.encode(record))
+            draft.replace(path)
+            for old in recorded(self._folder)[:-most]:
+                old.unlink(missing_ok=True)
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                _log.warning("decisions cannot be recorded in %s: %s", self._folder, error)
+            self._failed = True

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.holdings import holds_of
-from shoal.control.rows import ending_of
-from shoal.control.tasks import TaskCache
-from shoal.control.work import Key
+from shoal.control.rows import release_reason
+from shoal.control.task_cache import TaskCache
+from shoal.control.workqueue import Key
 from shoal.objects.job import Job
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
@@ -74,7 +74,7 @@ class Shares:
     def _share(self, job: Job, lost: frozenset[str]) -> _Share:
         tasks = self._tasks.of_job(job.metadata.uid)
         holds = [hold for hold in holds_of(job, tasks) if hold.node not in lost]
-        pending = not holds and not ending_of(job)
+        pending = not holds and not release_reason(job)
         numbers = {
             "pending": int(pending),
             "running": int(bool(holds)),

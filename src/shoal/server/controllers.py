@@ -18,7 +18,7 @@ from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
 from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController
-from shoal.control.tasks import TaskCache
+from shoal.control.task_cache import TaskCache
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
 from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskSpec, Told

@@ -60,7 +60,7 @@ class Audit:
 
 
 class HistoryNotebook:
-    """A `Notebook` of the job controller and a `Journal` of the scheduler, kept in history."""
+    """A `Notebook` of the job controller and a `DecisionRecorder` of the scheduler, kept in history."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
         self._recorder = recorder
@@ -103,5 +103,5 @@ class HistoryNotebook:
     def decision(
         self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
     ) -> None:
-        """See `Journal.decision`."""
+        """See `DecisionRecorder.decision`."""
         self._recorder.decision(about, key, code, message, evidence)

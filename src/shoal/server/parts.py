@@ -182,7 +182,7 @@ class Parts:
         self._audit.attach(Recorder(self._history, self._clock))
 
     def _start_controllers(self, services: Services) -> None:
-        from shoal.control.decisions import DecisionFiles
+        from shoal.control.scheduling import DecisionFiles
         from shoal.history.recorder import Recorder
         from shoal.schedule.plan import policy_named
         from shoal.server.controllers import Rendezvous, Scheduling, make_runner

@@ -1,9 +1,9 @@
-"""Where objects live: one Protocol, several homes (memory, SQL, and Kubernetes elsewhere).
+"""Where objects live: one Protocol, several implementations (memory, SQL, and Kubernetes elsewhere).
 
 - `base`: the Protocol and the rules that the contract suite (`shoal.testing.store`) checks
-- `rules`, `document`, `versions`, `leasing`: the contract as pure decisions, written once
-- `feed`: watches, and the window they resume from
-- `backend`, `transactional`: a Store over anything that has transactions
+- `rules`, `document`, `versions`: the contract as pure decisions, written once
+- `watch_cache`: watches, and the window they resume from
+- `backend`, `transactional`: a Store over anything that has transactions, and its leases
 - `memory`: a dict, for tests and simulations
 - `sql`: SQLite by default, Postgres for a server that several people share; `migrations/` beside it
 

@@ -160,7 +160,7 @@ class Snapshot(Protocol):
         ...
 
     @property
-    def floor(self) -> int:
+    def compacted_revision(self) -> int:
         """Changes up to here are no longer kept."""
         ...
 

@@ -13,9 +13,9 @@ from shoal.clock import Clock, SystemClock
 from shoal.objects.kinds import Kind
 from shoal.store.backend import Change, LeaseRow, Query, Row, Step, Transaction, Window
 from shoal.store.base import Authorise, allow_all
-from shoal.store.feed import Feed, FeedWatch
 from shoal.store.transactional import TransactionalStore
 from shoal.store.versions import new_epoch, version_text
+from shoal.store.watch_cache import CacheWatch, WatchCache
 
 __all__ = ["MemoryStore", "Window"]
 
@@ -47,7 +47,7 @@ class _Dicts:
 
     def __init__(self, clock: Clock, window: Window) -> None:
         self.epoch = new_epoch()
-        self._feed = Feed(epoch=self.epoch, window=window, clock=clock)
+        self._watch_cache = WatchCache(epoch=self.epoch, window=window, clock=clock)
         self._lock = threading.RLock()
         self._revision = 0
         self._kinds: dict[str, _Shelf] = {}
@@ -62,7 +62,7 @@ class _Dicts:
             before = self._revision
             self._told = []
             result = operation(self)
-            wake = self._feed.extend(before, self._told, self._revision)
+            wake = self._watch_cache.extend(before, self._told, self._revision)
         # outside the lock: whoever is woken may be about to call the store
         for watch in wake:
             watch.wake()
@@ -74,13 +74,13 @@ class _Dicts:
         with self._lock:
             yield self
 
-    def watch(self, kind: Kind, namespace: str, version: str) -> FeedWatch:
+    def watch(self, kind: Kind, namespace: str, version: str) -> CacheWatch:
         """See `Backend.watch`."""
-        return self._feed.watch(kind, namespace, version, lambda: self._revision)
+        return self._watch_cache.watch(kind, namespace, version, lambda: self._revision)
 
     def close(self) -> None:
         """See `Backend.close`."""
-        self._feed.close()
+        self._watch_cache.close()
 
     @property
     def head(self) -> int:
@@ -88,9 +88,9 @@ class _Dicts:
         return self._revision
 
     @property
-    def floor(self) -> int:
-        """See `Snapshot.floor`."""
-        return self._feed.floor
+    def compacted_revision(self) -> int:
+        """See `Snapshot.compacted_revision`."""
+        return self._watch_cache.compacted_revision
 
     def document(self, kind: str, namespace: str, name: str) -> bytes | None:
         """See `Snapshot.document`."""

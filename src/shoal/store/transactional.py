@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,11 +17,10 @@ from shoal.objects.kinds import Kind, kind_called
 from shoal.objects.meta import Object
 from shoal.objects.selectors import Selector
 from shoal.store import rules
-from shoal.store.backend import Backend, Query, Transaction
+from shoal.store.backend import Backend, LeaseRow, Query, Transaction
 from shoal.store.base import LEASES, Actor, Authorise, Lease, Page, Record, Watch
-from shoal.store.feed import expired
-from shoal.store.leasing import Observations
 from shoal.store.versions import Cursor, read_cursor, read_version, version_text
+from shoal.store.watch_cache import expired
 
 __all__ = ["TransactionalStore"]
 
@@ -42,7 +42,7 @@ class TransactionalStore:
         self._authorise = authorise
         self._clock = clock
         self._new_uid = new_uid or _random_uid
-        self._observations = Observations(clock)
+        self._observations = _LeaseObservations(clock)
 
     def create(self, obj: K, *, actor: Actor) -> K:
         """See `Store.create`."""
@@ -97,7 +97,7 @@ class TransactionalStore:
         )
         epoch = self._backend.epoch
         with self._backend.read() as snapshot:
-            if begun and read_version(begun.version, epoch) < snapshot.floor:
+            if begun and read_version(begun.version, epoch) < snapshot.compacted_revision:
                 raise expired()
             version = begun.version if begun else version_text(epoch, snapshot.head)
             found = snapshot.documents(query)
@@ -193,6 +193,51 @@ class TransactionalStore:
     def close(self) -> None:
         """See `Store.close`."""
         self._backend.close()
+
+
+class _LeaseObservations:
+    """When this process last saw each lease change. Thread-safe.
+
+    Whether a lease has run out is judged by how long it has been seen unchanged, never by a wall clock.
+    Two processes may each believe for a moment that they hold it (a stalled holder does not know that
+    its time is over), so what a holder writes is guarded by preconditions as well; see `base`.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def taken(self, row: LeaseRow | None, name: str, holder: str, duration: float) -> LeaseRow | None:
+        """The lease as `holder` would store it, None while another holds it."""
+        if row is None:
+            return self._note(LeaseRow(name, holder, 1, duration, 1))
+        renewed = replace(row, duration_seconds=duration, renewals=row.renewals + 1)
+        if row.holder == holder:
+            return self._note(renewed)
+        if row.holder and not self._run_out(row):
+            return None
+        return self._note(replace(renewed, holder=holder, token=row.token + 1))
+
+    def released(self, row: LeaseRow | None, holder: str, token: int) -> LeaseRow | None:
+        """The lease held by nobody, None when it was not this holder's."""
+        if row is None or (row.holder, row.token) != (holder, token):
+            return None
+        return self._note(replace(row, holder="", renewals=row.renewals + 1))
+
+    def _run_out(self, row: LeaseRow) -> bool:
+        now = self._clock.monotonic()
+        with self._lock:
+            seen = self._seen.get(row.name)
+            if seen is None or seen[0] != row.renewals:
+                self._seen[row.name] = (row.renewals, now)
+                return False
+            return now - seen[1] >= row.duration_seconds
+
+    def _note(self, row: LeaseRow) -> LeaseRow:
+        with self._lock:
+            self._seen[row.name] = (row.renewals, self._clock.monotonic())
+        return row
 
 
 def _random_uid() -> str:

@@ -27,7 +27,7 @@ from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
 from shoal.control.runner import Controller, Runner
 from shoal.control.scheduling import SchedulingController
-from shoal.control.tasks import TaskCache
+from shoal.control.task_cache import TaskCache
 from shoal.history.base import About
 from shoal.objects.errors import Conflict
 from shoal.objects.job import Job

@@ -135,7 +135,7 @@ def test_another_process_that_holds_the_file_is_waited_for(store: Store, path: P
 @pytest.mark.slow
 def test_waiting_for_another_process_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.store.sql.connect._SQLITE_POLL_SECONDS", 0.05)
-    monkeypatch.setattr("shoal.store.sql.retry.BUSY_SECONDS", 0.3)
+    monkeypatch.setattr("shoal.store.sql.connect.BUSY_SECONDS", 0.3)
     store = open_sql(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -10,8 +10,8 @@ from shoal.objects.errors import Expired
 from shoal.objects.kinds import JOB
 from shoal.store.base import SYSTEM
 from shoal.store.sql import Window, open_sql
-from shoal.store.sql.tables import EVENTS
-from shoal.store.sql.trim import Trimmer
+from shoal.store.sql.schema import EVENTS
+from shoal.store.sql.writer import Trimmer
 from shoal.testing.store.harness import job, start_of
 
 
@@ -33,7 +33,7 @@ def test_a_smaller_window_drops_the_rest_in_portions(
     for number in range(50):
         store.create(job(f"j{number}"), actor=SYSTEM)
     store.close()
-    monkeypatch.setattr("shoal.store.sql.trim._PORTION", 7)
+    monkeypatch.setattr("shoal.store.sql.writer._TRIM_PORTION", 7)
     dropped: list[int] = []
     trim = Trimmer._trim  # pyright: ignore[reportPrivateUsage]
 

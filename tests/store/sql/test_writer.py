@@ -12,11 +12,10 @@ from sqlalchemy import event
 from shoal.clock import SystemClock
 from shoal.objects.errors import Conflict, Invalid, Unavailable
 from shoal.store.backend import Change, Row, Transaction, Window
-from shoal.store.feed import Feed
 from shoal.store.sql.connect import Database, connect
 from shoal.store.sql.schema import prepare
-from shoal.store.sql.trim import Trimmer
-from shoal.store.sql.writer import Writer
+from shoal.store.sql.writer import Trimmer, Writer
+from shoal.store.watch_cache import WatchCache
 from shoal.testing.store.harness import together
 
 
@@ -26,7 +25,7 @@ class Bench:
 
     database: Database
     writer: Writer
-    feed: Feed
+    cache: WatchCache
     commits: int = 0
 
     def add(self, name: str, uid: str = "") -> None:
@@ -37,8 +36,8 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     database = connect(tmp_path / "store.db")
     clock = SystemClock()
-    feed = Feed(epoch=prepare(database).epoch, window=Window(), clock=clock)
-    bench = Bench(database, Writer(database, feed, clock, Trimmer(database, Window(), clock)), feed)
+    cache = WatchCache(epoch=prepare(database).epoch, window=Window(), clock=clock)
+    bench = Bench(database, Writer(database, cache, clock, Trimmer(database, Window(), clock)), cache)
 
     def committed(_: object) -> None:
         bench.commits += 1
@@ -83,7 +82,7 @@ def test_what_waits_is_committed_together(bench: Bench) -> None:
     before = bench.commits
     queue_behind(bench, [threading.Thread(target=bench.add, args=(f"j{n}",)) for n in range(50)])
     assert bench.commits - before <= 3  # the one held up, the fifty, and perhaps a trim
-    assert bench.feed.head == 51
+    assert bench.cache.head == 51
 
 
 def test_one_that_the_database_refuses_fails_alone(bench: Bench) -> None:
@@ -120,7 +119,7 @@ def test_a_refusal_reaches_its_caller_and_nobody_else(bench: Bench) -> None:
             bench.writer.write(bug)
 
     together(refused, failed, *(lambda n=n: bench.add(f"j{n}") for n in range(6)))
-    assert bench.feed.head >= 6
+    assert bench.cache.head >= 6
 
 
 def test_a_writer_that_cannot_trim_goes_on(
@@ -132,7 +131,7 @@ def test_a_writer_that_cannot_trim_goes_on(
     monkeypatch.setattr(Trimmer, "after_writes", fail)
     bench.add("a")
     bench.add("b")
-    assert bench.feed.head == 2
+    assert bench.cache.head == 2
     assert "could not be trimmed" in caplog.text
 
 
@@ -140,6 +139,6 @@ def test_what_is_queued_is_finished_before_the_end(bench: Bench) -> None:
     threads = [threading.Thread(target=bench.add, args=(f"j{n}",)) for n in range(20)]
     queue_behind(bench, threads)
     bench.writer.close()
-    assert bench.feed.head == 20
+    assert bench.cache.head == 20
     with pytest.raises(Unavailable, match="closed"):
         bench.add("late")

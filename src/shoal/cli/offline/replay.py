@@ -61,7 +61,7 @@ def command(settings: Settings, files: tuple[Path, ...], name: str | None) -> in
 
 def _newest(settings: Settings) -> tuple[Path, ...]:
     from shoal.cluster.local.home import Home
-    from shoal.control.decisions import recorded
+    from shoal.control.scheduling import recorded
 
     folder = Home(settings.home).decisions
     files = recorded(folder)

@@ -33,8 +33,8 @@ from shoal.control.job.decide import decide
 from shoal.control.job.seen import FINALIZER, Seen
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
-from shoal.control.tasks import TaskCache
-from shoal.control.work import Key
+from shoal.control.task_cache import TaskCache
+from shoal.control.workqueue import Key
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job, Refusal

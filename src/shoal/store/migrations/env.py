@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from shoal.store.sql.tables import METADATA, VERSION
+from shoal.store.sql.schema import METADATA, VERSION
 
 context.configure(
     connection=context.config.attributes["connection"],

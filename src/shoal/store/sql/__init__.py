@@ -1,10 +1,11 @@
 """The Store in a SQL database: an SQLite file by default, Postgres for a server that several share.
 
 - `store`: `open_sql` and the backend, which puts the parts below together
-- `connect`, `failures`, `retry`: engines, what their errors mean, and the one way to wait
-- `tables`, `schema`: what the database holds, and bringing it up to date (`../migrations`)
-- `transaction`, `snapshot`: the rules' view of the database, and that of readers
-- `writer`, `trim`, `follow`: the thread that writes, the window, other processes' writes
+- `connect`: engines, what their errors mean, and retries while another process holds the database
+- `schema`: the tables, and bringing a database up to date (`../migrations`)
+- `transaction`: the view of the rules (a writing transaction) and of readers (a snapshot)
+- `writer`: the thread that writes, and drops what has left the watch window
+- `follow`: notices the writes of other processes
 
 The only place of the store that imports SQLAlchemy, with `../migrations`.
 """

@@ -1,19 +1,24 @@
-"""Connections: two engines per database, one that writes and one that only reads."""
+"""Connections: a writing and a reading engine per database, what its errors mean, and retries."""
 
 from __future__ import annotations
 
 import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, NoSuchModuleError
 
-from shoal.objects.errors import Invalid, Unavailable
+from shoal.objects.errors import Invalid, ShoalError, Unavailable
 
-__all__ = ["BUSY_SECONDS", "Database", "connect"]
+__all__ = ["BUSY_SECONDS", "Database", "Failure", "connect", "failure", "translated", "until_free"]
 
+T = TypeVar("T")
 BUSY_SECONDS = 30.0
 """How long a call may wait for another process that holds the database."""
 _SQLITE_POLL_SECONDS = 5
@@ -26,6 +31,27 @@ _WRITER_PRAGMAS = (
 """FULL: the log is flushed at each commit, so what was acknowledged survives a power cut."""
 _READERS = 8
 _MORE_READERS = 56
+
+Failure = Literal["busy", "full", "lost", "refused", "broken"]
+"""busy: another process holds it, try again. full: no room. lost: it does not answer. refused: it
+does not take this value. broken: anything else."""
+
+_SQLITE: dict[int, Failure] = {
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_TOOBIG: "refused",
+}
+_POSTGRES: dict[str, Failure] = {
+    "55P03": "busy",
+    "40001": "busy",
+    "40P01": "busy",
+    "53100": "full",
+    "53300": "busy",
+    "25P03": "lost",
+}
+"""SQLSTATEs: lock not available, serialization failure, deadlock, disk full, too many connections,
+idle in a transaction for too long."""
 
 
 @dataclass(frozen=True)
@@ -166,3 +192,63 @@ def _limit(engine: Engine, *settings: str) -> None:
         connection.commit()
 
     event.listen(engine, "connect", connected)
+
+
+def failure(error: DBAPIError) -> Failure:
+    """What kind of failure this is."""
+    if error.connection_invalidated:
+        return "lost"
+    if isinstance(error, DataError | IntegrityError):
+        return "refused"
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        return _SQLITE.get(code & 0xFF, "broken")
+    state = getattr(error.orig, "sqlstate", None)
+    if isinstance(state, str):
+        return "lost" if state[:2] in ("08", "57") else _POSTGRES.get(state, "broken")
+    return (
+        "lost"
+        if error.orig is not None and type(error.orig).__module__.startswith("psycopg")
+        else "broken"
+    )
+
+
+def translated(error: DBAPIError, where: str) -> ShoalError:
+    """The error that a caller of the store gets."""
+    what = failure(error)
+    said = str(error.orig).strip().partition("\n")[0]
+    if what == "refused":
+        return Invalid(f"the store cannot hold this: {said}")
+    if what == "busy":
+        return Unavailable(
+            f"the store at {where} is busy: {said}", hint="another process holds it; try again"
+        )
+    if what == "full":
+        return Unavailable(
+            f"the disk of the store at {where} is full; nothing of this change was stored",
+            hint="free some space and repeat the command; what was stored before can be read",
+        )
+    if what == "lost":
+        return Unavailable(
+            f"the database at {where} does not answer: {said}",
+            hint="a change that was under way may or may not have been stored",
+        )
+    return Unavailable(f"the store at {where} failed: {said}", hint="see whether its disk is healthy")
+
+
+def until_free(attempt: Callable[[], T]) -> T:
+    """Attempt it until the database is not busy, for `BUSY_SECONDS` at most.
+
+    Real time, whatever clock the store stamps with: another process's lock knows no other.
+
+    Raises:
+        DBAPIError: of the last attempt; at once when it is not that the database is busy.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return attempt()
+        except DBAPIError as error:
+            if failure(error) != "busy" or time.monotonic() >= deadline:
+                raise
+        time.sleep(random.uniform(0.005, 0.05))

@@ -1,7 +1,7 @@
 """Notices what other processes write to the same database.
 
 One thread while anybody watches: on Postgres it listens for the writers' notifications, on SQLite it
-looks at the newest revision several times a second. It only moves the feed's head; watches then read
+looks at the newest revision several times a second. It only moves the cache's head; watches then read
 the events table.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
-from shoal.store.feed import Feed
 from shoal.store.sql.connect import Database
-from shoal.store.sql.tables import CHANNEL, HEAD
+from shoal.store.sql.schema import CHANNEL, HEAD
+from shoal.store.watch_cache import WatchCache
 
 __all__ = ["Follower"]
 
@@ -31,13 +31,15 @@ _RETRY_SECONDS = 1.0
 class Follower:
     """Runs from the first watch to `close`. Thread-safe.
 
-    `own` is held by this process's writer from before its transaction until the feed knows of it, so
+    `own` is held by this process's writer from before its transaction until the cache knows of it, so
     that what this process wrote is not taken for another's.
     """
 
-    def __init__(self, database: Database, feed: Feed, own: AbstractContextManager[object]) -> None:
+    def __init__(
+        self, database: Database, cache: WatchCache, own: AbstractContextManager[object]
+    ) -> None:
         self._database = database
-        self._feed = feed
+        self._watch_cache = cache
         self._own = own
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -90,6 +92,6 @@ class Follower:
 
     def _look(self, connection: Connection) -> None:
         head: int = connection.execute(select(HEAD.c.revision)).scalar_one()
-        if head > self._feed.head:
+        if head > self._watch_cache.head:
             with self._own:
-                self._feed.skip_to(head)
+                self._watch_cache.skip_to(head)

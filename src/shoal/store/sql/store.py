@@ -15,15 +15,13 @@ from shoal.objects.errors import Unavailable
 from shoal.objects.kinds import Kind
 from shoal.store.backend import Step, Transaction, Window
 from shoal.store.base import Authorise, allow_all
-from shoal.store.feed import Feed, FeedWatch, expired
-from shoal.store.sql.connect import Database, connect
-from shoal.store.sql.failures import translated
+from shoal.store.sql.connect import Database, connect, translated
 from shoal.store.sql.follow import Follower
 from shoal.store.sql.schema import prepare
-from shoal.store.sql.snapshot import SqlSnapshot
-from shoal.store.sql.trim import Trimmer
-from shoal.store.sql.writer import Writer
+from shoal.store.sql.transaction import SqlSnapshot
+from shoal.store.sql.writer import Trimmer, Writer
 from shoal.store.transactional import TransactionalStore
+from shoal.store.watch_cache import CacheWatch, WatchCache, expired
 
 __all__ = ["SqlStore", "open_sql"]
 
@@ -73,7 +71,7 @@ class _Sql:
         memory = Window(
             min(window.count, _MEMORY_COUNT), window.age_seconds, min(window.bytes, _MEMORY_BYTES)
         )
-        self._feed = Feed(
+        self._watch_cache = WatchCache(
             epoch=head.epoch,
             window=window,
             clock=clock,
@@ -81,13 +79,13 @@ class _Sql:
             older=self._older,
             memory=memory,
         )
-        self._writer = Writer(database, self._feed, clock, Trimmer(database, window, clock))
-        self._follower = Follower(database, self._feed, self._writer.busy)
+        self._writer = Writer(database, self._watch_cache, clock, Trimmer(database, window, clock))
+        self._follower = Follower(database, self._watch_cache, self._writer.busy)
 
     @property
     def epoch(self) -> str:
         """See `Backend.epoch`."""
-        return self._feed.epoch
+        return self._watch_cache.epoch
 
     def write(self, operation: Callable[[Transaction], T]) -> T:
         """See `Backend.write`."""
@@ -106,14 +104,14 @@ class _Sql:
         except PoolTimeout as error:
             raise Unavailable("the store has more readers than it can serve; try again") from error
 
-    def watch(self, kind: Kind, namespace: str, version: str) -> FeedWatch:
+    def watch(self, kind: Kind, namespace: str, version: str) -> CacheWatch:
         """See `Backend.watch`."""
         self._follower.start()
-        return self._feed.watch(kind, namespace, version, self._newest)
+        return self._watch_cache.watch(kind, namespace, version, self._newest)
 
     def close(self) -> None:
         """See `Backend.close`."""
-        self._feed.close()
+        self._watch_cache.close()
         self._follower.close()
         self._writer.close()
         self._closed = True
@@ -125,6 +123,6 @@ class _Sql:
 
     def _older(self, kind: str, namespace: str, after: int, limit: int) -> tuple[list[Step], int]:
         with self.read() as snapshot:
-            if after < snapshot.floor:
+            if after < snapshot.compacted_revision:
                 raise expired()
             return snapshot.steps(kind, namespace, after, limit)

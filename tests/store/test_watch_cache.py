@@ -6,8 +6,8 @@ from shoal.objects.errors import Expired, Unavailable
 from shoal.objects.kinds import JOB, QUEUE
 from shoal.store.backend import Step, Window
 from shoal.store.base import Event, Watch
-from shoal.store.feed import Feed
 from shoal.store.versions import version_text
+from shoal.store.watch_cache import WatchCache
 from shoal.testing.clock import VirtualClock
 
 
@@ -36,20 +36,22 @@ def step(revision: int, kind: str = "Job", namespace: str = "default", size: int
     return Step(revision, "Added", kind, namespace, b"x" * size)
 
 
-def make(table: Table | None = None, clock: VirtualClock | None = None, **bounds: int) -> Feed:
+def make(table: Table | None = None, clock: VirtualClock | None = None, **bounds: int) -> WatchCache:
     window = Window(**bounds)
-    return Feed(epoch="e", window=window, clock=clock or VirtualClock(), older=table, memory=window)
+    return WatchCache(
+        epoch="e", window=window, clock=clock or VirtualClock(), older=table, memory=window
+    )
 
 
-def tell(feed: Feed, *steps: Step) -> None:
+def tell(cache: WatchCache, *steps: Step) -> None:
     for each in steps:
-        for watch in feed.extend(each.revision - 1, [each], each.revision):
+        for watch in cache.extend(each.revision - 1, [each], each.revision):
             watch.wake()
 
 
-def open_watch(feed: Feed, revision: int = 0, kind: str = "Job") -> Watch:
-    return feed.watch(
-        JOB if kind == "Job" else QUEUE, "", version_text("e", revision), lambda: feed.head
+def open_watch(cache: WatchCache, revision: int = 0, kind: str = "Job") -> Watch:
+    return cache.watch(
+        JOB if kind == "Job" else QUEUE, "", version_text("e", revision), lambda: cache.head
     )
 
 
@@ -59,51 +61,51 @@ def revisions(events: list[Event]) -> list[int]:
 
 def test_what_memory_no_longer_has_comes_from_the_table() -> None:
     table = Table()
-    feed = make(table, count=4)
-    watch = open_watch(feed)
+    cache = make(table, count=4)
+    watch = open_watch(cache)
     table.steps = [step(number) for number in range(1, 11)]
-    tell(feed, *table.steps)
-    assert feed.floor == 6
+    tell(cache, *table.steps)
+    assert cache.compacted_revision == 6
     assert revisions(watch.poll()) == list(range(1, 11))
     assert table.asked == 1
-    tell(feed, step(11))
+    tell(cache, step(11))
     assert revisions(watch.poll()) == [11]
     assert table.asked == 1
 
 
 def test_what_another_process_wrote_is_read_from_the_table() -> None:
     table = Table()
-    feed = make(table, count=100)
-    watch = open_watch(feed)
+    cache = make(table, count=100)
+    watch = open_watch(cache)
     woken: list[int] = []
     watch.on_ready(lambda: woken.append(1))
     table.steps = [step(number) for number in range(1, 4)]
-    feed.skip_to(3)
+    cache.skip_to(3)
     assert woken == [1]
     assert revisions(watch.poll()) == [1, 2, 3]
-    feed.skip_to(2)
+    cache.skip_to(2)
     assert woken == [1]
     assert watch.poll() == []
 
 
 def test_own_writes_after_anothers_are_told_in_order() -> None:
-    """The feed hears of revision 5 before it has heard of 4, which another process wrote."""
+    """The cache hears of revision 5 before it has heard of 4, which another process wrote."""
     table = Table()
-    feed = make(table, count=100)
-    watch = open_watch(feed)
-    tell(feed, step(1), step(2), step(3))
+    cache = make(table, count=100)
+    watch = open_watch(cache)
+    tell(cache, step(1), step(2), step(3))
     table.steps = [step(number) for number in range(1, 6)]
-    assert feed.extend(4, [step(5)], 5) == [watch]
+    assert cache.extend(4, [step(5)], 5) == [watch]
     assert revisions(watch.poll()) == [1, 2, 3, 4, 5]
-    assert feed.extend(4, [step(5)], 5) == []
+    assert cache.extend(4, [step(5)], 5) == []
     assert watch.poll() == []
 
 
 def test_a_portion_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.store.feed._PORTION", 3)
-    feed = make(count=100)
-    watch = open_watch(feed)
-    tell(feed, *(step(number) for number in range(1, 8)))
+    monkeypatch.setattr("shoal.store.watch_cache._PORTION", 3)
+    cache = make(count=100)
+    watch = open_watch(cache)
+    tell(cache, *(step(number) for number in range(1, 8)))
     woken: list[int] = []
     watch.on_ready(lambda: woken.append(1))
     assert [revisions(watch.poll()) for _ in range(4)] == [[1, 2, 3], [4, 5, 6], [7], []]
@@ -111,21 +113,21 @@ def test_a_portion_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_watch_is_woken_for_its_own_kind_and_namespace_only() -> None:
-    feed = make(count=10_000)
-    watch = feed.watch(JOB, "here", version_text("e", 0), lambda: 0)
+    cache = make(count=10_000)
+    watch = cache.watch(JOB, "here", version_text("e", 0), lambda: 0)
     woken: list[int] = []
     watch.on_ready(lambda: woken.append(1))
-    tell(feed, step(1, "Queue", ""), step(2, "Job", "there"))
+    tell(cache, step(1, "Queue", ""), step(2, "Job", "there"))
     assert woken == []
-    tell(feed, step(3, "Job", "here"))
+    tell(cache, step(3, "Job", "here"))
     assert woken == [1]
 
 
 def test_a_bookmark_comes_with_time_too() -> None:
     clock = VirtualClock()
-    feed = make(clock=clock, count=10_000)
-    watch = open_watch(feed, kind="Queue")
-    tell(feed, step(1), step(2))
+    cache = make(clock=clock, count=10_000)
+    watch = open_watch(cache, kind="Queue")
+    tell(cache, step(1), step(2))
     assert watch.poll() == []
     clock.advance(61)
     (event,) = watch.poll()
@@ -136,39 +138,39 @@ def test_a_bookmark_comes_with_time_too() -> None:
 
 def test_old_steps_go_by_count_bytes_and_age() -> None:
     clock = VirtualClock()
-    feed = make(clock=clock, count=100, bytes=100)
-    tell(feed, *(step(number, size=10) for number in range(1, 12)))
-    assert feed.floor == 2
+    cache = make(clock=clock, count=100, bytes=100)
+    tell(cache, *(step(number, size=10) for number in range(1, 12)))
+    assert cache.compacted_revision == 2
     clock.advance(3601)
-    tell(feed, step(12))
-    assert feed.floor == 11
-    tell(feed, step(13, size=1000))
-    assert feed.floor == 13
+    tell(cache, step(12))
+    assert cache.compacted_revision == 11
+    tell(cache, step(13, size=1000))
+    assert cache.compacted_revision == 13
 
 
 def test_steps_larger_than_the_window_leave_nothing_behind() -> None:
-    feed = make(count=5)
-    feed.extend(0, [step(number) for number in range(1, 51)], 50)
-    assert (feed.floor, feed.head) == (45, 50)
+    cache = make(count=5)
+    cache.extend(0, [step(number) for number in range(1, 51)], 50)
+    assert (cache.compacted_revision, cache.head) == (45, 50)
 
 
 def test_a_version_that_the_store_has_but_the_feed_does_not_yet() -> None:
-    feed = make(Table(), count=5)
-    watch = feed.watch(JOB, "", version_text("e", 3), lambda: 3)
-    tell(feed, *(step(number) for number in range(1, 5)))
+    cache = make(Table(), count=5)
+    watch = cache.watch(JOB, "", version_text("e", 3), lambda: 3)
+    tell(cache, *(step(number) for number in range(1, 5)))
     assert revisions(watch.poll()) == [4]
     with pytest.raises(Expired):
-        feed.watch(JOB, "", version_text("e", 9), lambda: 4)
+        cache.watch(JOB, "", version_text("e", 9), lambda: 4)
 
 
 def test_the_end() -> None:
-    feed = make(count=5)
-    watch = open_watch(feed)
+    cache = make(count=5)
+    watch = open_watch(cache)
     woken: list[int] = []
     watch.on_ready(lambda: woken.append(1))
-    feed.close()
+    cache.close()
     assert woken == [1]
     with pytest.raises(Unavailable):
         watch.poll()
     with pytest.raises(Unavailable):
-        open_watch(feed)
+        open_watch(cache)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.control.decisions import DecisionFiles, recorded
+from shoal.control.scheduling import DecisionFiles, recorded
 from shoal.objects import codec
 from shoal.objects.errors import Invalid
 from shoal.schedule.decide import decide

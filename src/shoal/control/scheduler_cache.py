@@ -17,8 +17,8 @@ from shoal.control.cache import ObjectCache
 from shoal.control.holdings import task_holds
 from shoal.control.queue_rows import queue_rows
 from shoal.control.rows import form_of, job_row, node_row
-from shoal.control.tasks import TaskCache
-from shoal.control.work import Key
+from shoal.control.task_cache import TaskCache
+from shoal.control.workqueue import Key
 from shoal.objects.elastic import elastic_role
 from shoal.objects.job import Job
 from shoal.objects.node import Node
@@ -30,12 +30,12 @@ from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot
 from shoal.schedule.speed.learned import Slower, slower_with_more
 from shoal.schedule.speed.watching import Look, Watching
 
-__all__ = ["Picture"]
+__all__ = ["SchedulerCache"]
 
 Order = tuple[int, float, str, str]
 
 
-class Picture:
+class SchedulerCache:
     """Listens to the caches from when it is made; `snapshot` is called by one thread at a time."""
 
     def __init__(

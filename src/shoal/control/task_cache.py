@@ -22,7 +22,7 @@ _ORDER = {"Admitted": 0, "Running": 1, "Stopping": 2, "Ended": 3}
 
 
 class TaskCache:
-    """See the module's docstring. Reads from any thread, `pump` from one at a time."""
+    """See the module's docstring. Reads from any thread, `sync` from one at a time."""
 
     name = "tasks"
 
@@ -113,8 +113,8 @@ class TaskCache:
             self._drop(key)
         self._tell(old, None)
 
-    def pump(self) -> bool:
-        """See `Cache.pump`."""
+    def sync(self) -> bool:
+        """See `Cache.sync`."""
         self.ready.clear()
         if self._watch is None:
             self._watch = self._cluster.watch()
@@ -128,8 +128,8 @@ class TaskCache:
         self._apply([task for task in changed if self._passes(task)], [])
         return bool(changed)
 
-    def pump_after(self) -> float:
-        """See `Cache.pump_after`."""
+    def sync_after(self) -> float:
+        """See `Cache.sync_after`."""
         return max(0.001, self._relist_at - self._clock.monotonic())
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """How watches learn of changes: the newest part of the window in memory, and a place in it per watch.
 
-A watch holds no queue, only how far it has come. What it has not seen yet it takes from the feed's
+A watch holds no queue, only how far it has come. What it has not seen yet it takes from the cache's
 steps, which all watches share, and when it has fallen behind those, from wherever older steps are
 kept (`Older`: the events table of a database). So a slow watch costs no memory, and ends with
 `Expired` exactly when what it missed is kept nowhere any more.
@@ -21,7 +21,7 @@ from shoal.store.backend import Step, Window
 from shoal.store.base import Event, Record
 from shoal.store.versions import read_version, version_text
 
-__all__ = ["Feed", "FeedWatch", "Older"]
+__all__ = ["CacheWatch", "Older", "WatchCache"]
 
 _LOG = logging.getLogger("shoal.store")
 _PORTION = 500
@@ -29,7 +29,7 @@ _PORTION = 500
 
 
 class Older(Protocol):
-    """Reads steps that the feed no longer holds. Thread-safe."""
+    """Reads steps that the cache no longer holds. Thread-safe."""
 
     def __call__(self, kind: str, namespace: str, after: int, limit: int) -> tuple[list[Step], int]:
         """At most `limit` steps after that revision, oldest first, and how far one has come with them.
@@ -40,7 +40,7 @@ class Older(Protocol):
         ...
 
 
-class Feed:
+class WatchCache:
     """The newest steps of one store, and its watches. Thread-safe."""
 
     def __init__(
@@ -63,9 +63,9 @@ class Feed:
         self._steps: list[Step] = []
         self._times: list[float] = []
         self._bytes = 0
-        self._floor = head
+        self._compacted_revision = head
         self._head = head
-        self._watches: set[FeedWatch] = set()
+        self._watches: set[CacheWatch] = set()
         self._closed = False
 
     @property
@@ -74,11 +74,11 @@ class Feed:
         return self._head
 
     @property
-    def floor(self) -> int:
+    def compacted_revision(self) -> int:
         """Steps up to this revision are no longer in memory."""
-        return self._floor
+        return self._compacted_revision
 
-    def extend(self, before: int, steps: list[Step], head: int) -> list[FeedWatch]:
+    def extend(self, before: int, steps: list[Step], head: int) -> list[CacheWatch]:
         """Take in that a transaction took the store from revision `before` to `head`.
 
         The caller is to wake the watches returned, once it holds no lock that a reader may want.
@@ -103,10 +103,10 @@ class Feed:
         for watch in wake:
             watch.wake()
 
-    def watch(self, kind: Kind, namespace: str, version: str, newest: Callable[[], int]) -> FeedWatch:
+    def watch(self, kind: Kind, namespace: str, version: str, newest: Callable[[], int]) -> CacheWatch:
         """A subscription to what comes after `version`.
 
-        `newest` reads the store's newest revision, which the feed may be about to be told of.
+        `newest` reads the store's newest revision, which the cache may be about to be told of.
 
         Raises:
             Expired: that is too long ago.
@@ -114,7 +114,7 @@ class Feed:
         position = read_version(version, self.epoch)
         if position > self._head and position > newest():
             raise Expired("this version is not one of this store's", hint="list again and compare")
-        watch = FeedWatch(self, kind, namespace, position, self._clock, self._bookmarks)
+        watch = CacheWatch(self, kind, namespace, position, self._clock, self._bookmarks)
         self.after(kind.name, namespace, position, 0)
         with self._lock:
             self._watches.add(watch)
@@ -124,7 +124,7 @@ class Feed:
         """Whether anybody watches."""
         return bool(self._watches)
 
-    def forget(self, watch: FeedWatch) -> None:
+    def forget(self, watch: CacheWatch) -> None:
         """End a subscription."""
         with self._lock:
             self._watches.discard(watch)
@@ -139,7 +139,7 @@ class Feed:
         with self._lock:
             if self._closed:
                 raise Unavailable("the store has been closed")
-            if position >= self._floor:
+            if position >= self._compacted_revision:
                 return self._recent(kind, namespace, position, limit)
         if self._older is None:
             raise expired()
@@ -159,7 +159,7 @@ class Feed:
         self._steps.clear()
         self._times.clear()
         self._bytes = 0
-        self._floor = self._head = head
+        self._compacted_revision = self._head = head
 
     def _extend(self, steps: list[Step], head: int) -> None:
         self._steps += steps
@@ -186,7 +186,7 @@ class Feed:
             dropped += 1
         if not dropped:
             return
-        self._floor = self._steps[dropped - 1].revision
+        self._compacted_revision = self._steps[dropped - 1].revision
         del self._steps[:dropped]
         del self._times[:dropped]
         self._bytes = size
@@ -202,12 +202,12 @@ class Feed:
         return found, max(self._head, position)
 
 
-class FeedWatch:
+class CacheWatch:
     """See `shoal.store.base.Watch`."""
 
     def __init__(
         self,
-        feed: Feed,
+        cache: WatchCache,
         kind: Kind,
         namespace: str,
         position: int,
@@ -215,7 +215,7 @@ class FeedWatch:
         bookmarks: tuple[int, float],
     ) -> None:
         """`bookmarks`: after how many revisions and seconds without an event one is due."""
-        self._feed = feed
+        self._watch_cache = cache
         self._kind = kind
         self._namespace = namespace
         self._position = position
@@ -232,17 +232,17 @@ class FeedWatch:
         if self._closed:
             return []
         self._ready.clear()
-        steps, self._position = self._feed.after(
+        steps, self._position = self._watch_cache.after(
             self._kind.name, self._namespace, self._position, _PORTION
         )
-        if self._position < self._feed.head:
+        if self._position < self._watch_cache.head:
             self.wake()
         events = [self._event(step) for step in steps]
         if events:
             self._tell(steps[-1].revision)
         elif self._bookmark_due():
             self._tell(self._position)
-            events.append(Event("Bookmark", version_text(self._feed.epoch, self._position)))
+            events.append(Event("Bookmark", version_text(self._watch_cache.epoch, self._position)))
         return events
 
     def wait(self, timeout_seconds: float) -> list[Event]:
@@ -258,13 +258,13 @@ class FeedWatch:
     def on_ready(self, wake: Callable[[], None]) -> None:
         """See `Watch.on_ready`; called at once when something may be there already."""
         self._wake = wake
-        if self._position < self._feed.head:
+        if self._position < self._watch_cache.head:
             self.wake()
 
     def close(self) -> None:
         """See `Watch.close`."""
         self._closed = True
-        self._feed.forget(self)
+        self._watch_cache.forget(self)
         self._ready.set()
 
     def concerned(self, touched: set[tuple[str, str]], head: int) -> bool:
@@ -286,7 +286,7 @@ class FeedWatch:
             _LOG.exception("the reader of a watch of %s could not be woken", self._kind.plural)
 
     def _event(self, step: Step) -> Event:
-        version = version_text(self._feed.epoch, step.revision)
+        version = version_text(self._watch_cache.epoch, step.revision)
         return Event(step.type, version, Record(self._kind, step.document))
 
     def _bookmark_due(self) -> bool:

@@ -5,7 +5,7 @@ import pytest
 
 from shoal.cluster.base import Listing, Task
 from shoal.cluster.simulated import SimulatedCluster, run_for
-from shoal.control.tasks import TaskCache
+from shoal.control.task_cache import TaskCache
 from shoal.objects.errors import Unavailable
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
@@ -59,7 +59,7 @@ class World:
 def world() -> World:
     world = World()
     world.start(spec(0), spec(1, "b"), spec(0, job="k"))
-    world.cache.pump()
+    world.cache.sync()
     world.changes.clear()
     return world
 
@@ -69,13 +69,13 @@ def test_it_lists_then_follows_changes(world: World):
     assert world.of_job() == {0: "Running", 1: "Running"}
     world.start(spec(2))
     assert world.cache.ready.is_set()
-    assert world.cache.pump()
+    assert world.cache.sync()
     assert world.of_job()[2] == "Running"
     world.clock.advance(5)
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job() == dict.fromkeys(range(3), "Ended")
     assert len(world.cache.all()) == 4
-    assert not world.cache.pump()
+    assert not world.cache.sync()
 
 
 def test_nothing_is_known_before_the_first_list():
@@ -85,16 +85,16 @@ def test_nothing_is_known_before_the_first_list():
 
 def test_acknowledged_tasks_are_gone_and_stay_away(world: World):
     world.clock.advance(5)
-    world.cache.pump()
+    world.cache.sync()
     old = world.cluster.list()
     world.cache.acknowledge(key(0))
     assert world.of_job() == {1: "Ended"}
     world.cluster.stale = old  # a list that was on its way
     world.clock.advance(10)
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job() == {1: "Ended"}
     world.clock.advance(10)
-    world.cache.pump()
+    world.cache.sync()
     assert world.cache._forgotten == {}
 
 
@@ -106,11 +106,11 @@ def test_acknowledging_what_runs_changes_nothing(world: World):
 def test_a_task_never_goes_back_to_an_earlier_phase(world: World):
     old = world.cluster.list()
     world.cluster.stop(key(0), grace_seconds=9, reason="Cancelled")
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job()[0] == "Ended"
     world.cluster.stale = old
     world.clock.advance(10)
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job()[0] == "Ended"
 
 
@@ -118,18 +118,18 @@ def test_tasks_of_a_silent_node_stay_as_they_were_seen(world: World):
     lists: list[bool] = []
     world.cache.on_list(lambda: lists.append(world.cache.complete))
     world.cluster.silence("b")
-    assert world.cache.pump()
+    assert world.cache.sync()
     assert (world.cache.complete, world.cache.silent_nodes) == (False, {"b"})
     assert world.cache.knows("a") and not world.cache.knows("b")
     task_of_b = next(task for task in world.cache.of_job("uid-j") if task.spec.index == 1)
     assert world.changes == [(task_of_b.spec.name, "Running")], "its job is looked at again"
     world.clock.advance(11)
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job() == {0: "Ended", 1: "Running"}
     with pytest.raises(Unavailable):
         world.cache.acknowledge(key(1))
     world.cluster.silence("b", False)
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job() == {0: "Ended", 1: "Ended"}
     assert lists == [False, False, True]
 
@@ -141,17 +141,17 @@ def test_absence_counts_where_the_node_answered(world: World):
     )
     world.clock.advance(1)
     world.cache.close()
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job() == {1: "Running"}
     assert world.of_job("k") == {}
     assert world.changes == [("j-0", "gone"), ("k-0", "gone"), ("j-1", "Running")]
 
 
 def test_it_lists_again_now_and_then(world: World):
-    assert world.cache.pump_after() == 10
+    assert world.cache.sync_after() == 10
     world.cluster._nodes["a"].tasks.clear()
-    world.cache.pump()
+    world.cache.sync()
     assert world.of_job()[0] == "Running"
     world.clock.advance(10)
-    world.cache.pump()
+    world.cache.sync()
     assert 0 not in world.of_job()

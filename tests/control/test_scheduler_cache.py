@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.control.picture import Picture
 from shoal.control.rows import form_of
+from shoal.control.scheduler_cache import SchedulerCache
 from shoal.objects.codec import builtins
 from shoal.objects.job import ElasticStatus, Speed
 from shoal.objects.task import Placement, TaskSpec, Told
@@ -16,7 +16,7 @@ from tests.control.world import World, role
 class Seen:
     def __init__(self) -> None:
         self.world = World()
-        self.picture = Picture(
+        self.picture = SchedulerCache(
             jobs=self.world.jobs,
             queues=self.world.queues,
             nodes=self.world.nodes,
@@ -28,7 +28,7 @@ class Seen:
 
     def snapshot(self):
         for cache in (self.world.jobs, self.world.queues, self.world.nodes, self.world.tasks):
-            cache.pump()
+            cache.sync()
         snapshot, self.news = self.picture.snapshot()
         return snapshot
 
