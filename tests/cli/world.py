@@ -13,7 +13,7 @@ from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskSpec, Told, task_name
+from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
 from shoal.store.base import SYSTEM
 from tests.server.harness import LiveServer
 
@@ -68,4 +68,4 @@ def start_task(cluster: SimulatedCluster, job: Job, index: int, node: str) -> No
         role="worker", index=index, attempt=1, incarnation=1, placement=Placement(node=node),
         command=("x",), cpu=CpuMillis(1000),
     )  # fmt: skip
-    cluster.start((spec,), lambda group, ends: {each.name: Told() for each in group})
+    cluster.start((spec,), lambda group, ends: {each.name: TaskBootstrap() for each in group})

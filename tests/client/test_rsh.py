@@ -15,7 +15,7 @@ from shoal import rendezvous
 from shoal.client import rsh
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.meta import Metadata
-from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Placement, TaskSpec, Told, task_name
+from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Placement, TaskBootstrap, TaskSpec, task_name
 from shoal.store.base import SYSTEM
 from shoal.testing.local import LocalHome, nodes, wait_until
 from shoal.testing.require import require
@@ -70,8 +70,10 @@ class Mpi:
             for index in range(role.replicas)
         )  # fmt: skip
 
-        def tell(group: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> dict[str, Told]:
-            told = rendezvous.tell(made, 1, group, endpoints)
+        def tell(
+            group: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+        ) -> dict[str, TaskBootstrap]:
+            told = rendezvous.render(made, 1, group, endpoints)
             return {name: self._with_token(made, each) for name, each in told.items()}
 
         self.local.cluster.start(specs, tell)
@@ -88,13 +90,15 @@ class Mpi:
         assert task.outcome.exit_code == 0, text
         return text
 
-    def _with_token(self, job: Job, told: Told) -> Told:
+    def _with_token(self, job: Job, told: TaskBootstrap) -> TaskBootstrap:
         env = {
             "SHOAL_API": f"unix://{self.server.home.tasks_socket}",
             "SHOAL_TOKEN_FILE": f"{RENDEZVOUS_FOLDER}/token",
         }
         files = {"token": self.server.job_tokens.mint(job)}
-        return Told(env={**told.env, **env}, files={**told.files, **files}, command=told.command)
+        return TaskBootstrap(
+            env={**told.env, **env}, files={**told.files, **files}, command=told.command
+        )
 
 
 @pytest.fixture

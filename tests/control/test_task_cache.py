@@ -9,7 +9,7 @@ from shoal.control.task_cache import TaskCache
 from shoal.objects.errors import Unavailable
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskKey, TaskSpec, Told
+from shoal.objects.task import Placement, TaskBootstrap, TaskKey, TaskSpec
 from shoal.testing.clock import VirtualClock
 
 
@@ -49,7 +49,7 @@ class World:
 
     def start(self, *specs: TaskSpec) -> None:
         for each in specs:
-            self.cluster.start((each,), lambda group, _: {one.name: Told() for one in group})
+            self.cluster.start((each,), lambda group, _: {one.name: TaskBootstrap() for one in group})
 
     def of_job(self, job: str = "j") -> dict[int, str]:
         return {task.spec.index: task.phase for task in self.cache.of_job(f"uid-{job}")}
@@ -119,7 +119,7 @@ def test_tasks_of_a_silent_node_stay_as_they_were_seen(world: World):
     world.cache.on_list(lambda: lists.append(world.cache.complete))
     world.cluster.silence("b")
     assert world.cache.sync()
-    assert (world.cache.complete, world.cache.silent_nodes) == (False, {"b"})
+    assert (world.cache.complete, world.cache.unreachable_nodes) == (False, {"b"})
     assert world.cache.knows("a") and not world.cache.knows("b")
     task_of_b = next(task for task in world.cache.of_job("uid-j") if task.spec.index == 1)
     assert world.changes == [(task_of_b.spec.name, "Running")], "its job is looked at again"
@@ -137,7 +137,7 @@ def test_tasks_of_a_silent_node_stay_as_they_were_seen(world: World):
 def test_absence_counts_where_the_node_answered(world: World):
     everything = world.cluster.list()
     world.cluster.stale = msgspec.structs.replace(
-        everything, tasks=everything.tasks[2:], silent_nodes=("b",)
+        everything, tasks=everything.tasks[2:], unreachable_nodes=("b",)
     )
     world.clock.advance(1)
     world.cache.close()

@@ -25,7 +25,7 @@ from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueSpec
 from shoal.objects.ranges import IndexSet
-from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskSpec
 from shoal.schedule.plan import policy_named
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
@@ -70,8 +70,8 @@ class Diary:
 
 def tell(
     job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
-) -> Mapping[str, Told]:
-    return {spec.name: Told() for spec in specs}
+) -> Mapping[str, TaskBootstrap]:
+    return {spec.name: TaskBootstrap() for spec in specs}
 
 
 class World:

@@ -20,8 +20,8 @@ from shoal.objects.task import (
     RENDEZVOUS_FOLDER,
     Endpoint,
     Placement,
+    TaskBootstrap,
     TaskSpec,
-    Told,
     task_name,
 )
 
@@ -53,11 +53,13 @@ def an_endpoint(role: str, index: int, host: str = "", port: int = 0, **ports: i
     )  # fmt: skip
 
 
-def told_of(job: Job, *members: tuple[str, int], attempt: int = 1, **endpoint: Any) -> list[Told]:
+def told_of(
+    job: Job, *members: tuple[str, int], attempt: int = 1, **endpoint: Any
+) -> list[TaskBootstrap]:
     """What the members, which are the whole group, are told, in their order."""
     specs = tuple(a_spec(role, index, attempt) for role, index in members)
     endpoints = tuple(an_endpoint(role, index, **endpoint) for role, index in members)
-    told = rendezvous.tell(job, attempt, specs, endpoints)
+    told = rendezvous.render(job, attempt, specs, endpoints)
     return [told[spec.name] for spec in specs]
 
 
@@ -77,7 +79,7 @@ class Group:
         endpoints = tuple(
             an_endpoint(role, index, host="127.0.0.1", port=self._free_port()) for role, index in members
         )
-        told = rendezvous.tell(job, 1, specs, endpoints)
+        told = rendezvous.render(job, 1, specs, endpoints)
         for held in self.sockets:
             held.close()
         for spec in specs:

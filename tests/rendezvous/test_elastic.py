@@ -8,11 +8,11 @@ from shoal.objects import codec
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.meta import Metadata
-from shoal.objects.task import Endpoint, Placement, TaskSpec, Told
-from shoal.rendezvous import tell
+from shoal.objects.task import Endpoint, Placement, TaskBootstrap, TaskSpec
+from shoal.rendezvous import render
 
 
-def told(workers: int = 2, coordinator: bool = True) -> dict[str, Told]:
+def told(workers: int = 2, coordinator: bool = True) -> dict[str, TaskBootstrap]:
     worker = Role(command=("python", "x.py"), replicas=4, min_replicas=1)
     spec = JobSpec(roles=(worker,), runtime="elastic")
     if coordinator:
@@ -33,7 +33,7 @@ def told(workers: int = 2, coordinator: bool = True) -> dict[str, Told]:
         for position, (role, index) in enumerate(members)
     )  # fmt: skip
     job = Job(metadata=Metadata(name="j", uid="u"), spec=spec)
-    return tell(job, 2, specs, endpoints)
+    return render(job, 2, specs, endpoints)
 
 
 def test_ranks_are_the_workers_alone() -> None:
@@ -49,7 +49,7 @@ def test_ranks_are_the_workers_alone() -> None:
 
 
 def test_workers_are_told_the_same_with_and_without_a_coordinator() -> None:
-    def told_of_peers(said: dict[str, Told], name: str) -> dict[str, str]:
+    def told_of_peers(said: dict[str, TaskBootstrap], name: str) -> dict[str, str]:
         return {
             key: value
             for key, value in said[name].env.items()
@@ -69,4 +69,4 @@ def test_the_coordinator_knows_where_to_listen_and_no_rank() -> None:
 
 def test_what_is_told_can_be_sent() -> None:
     for each in told().values():
-        assert codec.decode(codec.encode(each), Told) == each
+        assert codec.decode(codec.encode(each), TaskBootstrap) == each

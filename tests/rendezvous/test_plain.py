@@ -45,14 +45,14 @@ def test_where_all_are() -> None:
 def test_ports_of_its_own() -> None:
     spec = a_spec("worker", 0)
     endpoint = an_endpoint("worker", 0, **{"http-admin": 8080})
-    told = rendezvous.tell(a_job("plain", Role()), 1, (spec,), (endpoint,))[spec.name]
+    told = rendezvous.render(a_job("plain", Role()), 1, (spec,), (endpoint,))[spec.name]
     assert told.env["SHOAL_PORT_HTTP_ADMIN"] == "8080"
 
 
 def test_one_that_starts_again_is_told_of_all() -> None:
     spec = a_spec("worker", 1, attempt=1, incarnation=4)
     endpoints = tuple(an_endpoint("worker", index) for index in (0, 2, 1))
-    told = rendezvous.tell(a_job("plain"), 1, (spec,), endpoints)
+    told = rendezvous.render(a_job("plain"), 1, (spec,), endpoints)
     assert list(told) == [spec.name]
     env = told[spec.name].env
     assert (env["SHOAL_INCARNATION"], env["SHOAL_RANK"], env["SHOAL_WORLD_SIZE"]) == ("4", "1", "3")
@@ -62,7 +62,7 @@ def test_indices_of_an_array_have_no_peers() -> None:
     job = a_job("plain", Role(), array="0-99")
     specs = tuple(a_spec("worker", index) for index in (3, 70))
     endpoints = tuple(an_endpoint("worker", index) for index in range(99))
-    told = rendezvous.tell(job, 1, specs, endpoints)
+    told = rendezvous.render(job, 1, specs, endpoints)
     env = told[specs[1].name].env
     assert (env["SHOAL_INDEX"], env["JOB_COMPLETION_INDEX"]) == ("70", "70")
     assert (env["SHOAL_RANK"], env["SHOAL_WORLD_SIZE"]) == ("0", "1")
@@ -74,7 +74,7 @@ def test_too_many_for_a_variable_are_in_a_file() -> None:
     job = a_job("plain", Role(replicas=count))
     spec = a_spec("worker", 0)
     endpoints = tuple(an_endpoint("worker", index) for index in range(count))
-    told = rendezvous.tell(job, 1, (spec,), endpoints)[spec.name]
+    told = rendezvous.render(job, 1, (spec,), endpoints)[spec.name]
     assert "SHOAL_TASKS" not in told.env
     assert told.env["SHOAL_TASKS_FILE"] == "$(SHOAL_RENDEZVOUS)/tasks.json"
     assert len(told.files["tasks.json"]) > LARGEST_VARIABLE

@@ -42,6 +42,6 @@ def test_workers_that_share_an_address_have_ports_of_their_own() -> None:
         an_endpoint(spec.role, spec.index, host="127.0.0.1", port=3000 + place)
         for place, spec in enumerate(specs)
     )
-    told = rendezvous.tell(JOB, 1, specs, endpoints)
+    told = rendezvous.render(JOB, 1, specs, endpoints)
     assert [told[spec.name].env["WORKER_PORT"] for spec in specs] == ["3000", "3001", "3002"]
     assert {told[spec.name].env["MASTER_PORT"] for spec in specs} == {"3000"}

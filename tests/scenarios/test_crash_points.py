@@ -18,7 +18,7 @@ import pytest
 import shoal
 from shoal.objects.errors import Exists, NotFound
 from shoal.objects.kinds import NODE
-from shoal.objects.task import Placement, TaskSpec, Told, task_name
+from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
 from shoal.testing.chaos import Chaos
 from shoal.testing.local import LocalHome, nodes
 from tests.scenarios.storm import leaks
@@ -109,7 +109,9 @@ class Stage:
             with suppress(NotFound):  # it has been done, only the answer was lost
                 self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))
         elif point == "server.job.orphan.ended":
-            self.local.cluster.start((ORPHAN,), lambda specs, _: {spec.name: Told() for spec in specs})
+            self.local.cluster.start(
+                (ORPHAN,), lambda specs, _: {spec.name: TaskBootstrap() for spec in specs}
+            )
         elif point == "server.token.written":
             with suppress(Exists):
                 self.people.insist(lambda: self.people.client.issue_token("mine"))

@@ -181,7 +181,9 @@ def test_scaled_down_the_highest_go_with_notice():
     scale(plane, most=2)
     plane.advance(0.5)
     assert slots(plane) == [0, 1]
-    stopping = {key: t.stop_reason for key, t in plane.tasks("train").items() if t.phase == "Stopping"}
+    stopping = {
+        key: t.stop_reason for key, t in plane.tasks("train").items() if t.phase == "Terminating"
+    }
     assert stopping == {("worker", index): "Shrunk" for index in range(2, 6)}
     plane.advance(NOTICE + 1)
     assert workers(plane) == [0, 1]

@@ -154,7 +154,7 @@ class Weather:
 
     def hit(self, which: int, how: Callable[[Any], None]) -> None:
         live = [
-            task for task in self.storm.cluster.every_task() if task.phase in ("Running", "Stopping")
+            task for task in self.storm.cluster.every_task() if task.phase in ("Running", "Terminating")
         ]
         if live:
             how(sorted(live, key=lambda task: task.spec.name)[which % len(live)].spec.key)

@@ -27,7 +27,7 @@ from typing import Literal, Protocol
 from shoal.objects.errors import ShoalError
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Capacity
-from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = [
     "Cluster",
@@ -54,10 +54,10 @@ EndReason = Literal[
 """How a task ended: by itself, by a signal, over its memory limit, never started because the command
 cannot be run (127 not found, 126 not executable), or through the infrastructure's fault."""
 
-TaskPhase = Literal["Admitted", "Running", "Stopping", "Ended"]
+TaskPhase = Literal["Admitted", "Running", "Terminating", "Ended"]
 
 
-Tell = Callable[[tuple[TaskSpec, ...], tuple[Endpoint, ...]], Mapping[str, Told]]
+Tell = Callable[[tuple[TaskSpec, ...], tuple[Endpoint, ...]], Mapping[str, TaskBootstrap]]
 """Given the group and the endpoints of its tasks, what each is told, by task name. Pure; called by
 `Cluster.start` once the group is admitted and its ports are leased."""
 
@@ -109,7 +109,7 @@ class Listing(Part, frozen=True, kw_only=True):
     """Every task on the nodes that answered."""
 
     tasks: tuple[Task, ...] = ()
-    silent_nodes: tuple[str, ...] = ()
+    unreachable_nodes: tuple[str, ...] = ()
     """Nodes that did not answer: of their tasks nothing is known."""
     version: str = ""
     """Where a watch continues."""
@@ -239,7 +239,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def forget_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
+    def cleanup_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
         """The job is gone for good, or its clean-up asks for it: remove its shared folders on all
         nodes. `outputs` includes `$SHOAL_OUTPUT`."""
         ...

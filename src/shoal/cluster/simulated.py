@@ -29,7 +29,7 @@ from shoal.cluster.base import (
 )
 from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.node import Capacity
-from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = ["Script", "SimulatedCluster", "run_for"]
 
@@ -57,7 +57,7 @@ def run_for(seconds: float | None, exit_code: int = 0) -> Callable[[TaskSpec], S
 class _Running:
     task: Task
     script: Script
-    told: Told | None = None
+    told: TaskBootstrap | None = None
     ends_at: float | None = None
     outcome: Outcome | None = None
     kills_at: float | None = None
@@ -111,7 +111,7 @@ class SimulatedCluster:
                     if not node.silent
                     for running in node.tasks.values()
                 ),
-                silent_nodes=tuple(sorted(n for n, node in self._nodes.items() if node.silent)),
+                unreachable_nodes=tuple(sorted(n for n, node in self._nodes.items() if node.silent)),
             )
 
     def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
@@ -154,7 +154,7 @@ class SimulatedCluster:
                 return
             kills_at = now + grace_seconds
             running.kills_at = min(running.kills_at or kills_at, kills_at)
-            running.task = msgspec.structs.replace(running.task, phase="Stopping", stop_reason=first)
+            running.task = msgspec.structs.replace(running.task, phase="Terminating", stop_reason=first)
             script = running.script
             if script.stops_after_seconds is not None:
                 self._schedule(running, now + script.stops_after_seconds, script.stop_exit_code)
@@ -197,8 +197,8 @@ class SimulatedCluster:
             seconds = (running.task.ended or self._clock.now()) - begun
             return Usage(cpu_seconds=seconds * int(running.task.spec.cpu) / 1000)
 
-    def forget_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
-        """See `Cluster.forget_job`."""
+    def cleanup_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
+        """See `Cluster.cleanup_job`."""
         self.forgotten.append((job_uid, outputs))
 
     def next_event(self) -> float | None:
@@ -232,7 +232,7 @@ class SimulatedCluster:
         with self._lock:
             self._pass_time()
             running = self._find(task)
-            if running is not None and running.task.phase in ("Running", "Stopping"):
+            if running is not None and running.task.phase in ("Running", "Terminating"):
                 stop = outcome.stop_reason
                 running.task = msgspec.structs.replace(running.task, stop_reason=stop)
                 self._end(running, outcome)
@@ -244,7 +244,7 @@ class SimulatedCluster:
             for watch in self._watches:
                 watch.missed()
 
-    def told(self, task: TaskKey) -> Told | None:
+    def told(self, task: TaskKey) -> TaskBootstrap | None:
         """What the task was told at its start."""
         running = self._find(task)
         return running.told if running is not None else None
@@ -269,7 +269,7 @@ class SimulatedCluster:
         )
         node.tasks[spec.key] = _Running(task, self._behave(spec))
 
-    def _launch(self, spec: TaskSpec, told: Told) -> None:
+    def _launch(self, spec: TaskSpec, told: TaskBootstrap) -> None:
         running = self._find(spec.key)
         if running is None or running.task.phase != "Admitted":
             return
@@ -318,7 +318,7 @@ class SimulatedCluster:
         with self._lock:
             self._pass_time()
             running = self._find(task)
-            if running is not None and running.task.phase in ("Running", "Stopping"):
+            if running is not None and running.task.phase in ("Running", "Terminating"):
                 self._end(running, outcome)
 
     def _endpoint(self, spec: TaskSpec) -> Endpoint:

@@ -9,7 +9,7 @@ import msgspec
 
 from shoal.cluster.base import Task
 from shoal.control.holdings import holds_of
-from shoal.control.job.seen import scope_of
+from shoal.control.job.observe import scope_of
 from shoal.control.service import service_rate
 from shoal.objects.elastic import coordinator_of, own_roles
 from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, share_of

@@ -18,7 +18,7 @@ __all__ = ["TaskCache"]
 
 _RELIST_SECONDS = 10.0
 """A full list so often, whatever the watch says."""
-_ORDER = {"Admitted": 0, "Running": 1, "Stopping": 2, "Ended": 3}
+_ORDER = {"Admitted": 0, "Running": 1, "Terminating": 2, "Ended": 3}
 
 
 class TaskCache:
@@ -57,7 +57,7 @@ class TaskCache:
         return self._synced and not self._silent
 
     @property
-    def silent_nodes(self) -> frozenset[str]:
+    def unreachable_nodes(self) -> frozenset[str]:
         """The nodes that did not answer the last list."""
         return self._silent
 
@@ -144,7 +144,7 @@ class TaskCache:
         listing = self._cluster.list()
         self._relist_at = self._clock.monotonic() + self._relist_seconds
         there = {task.spec.key: task for task in listing.tasks}
-        silent = frozenset(listing.silent_nodes)
+        silent = frozenset(listing.unreachable_nodes)
         with self._lock:
             for key, node in forgotten.items():
                 if key not in there and node not in silent:

@@ -1,6 +1,6 @@
 """A task: one start of one replica of a role, as the controller asks for it and as its peers see it.
 
-Shared by the cluster that runs it and the rendezvous that tells it where its peers are.
+Shared by the cluster that runs it and the rendezvous that renders the addresses of its peers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = [
     "RENDEZVOUS_FOLDER",
     "Endpoint",
     "Placement",
+    "TaskBootstrap",
     "TaskKey",
     "TaskSpec",
-    "Told",
     "task_name",
 ]
 
 RENDEZVOUS_FOLDER = "$(SHOAL_RENDEZVOUS)"
-"""In the value of a variable that a task is told: the folder that the cluster put its files in."""
+"""In the value of a variable: the folder that the cluster put the task's rendezvous files in."""
 
 
 class TaskKey(Part, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Placement(Part, frozen=True, kw_only=True):
 
 
 class TaskSpec(Part, frozen=True, kw_only=True):
-    """One task, complete but for what `Told` adds once its peers' endpoints are known."""
+    """One task, complete but for what `TaskBootstrap` adds once its peers' endpoints are known."""
 
     namespace: str
     name: str
@@ -84,7 +84,7 @@ class Endpoint(Part, frozen=True, kw_only=True):
     ports: dict[str, int] = {}
 
 
-class Told(Part, frozen=True, kw_only=True):
+class TaskBootstrap(Part, frozen=True, kw_only=True):
     """What rendezvous adds to a task: environment (with the folder where `RENDEZVOUS_FOLDER` stands),
     files (relative path to text, placed in that folder, which `$SHOAL_RENDEZVOUS` names; what starts
     with `#!` can be run), and words that replace the command when not empty."""

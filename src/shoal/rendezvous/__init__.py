@@ -1,6 +1,6 @@
-"""What a task is told so that it finds its peers: one pure function per framework's contract.
+"""The environment and files with which a task finds its peers: one pure function per framework.
 
-`tell` is the entry point. Every task gets the `plain` contract, and the one of its job's runtime over
+`render` is the entry point. Every task gets the `plain` contract, and the one of its job's runtime over
 it. Endpoints are resolved by the cluster and never spelled here; ranks belong to the members that are
 present, in the order of roles and indices, without holes. Every key that could meet one of an earlier
 attempt holds the attempt.
@@ -13,6 +13,6 @@ Imports `shoal.objects` alone; pure: no I/O, no clock, no randomness. `docs/desi
 every variable.
 """
 
-from shoal.rendezvous.contracts import tell
+from shoal.rendezvous.contracts import render
 
-__all__ = ["tell"]
+__all__ = ["render"]

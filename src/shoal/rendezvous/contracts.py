@@ -1,4 +1,4 @@
-"""Which contracts a task is told by: `plain` always, and over it the one of its job's runtime."""
+"""The contracts that apply to a task: `plain` always, and over it the one of its job's runtime."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable
 
 from shoal.objects.elastic import is_coordinator
 from shoal.objects.job import Job
-from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskSpec
 from shoal.rendezvous import jax, mpi, paddle, plain, tensorflow, torchrun, xgboost
 from shoal.rendezvous.group import Group
 
-__all__ = ["tell"]
+__all__ = ["render"]
 
-Contract = Callable[[Group, Endpoint], Told]
+Contract = Callable[[Group, Endpoint], TaskBootstrap]
 
 _CONTRACTS: dict[str, Contract] = {
-    "torchrun": torchrun.tell,
-    "tensorflow": tensorflow.tell,
-    "mpi": mpi.tell,
-    "jax": jax.tell,
-    "xgboost": xgboost.tell,
-    "paddle": paddle.tell,
+    "torchrun": torchrun.render,
+    "tensorflow": tensorflow.render,
+    "mpi": mpi.render,
+    "jax": jax.render,
+    "xgboost": xgboost.render,
+    "paddle": paddle.render,
     # the elastic runtime joins its view by itself; what it starts from is torchrun's environment
-    "elastic": torchrun.tell,
+    "elastic": torchrun.render,
 }
 
 
-def tell(
+def render(
     job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
-) -> dict[str, Told]:
-    """What each of `specs`, which are about to start, is told, by task name.
+) -> dict[str, TaskBootstrap]:
+    """The bootstrap of each of `specs`, which are about to start, by task name.
 
     `endpoints` are those of `specs` and of every other member that runs: of one index given twice
     the last counts. Each endpoint has a port called `rendezvous`.
@@ -37,26 +37,26 @@ def tell(
     if job.spec.array is not None:  # indices have no peers
         own = {(each.role, each.index): each for each in endpoints}
         return {
-            spec.name: plain.tell(Group(job, attempt, (own[spec.role, spec.index],)), spec)
+            spec.name: plain.render(Group(job, attempt, (own[spec.role, spec.index],)), spec)
             for spec in specs
         }
     own = [each for each in endpoints if not is_coordinator(job.spec, each.role)]
     platforms = [each for each in endpoints if is_coordinator(job.spec, each.role)]
     group = Group(job, attempt, own, platforms)
     contract = _CONTRACTS.get(job.spec.runtime)
-    told: dict[str, Told] = {}
+    rendered: dict[str, TaskBootstrap] = {}
     for spec in specs:
         if is_coordinator(job.spec, spec.role):  # none of the others' ranks is its
-            told[spec.name] = plain.tell(Group(job, attempt, platforms, own), spec)
+            rendered[spec.name] = plain.render(Group(job, attempt, platforms, own), spec)
             continue
-        common = plain.tell(group, spec)
+        common = plain.render(group, spec)
         if contract is None:
-            told[spec.name] = common
+            rendered[spec.name] = common
             continue
         special = contract(group, group.member(spec.role, spec.index))
-        told[spec.name] = Told(
+        rendered[spec.name] = TaskBootstrap(
             env={**common.env, **special.env},
             files={**common.files, **special.files},
             command=special.command,
         )
-    return told
+    return rendered

@@ -29,7 +29,7 @@ class Group:
         endpoints: Iterable[Endpoint],
         others: Iterable[Endpoint] = (),
     ) -> None:
-        """`others` are told of beside the members: they have no rank, and nobody counts them."""
+        """`others` are listed beside the members: they have no rank and do not count."""
         self.job = job
         self.attempt = attempt
         self.others = tuple(others)

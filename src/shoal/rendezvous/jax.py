@@ -13,13 +13,13 @@ The names without the prefix are those of JAXJob's first version.
 
 from __future__ import annotations
 
-from shoal.objects.task import Endpoint, Told
+from shoal.objects.task import Endpoint, TaskBootstrap
 from shoal.rendezvous.group import RENDEZVOUS_PORT, Group, address
 
-__all__ = ["tell"]
+__all__ = ["render"]
 
 
-def tell(group: Group, member: Endpoint) -> Told:
+def render(group: Group, member: Endpoint) -> TaskBootstrap:
     """JAX's contract for one task."""
     size, rank, first = str(group.size), str(group.rank(member)), group.first
     env = {
@@ -34,4 +34,4 @@ def tell(group: Group, member: Endpoint) -> Told:
     if group.loopback:
         # else it would listen on all of the machine's interfaces
         env["JAX_COORDINATOR_BIND_ADDRESS"] = address(first)
-    return Told(env=env)
+    return TaskBootstrap(env=env)

@@ -15,10 +15,10 @@ Variables and behaviour are Open MPI 4's (Debian 12).
 
 from __future__ import annotations
 
-from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Told
+from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap
 from shoal.rendezvous.group import Group
 
-__all__ = ["HOSTFILE", "RSH", "tell"]
+__all__ = ["HOSTFILE", "RSH", "render"]
 
 HOSTFILE = "hostfile"
 RSH = "rsh"
@@ -38,14 +38,14 @@ exec "${SHOAL_PYTHON:-python3}" -P -m shoal.client.rsh "$@"
 """
 
 
-def tell(group: Group, member: Endpoint) -> Told:
+def render(group: Group, member: Endpoint) -> TaskBootstrap:
     """Open MPI's contract for one task."""
     launcher = group.first
     role = "launcher" if member == launcher else "worker"
     if member != launcher:
         alone = group.role(member.role).command and member.role != launcher.role
         # a worker role may have a command of its own; in a job of one role it is the launcher's
-        return Told(env={"K_MPI_JOB_ROLE": role, **_EVERYWHERE}, command=() if alone else _WAIT)
+        return TaskBootstrap(env={"K_MPI_JOB_ROLE": role, **_EVERYWHERE}, command=() if alone else _WAIT)
     shared_role = len(group.by_role) == 1
     hosts = [each for each in group.members if shared_role or each != launcher]
     env = {
@@ -66,7 +66,7 @@ def tell(group: Group, member: Endpoint) -> Told:
         **_sharing_a_machine(group),
     }
     lines = [f"{_host(group, each)} slots={_slots(group, each)}\n" for each in hosts]
-    return Told(env=env, files={HOSTFILE: "".join(lines), RSH: _RSH_SCRIPT})
+    return TaskBootstrap(env=env, files={HOSTFILE: "".join(lines), RSH: _RSH_SCRIPT})
 
 
 def _sharing_a_machine(group: Group) -> dict[str, str]:

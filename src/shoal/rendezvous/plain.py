@@ -1,14 +1,14 @@
-"""What every task is told: who it is, and where all the others are."""
+"""The environment of every task: its identity, and the addresses of all members."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from shoal.objects import codec
-from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskSpec, Told
+from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap, TaskSpec
 from shoal.rendezvous.group import Group
 
-__all__ = ["LARGEST_VARIABLE", "TASKS_FILE", "tell"]
+__all__ = ["LARGEST_VARIABLE", "TASKS_FILE", "render"]
 
 LARGEST_VARIABLE = 96 * 1024
 """Bytes of `SHOAL_TASKS`; the kernel takes 128 KiB for a variable and its name."""
@@ -16,7 +16,7 @@ LARGEST_VARIABLE = 96 * 1024
 TASKS_FILE = "tasks.json"
 
 
-def tell(group: Group, spec: TaskSpec) -> Told:
+def render(group: Group, spec: TaskSpec) -> TaskBootstrap:
     """The plain contract of one task.
 
     `SHOAL_TASKS` is `{"role": [{"index": 0, "host": ..., "ports": {...}, "node": ...}]}` in the order
@@ -44,9 +44,9 @@ def tell(group: Group, spec: TaskSpec) -> Told:
         env["JOB_COMPLETION_INDEX"] = str(spec.index)
     tasks = _tasks(group)
     if len(tasks) <= LARGEST_VARIABLE:
-        return Told(env={**env, "SHOAL_TASKS": tasks})
+        return TaskBootstrap(env={**env, "SHOAL_TASKS": tasks})
     env["SHOAL_TASKS_FILE"] = f"{RENDEZVOUS_FOLDER}/{TASKS_FILE}"
-    return Told(env=env, files={TASKS_FILE: tasks})
+    return TaskBootstrap(env=env, files={TASKS_FILE: tasks})
 
 
 def _variable(port: str) -> str:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.objects import codec
-from shoal.objects.task import Endpoint, Told
+from shoal.objects.task import Endpoint, TaskBootstrap
 from shoal.rendezvous.group import Group, address
 
-__all__ = ["tell"]
+__all__ = ["render"]
 
 
-def tell(group: Group, member: Endpoint) -> Told:
+def render(group: Group, member: Endpoint) -> TaskBootstrap:
     """TensorFlow's contract for one task: nothing for a job that has one replica in all."""
     if sum(role.replicas for role in group.job.spec.roles) == 1:
-        return Told()
+        return TaskBootstrap()
     config = _sparse(group, member) if _workers_come_and_go(group) else _full(group, member)
-    return Told(env={"TF_CONFIG": codec.encode(config).decode()})
+    return TaskBootstrap(env={"TF_CONFIG": codec.encode(config).decode()})
 
 
 def _full(group: Group, member: Endpoint) -> dict[str, Any]:

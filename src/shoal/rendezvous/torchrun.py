@@ -1,19 +1,19 @@
-"""PyTorch: what torchrun tells a worker process, and what torchrun itself reads.
+"""PyTorch: the environment that torchrun sets for a worker process, and the one that it reads.
 
 A script that calls `init_process_group` with `env://` is one rank. A command that is itself `torchrun`
-takes its flags from the `PET_*` variables, and tells its own children. Each task sees only its own
-devices, so each is a host of one process: `LOCAL_RANK` is 0 and the group's rank is the rank.
+takes its flags from the `PET_*` variables, and sets those of its own children. Each task sees only its
+own devices, so each is a host of one process: `LOCAL_RANK` is 0 and the group's rank is the rank.
 """
 
 from __future__ import annotations
 
-from shoal.objects.task import Endpoint, Told
+from shoal.objects.task import Endpoint, TaskBootstrap
 from shoal.rendezvous.group import RENDEZVOUS_PORT, Group
 
-__all__ = ["tell"]
+__all__ = ["render"]
 
 
-def tell(group: Group, member: Endpoint) -> Told:
+def render(group: Group, member: Endpoint) -> TaskBootstrap:
     """torchrun's contract for one task."""
     rank, size = str(group.rank(member)), str(group.size)
     peers = group.by_role[member.role]
@@ -49,4 +49,4 @@ def tell(group: Group, member: Endpoint) -> Told:
     }
     if group.loopback:
         env |= {"GLOO_SOCKET_IFNAME": group.loopback, "NCCL_SOCKET_IFNAME": group.loopback}
-    return Told(env=env)
+    return TaskBootstrap(env=env)

@@ -1,18 +1,18 @@
 """XGBoost and LightGBM: the tracker's place, and the workers'.
 
-Both spellings are told: that of XGBoostJob (`MASTER_*`, `RANK`, `WORKER_*`) and that of dmlc (`DMLC_*`).
-Nothing runs a tracker for the job: rank 0 starts it at the address that all are told.
+Both spellings are set: that of XGBoostJob (`MASTER_*`, `RANK`, `WORKER_*`) and that of dmlc (`DMLC_*`).
+Nothing runs a tracker for the job: rank 0 starts it at the address that all are given.
 """
 
 from __future__ import annotations
 
-from shoal.objects.task import Endpoint, Told
+from shoal.objects.task import Endpoint, TaskBootstrap
 from shoal.rendezvous.group import RENDEZVOUS_PORT, Group
 
-__all__ = ["tell"]
+__all__ = ["render"]
 
 
-def tell(group: Group, member: Endpoint) -> Told:
+def render(group: Group, member: Endpoint) -> TaskBootstrap:
     """XGBoost's contract for one task."""
     size, rank, first = str(group.size), str(group.rank(member)), group.first
     port = str(first.ports[RENDEZVOUS_PORT])
@@ -27,12 +27,12 @@ def tell(group: Group, member: Endpoint) -> Told:
         "DMLC_NUM_WORKER": size,
         **_workers(group, member),
     }
-    return Told(env=env)
+    return TaskBootstrap(env=env)
 
 
 def _workers(group: Group, member: Endpoint) -> dict[str, str]:
     """The contract has one port for all workers. Where they share an address theirs differ, and each
-    is told its own; `SHOAL_TASKS` has them all."""
+    is given its own; `SHOAL_TASKS` has them all."""
     if group.size == 1:
         return {}
     workers = [each for each in group.members if each.role != "master"]

@@ -21,7 +21,7 @@ from shoal.control.scheduling import SchedulingController
 from shoal.control.task_cache import TaskCache
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
-from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskSpec, Told
+from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap, TaskSpec
 from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
 from shoal.server.notebook import HistoryNotebook
@@ -55,11 +55,11 @@ class Rendezvous:
 
     def __call__(
         self, job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
-    ) -> Mapping[str, Told]:
+    ) -> Mapping[str, TaskBootstrap]:
         """See `shoal.control.job.controller.Rendezvous`."""
         token = self._tokens.mint(job, attempt)
         own = {"SHOAL_API": self._api, "SHOAL_TOKEN_FILE": f"{RENDEZVOUS_FOLDER}/{TOKEN_FILE}"}
-        told = rendezvous.tell(job, attempt, specs, endpoints)
+        told = rendezvous.render(job, attempt, specs, endpoints)
         return {
             name: msgspec.structs.replace(
                 each, env={**each.env, **own}, files={**each.files, TOKEN_FILE: token}

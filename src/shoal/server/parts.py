@@ -211,7 +211,7 @@ class Parts:
         self._runner.start()
 
         def known_tasks(job_uid: str) -> tuple[Task, ...] | None:
-            complete = tasks.synced and not tasks.silent_nodes
+            complete = tasks.synced and not tasks.unreachable_nodes
             return tasks.of_job(job_uid) if complete else None
 
         services.known_tasks = known_tasks

@@ -78,7 +78,7 @@ def report_of(task: Task, usage: Usage) -> TaskReport:
 
 
 def _usage(cluster: Cluster, task: Task) -> Usage:
-    if task.phase not in ("Running", "Stopping"):
+    if task.phase not in ("Running", "Terminating"):
         return Usage()
     try:
         return cluster.usage(task.spec.key)

@@ -19,7 +19,7 @@ def usage_report(cluster: Cluster, namespace: str, now: float) -> UsageReport:
         _node(node, [r for r in reports if r.node == node.name], specs) for node in cluster.nodes()
     )
     mine = tuple(r for r in reports if not namespace or r.namespace == namespace)
-    return UsageReport(at=now, nodes=nodes, tasks=mine, silent_nodes=listing.silent_nodes)
+    return UsageReport(at=now, nodes=nodes, tasks=mine, silent_nodes=listing.unreachable_nodes)
 
 
 def _node(node: NodeState, reports: list[TaskReport], tasks: dict[tuple[str, str], Task]) -> NodeUsage:

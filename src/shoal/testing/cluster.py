@@ -19,7 +19,7 @@ import pytest
 from shoal.cluster.base import Cluster, Refused, Task
 from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Endpoint, Placement, TaskKey, TaskSpec, Told, task_name
+from shoal.objects.task import Endpoint, Placement, TaskBootstrap, TaskKey, TaskSpec, task_name
 
 __all__ = ["ClusterContract", "ClusterHarness"]
 
@@ -62,9 +62,11 @@ class ClusterHarness(Protocol):
         ...
 
 
-def tell_nothing(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
+def tell_nothing(
+    specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+) -> Mapping[str, TaskBootstrap]:
     """A rendezvous that adds nothing."""
-    return {spec.name: Told() for spec in specs}
+    return {spec.name: TaskBootstrap() for spec in specs}
 
 
 class ClusterContract:
@@ -170,7 +172,9 @@ class ClusterContract:
         )
         seen: list[tuple[Endpoint, ...]] = []
 
-        def tell(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
+        def tell(
+            specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+        ) -> Mapping[str, TaskBootstrap]:
             seen.append(endpoints)
             return tell_nothing(specs, endpoints)
 
@@ -293,7 +297,7 @@ class ClusterContract:
         harness.cluster.start((spec,), tell_nothing)
         harness.until(lambda: self.phase(harness, spec.key) == "Running")
         harness.silence("two")
-        harness.until(lambda: harness.cluster.list().silent_nodes == ("two",))
+        harness.until(lambda: harness.cluster.list().unreachable_nodes == ("two",))
         assert self.phase(harness, spec.key) == ""
         states = {node.name: node.ready for node in harness.cluster.nodes()}
         assert states == {"one": True, "two": False}
@@ -301,7 +305,7 @@ class ClusterContract:
             harness.cluster.start((self.spec(harness.sleeps(), node="two"),), tell_nothing)
         harness.restore("two")
         harness.until(lambda: self.phase(harness, spec.key) == "Running")
-        assert not harness.cluster.list().silent_nodes
+        assert not harness.cluster.list().unreachable_nodes
 
     def test_a_watch_tells_of_changes(self, harness: ClusterHarness) -> None:
         watch = harness.cluster.watch()
@@ -336,4 +340,4 @@ class ClusterContract:
 
     def test_forgetting_a_job_is_idempotent(self, harness: ClusterHarness) -> None:
         for _ in range(2):
-            harness.cluster.forget_job("default", "no-such-uid", outputs=True)
+            harness.cluster.cleanup_job("default", "no-such-uid", outputs=True)

@@ -36,7 +36,7 @@ from shoal.objects.meta import Metadata, Stamp
 from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue
-from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskSpec
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
 from shoal.testing.clock import VirtualClock
@@ -165,7 +165,7 @@ class Plane:
                 tasks=tasks,
                 cluster=self.cluster,
                 guard=guard,
-                rendezvous=_tell_nothing,
+                rendezvous=_render_nothing,
                 notebook=notebook,
             ),
             SchedulingController(
@@ -202,7 +202,7 @@ class _Notebook:
         self._plane.notes.append((about.name, code, message))
 
 
-def _tell_nothing(
+def _render_nothing(
     job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
-) -> dict[str, Told]:
-    return {spec.name: Told() for spec in specs}
+) -> dict[str, TaskBootstrap]:
+    return {spec.name: TaskBootstrap() for spec in specs}

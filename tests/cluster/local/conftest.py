@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskSpec, Told, task_name
+from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
 from shoal.testing.local import LocalHome, nodes
 from shoal.testing.require import require
 
@@ -64,7 +64,7 @@ def make_spec():
 @pytest.fixture
 def tell_nothing():
     """A rendezvous that adds nothing."""
-    return lambda group, endpoints: {spec.name: Told() for spec in group}
+    return lambda group, endpoints: {spec.name: TaskBootstrap() for spec in group}
 
 
 class SmallDisk:

@@ -53,7 +53,7 @@ class Controller:
 
     def phase(self, spec):
         listing = self.cluster.list()
-        if listing.silent_nodes:
+        if listing.unreachable_nodes:
             return None
         return next((t.phase for t in listing.tasks if t.spec.key == spec.key), "")
 
@@ -146,7 +146,7 @@ def test_an_agent_that_dies_loses_nothing(dying, make_spec, point):
     assert claims == ["claim-before", "claim-gang-0", "claim-gang-1", "claim-waits"]
     for spec in (before, waits, gang[0]):
         controller.insist(
-            lambda uid=spec.job_uid: controller.cluster.forget_job("default", uid, outputs=True)
+            lambda uid=spec.job_uid: controller.cluster.cleanup_job("default", uid, outputs=True)
         )
     wait_until(lambda: not list(output.iterdir()), what="outputs are gone")
     node = controller.local.home.node("one")

@@ -11,7 +11,7 @@ from shoal.cluster.local.agent import welcome
 from shoal.cluster.local.home import Home
 from shoal.cluster.local.supervisor_processes import descendants as processes_below
 from shoal.objects.errors import Conflict, NotFound
-from shoal.objects.task import Told
+from shoal.objects.task import TaskBootstrap
 from shoal.testing.cluster import ClusterContract
 from shoal.testing.local import wait_until
 from shoal.testing.require import require
@@ -62,7 +62,7 @@ class TestContract(ClusterContract):
 def test_a_task_is_told_by_variables_files_and_command(make_home, make_spec):
     local = make_home()
     spec = make_spec(("false",), env={"MINE": "spec", "BOTH": "spec"})
-    told = Told(
+    told = TaskBootstrap(
         env={"BOTH": "told", "RANK": "0"},
         files={"hosts": "a b\n", "bin/run": "#!/bin/sh\necho ran\n"},
         command=(
@@ -98,7 +98,7 @@ def test_scratch_goes_with_the_task_and_output_with_the_job(make_home, make_spec
     node = local.home.node("one")
     wait_until(lambda: not any(list(p.iterdir()) for p in (node.tasks, node.work, node.trash)))
     assert (folder / "result").exists()
-    local.cluster.forget_job("default", spec.job_uid, outputs=True)
+    local.cluster.cleanup_job("default", spec.job_uid, outputs=True)
     wait_until(lambda: not folder.exists())
 
 
@@ -180,7 +180,7 @@ def test_a_rendezvous_file_cannot_leave_its_folder(make_home, make_spec):
     local = make_home()
     for path in ("../escaped", "/tmp/escaped-from-rendezvous", "a/../../escaped"):
         spec = make_spec(("true",))
-        told = Told(files={path: "x"})
+        told = TaskBootstrap(files={path: "x"})
         local.cluster.start((spec,), lambda group, _, told=told: {group[0].name: told})
         wait_until(lambda key=spec.key: local.phase(key) == "Ended")
         outcome = local.task(spec.key).outcome
@@ -249,7 +249,7 @@ def test_the_tasks_of_a_gang_reach_each_other_across_nodes(make_home, make_spec,
 
     def tell(group, endpoints):
         port = str(endpoints[0].ports["rendezvous"])
-        return {spec.name: Told(env={"PORT": port}) for spec in group}
+        return {spec.name: TaskBootstrap(env={"PORT": port}) for spec in group}
 
     local.cluster.start(gang, tell)
     wait_until(lambda: {local.phase(spec.key) for spec in gang} == {"Ended"})

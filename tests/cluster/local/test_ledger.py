@@ -8,7 +8,7 @@ from shoal.cluster.local import ledger as ledger_module
 from shoal.cluster.local.ledger import FORGOTTEN_SECONDS, Ledger, Progress, Record, StopRequest
 from shoal.objects.errors import Unavailable
 from shoal.objects.quantities import CpuMillis
-from shoal.objects.task import Endpoint, Placement, TaskSpec, Told
+from shoal.objects.task import Endpoint, Placement, TaskBootstrap, TaskSpec
 
 
 def spec(name="a", job_uid="uid", **fields):
@@ -40,7 +40,7 @@ def test_what_is_committed_is_there_again(ledger, tmp_path):
     ledger.put(task)
     ledger.lease("owner", 20001)
     ledger.commit()
-    task.told = Told(env={"RANK": "0"}, files={"hosts": "a\nb"})
+    task.told = TaskBootstrap(env={"RANK": "0"}, files={"hosts": "a\nb"})
     ledger.put(task)
     stop = StopRequest(reason="Cancelled", first=2.0, grace_seconds=30.0, at=2.0)
     outcome = Outcome(reason="Signalled", exit_code=143, signal=15, stop_reason="Cancelled")
@@ -75,7 +75,7 @@ def test_phases():
     assert task.phase == "Running"
     stop = StopRequest(reason="Preempted", first=1.0, grace_seconds=1.0, at=1.0)
     task.progress = structs.replace(running, stop=stop)
-    assert (task.phase, task.task().stop_reason) == ("Stopping", "Preempted")
+    assert (task.phase, task.task().stop_reason) == ("Terminating", "Preempted")
     task.progress = structs.replace(running, outcome=Outcome(reason="Exited", exit_code=0))
     assert (task.phase, task.holds_capacity) == ("Ended", False)
 

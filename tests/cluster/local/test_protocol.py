@@ -10,7 +10,7 @@ from shoal.cluster.local.protocol import Answer, Call, Change, Frames, answer_er
 from shoal.objects import codec
 from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskKey, TaskSpec, Told
+from shoal.objects.task import Placement, TaskBootstrap, TaskKey, TaskSpec
 
 KEY = TaskKey(namespace="default", name="a")
 SPEC = TaskSpec(
@@ -27,7 +27,9 @@ REQUESTS = [
     protocol.Watch(),
     protocol.Admit(specs=(SPEC,)),
     protocol.Release(tasks=(KEY,)),
-    protocol.Launch(tasks=(protocol.LaunchTask(task=KEY, told=Told(env={"A": "1"}, files={"f": "x"})),)),
+    protocol.Launch(
+        tasks=(protocol.LaunchTask(task=KEY, told=TaskBootstrap(env={"A": "1"}, files={"f": "x"})),)
+    ),
     protocol.StopTask(task=KEY, grace_seconds=0.5, reason="Preempted"),
     protocol.Acknowledge(task=KEY),
     protocol.Measure(task=KEY),

@@ -41,7 +41,7 @@ class Storm:
         def listed():
             listing = self.local.cluster.list()
             found[:] = listing.tasks
-            return not listing.silent_nodes
+            return not listing.unreachable_nodes
 
         wait_until(listed)
         return list(found)

@@ -10,8 +10,8 @@ import pytest
 from shoal.cluster.base import Outcome
 from shoal.cluster.simulated import Script
 from shoal.control.job.actions import PatchStatus
-from shoal.control.job.decide import decide
-from shoal.control.job.seen import Seen
+from shoal.control.job.observe import Observed
+from shoal.control.job.reconcile import reconcile_job
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import ElasticStatus, JobSpec, Restart, Role
 from shoal.objects.quantities import Seconds
@@ -78,7 +78,7 @@ def test_a_worker_that_gives_up_its_slot_has_notice_and_costs_nothing() -> None:
     world.allocate(COORDINATOR, slots("0-2"), reason="Preempted")
     world.settle()
     stopping = next(t for t in world.cluster.list().tasks if t.spec.index == 3)
-    assert (stopping.phase, stopping.stop_reason) == ("Stopping", "Preempted")
+    assert (stopping.phase, stopping.stop_reason) == ("Terminating", "Preempted")
     world.advance(10)
     assert "worker-3-1" not in world.tasks()
     world.allocate(COORDINATOR, slots("0-3"), reason="Grown")
@@ -175,7 +175,7 @@ def test_one_that_is_not_there_fails_the_job_at_once() -> None:
         else task
         for task in world.cluster.list().tasks
     )
-    first = decide(Seen(world.job, tasks), world.clock.now()).actions[0]
+    first = reconcile_job(Observed(world.job, tasks), world.clock.now()).actions[0]
     assert isinstance(first, PatchStatus)
     assert (first.fields["phase"], first.fields["reason"]) == ("Failed", "CommandNotFound")
     assert first.fields["exitCode"] == 127
@@ -246,7 +246,7 @@ def test_the_coordinator_goes_last(how: str) -> None:
     world.edit(**{how: True})
     world.allocate(reason="Suspended" if how == "suspend" else "Cancelled")
     world.advance(4)
-    assert world.tasks() == {"coordinator-0-1": "Running", "worker-1-1": "Stopping"}
+    assert world.tasks() == {"coordinator-0-1": "Running", "worker-1-1": "Terminating"}
     assert world.job.status.phase == "Running"
     world.advance(4)
     assert world.tasks() == {}

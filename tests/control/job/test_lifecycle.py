@@ -10,8 +10,8 @@ import pytest
 from shoal.cluster.base import Outcome
 from shoal.cluster.simulated import Script, run_for
 from shoal.control.job.actions import AddFinalizer
-from shoal.control.job.decide import decide
-from shoal.control.job.seen import Seen
+from shoal.control.job.observe import Observed
+from shoal.control.job.reconcile import reconcile_job
 from shoal.objects.job import (
     Allocation,
     ArraySpec,
@@ -49,10 +49,10 @@ def array(indices: str, **fields: Any) -> JobSpec:
 
 def test_nothing_starts_without_the_finalizer():
     job = Job(metadata=Metadata(name="j", uid="u", generation=1), spec=gang())
-    assert decide(Seen(job, ()), 0.0).actions == ()
+    assert reconcile_job(Observed(job, ()), 0.0).actions == ()
     allocation = Allocation(id=1, slots=(slots("0-2"),))
     placed = msgspec.structs.replace(job, status=JobStatus(allocation=allocation))
-    assert decide(Seen(placed, ()), 0.0).actions == (AddFinalizer(),)
+    assert reconcile_job(Observed(placed, ()), 0.0).actions == (AddFinalizer(),)
 
 
 def test_a_job_without_slots_is_pending_and_is_not_written_to():

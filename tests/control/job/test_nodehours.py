@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.cluster.simulated import Script
-from shoal.control.job.nodehours import hours_at, seconds_until
+from shoal.control.job.observe import hours_at, seconds_until
 from shoal.objects.job import ArraySpec, JobSpec, Limits, NodeTime, Restart, Role
 from shoal.objects.quantities import Seconds
 

@@ -14,14 +14,14 @@ import msgspec
 from shoal.cluster.base import Refused, Task
 from shoal.cluster.simulated import Script, SimulatedCluster
 from shoal.control.job import actions
-from shoal.control.job.decide import decide
-from shoal.control.job.seen import FINALIZER, Seen
+from shoal.control.job.observe import FINALIZER, Observed
+from shoal.control.job.reconcile import reconcile_job
 from shoal.objects import codec
 from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Refusal, Role, Slots
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import TaskSpec, Told
+from shoal.objects.task import TaskBootstrap, TaskSpec
 from shoal.testing.clock import VirtualClock
 
 
@@ -74,9 +74,11 @@ class World:
             return False
         listing = self.cluster.list()
         tasks = tuple(t for t in listing.tasks if t.spec.placement.node not in self.lost)
-        seen = Seen(self.job, tasks, silent=frozenset(listing.silent_nodes), lost=self.lost)
-        decision = decide(seen, self.clock.now())
-        assert decision == decide(seen, self.clock.now())
+        observed = Observed(
+            self.job, tasks, unreachable=frozenset(listing.unreachable_nodes), lost=self.lost
+        )
+        decision = reconcile_job(observed, self.clock.now())
+        assert decision == reconcile_job(observed, self.clock.now())
         self.again = decision.again_seconds
         before = (self.job, self.cluster.list())
         for action in decision.actions[:cut_after]:
@@ -118,15 +120,15 @@ class World:
                     self._start(each, allocation)
             case actions.RemoveFinalizer() | actions.DeleteJob():
                 self.gone = True
-            case actions.Forget(outputs):
-                self.cluster.forget_job("default", "uid-1", outputs=outputs)
+            case actions.CleanUp(outputs):
+                self.cluster.cleanup_job("default", "uid-1", outputs=outputs)
             case actions.AddFinalizer():
                 raise AssertionError("it has the finalizer")
 
     def _start(self, group: tuple[TaskSpec, ...], allocation: int) -> None:
         known = {t.spec.name for t in self.cluster.list().tasks}
         try:
-            self.cluster.start(group, lambda specs, _: {spec.name: Told() for spec in specs})
+            self.cluster.start(group, lambda specs, _: {spec.name: TaskBootstrap() for spec in specs})
         except Refused as refused:
             refusal = Refusal(allocation=allocation, node=refused.node, reason=refused.reason)
             count = self.job.status.infrastructure_failures + 1

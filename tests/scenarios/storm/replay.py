@@ -188,7 +188,7 @@ class _Replay(Plane):
         found = False
         for task in self.cluster.list().tasks:
             slot = (task.spec.role, task.spec.index)
-            if task.phase == "Stopping" and (slot, task.spec.incarnation) not in awaited:
+            if task.phase == "Terminating" and (slot, task.spec.incarnation) not in awaited:
                 self.cluster.end(
                     task.spec.key, msgspec.structs.replace(_STOPPED, stop_reason=task.stop_reason)
                 )

@@ -22,7 +22,7 @@ from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.ledger import Record, StopRequest
 from shoal.cluster.local.loop import Loop, Timer
 from shoal.cluster.local.taskfiles import Exit, Started
-from shoal.objects.task import Told
+from shoal.objects.task import TaskBootstrap
 
 __all__ = ["Attendant", "Host", "supervisor_of"]
 
@@ -159,7 +159,7 @@ class Attendant:
                 self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
 
     def _prepare(self) -> None:
-        self.folders.create(self.record.told or Told())
+        self.folders.create(self.record.told or TaskBootstrap())
         folder = str(self.folders.task)
         taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))
         taskfiles.reserve(folder, taskfiles.STOP)

@@ -75,7 +75,7 @@ class LocalCluster:
         }
         return Listing(
             tasks=tuple(task for name in sorted(links.keys() - silent) for task in links[name].tasks()),
-            silent_nodes=tuple(sorted(silent)),
+            unreachable_nodes=tuple(sorted(silent)),
         )
 
     def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
@@ -136,8 +136,8 @@ class LocalCluster:
             raise NotFound(f"no task {task.name} is here")
         return link.submit(protocol.Measure(task=task)).result(Usage)
 
-    def forget_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
-        """See `Cluster.forget_job`. Logs are history's, which forgets them itself.
+    def cleanup_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
+        """See `Cluster.cleanup_job`. Logs are history's, which forgets them itself.
 
         Raises:
             Unavailable: a node does not answer; the others have done it.
@@ -211,7 +211,7 @@ class LocalCluster:
         for link in links.values():
             if link.find(task) is not None:
                 return link
-        silent = self.list().silent_nodes
+        silent = self.list().unreachable_nodes
         found = next((link for link in links.values() if link.find(task) is not None), None)
         if found is None and silent:
             raise Unavailable(f"node {silent[0]} does not answer, and may have task {task.name}")

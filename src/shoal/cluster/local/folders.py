@@ -17,7 +17,7 @@ from pathlib import Path
 
 from shoal.cluster.local.home import Home, NodeHome
 from shoal.history import segments
-from shoal.objects.task import TaskKey, TaskSpec, Told
+from shoal.objects.task import TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = ["TaskFolders", "discard", "key_of"]
 
@@ -41,7 +41,7 @@ class TaskFolders:
             )
         )
 
-    def create(self, told: Told) -> None:
+    def create(self, told: TaskBootstrap) -> None:
         """Make all of them, and write what the task is told in files; idempotent.
 
         Raises:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from shoal.cluster.local import taskfiles
 from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.home import Home
-from shoal.objects.task import RENDEZVOUS_FOLDER, TaskSpec, Told
+from shoal.objects.task import RENDEZVOUS_FOLDER, TaskBootstrap, TaskSpec
 
 __all__ = ["INHERITED", "description"]
 
@@ -28,7 +28,7 @@ def description(
     home: Home,
     folders: TaskFolders,
     spec: TaskSpec,
-    told: Told,
+    told: TaskBootstrap,
     *,
     cgroup_parents: Mapping[str, str],
     inherited: Mapping[str, str] = os.environ,

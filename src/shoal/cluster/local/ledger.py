@@ -21,7 +21,7 @@ from shoal.cluster.base import Outcome, StopReason, Task, TaskPhase
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.meta import Part, Stamp
-from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = ["Ledger", "Progress", "Record", "StopRequest"]
 
@@ -80,7 +80,7 @@ class Record(msgspec.Struct, kw_only=True):
 
     spec: TaskSpec
     progress: Progress
-    told: Told | None = None
+    told: TaskBootstrap | None = None
 
     @property
     def key(self) -> TaskKey:
@@ -104,7 +104,7 @@ class Record(msgspec.Struct, kw_only=True):
         if progress.outcome is not None:
             return "Ended"
         if progress.stop is not None:
-            return "Stopping"
+            return "Terminating"
         return "Running" if progress.launched and progress.started else "Admitted"
 
     def task(self, idle_since: Stamp = 0.0) -> Task:
@@ -271,7 +271,7 @@ class Ledger:
         for spec, told, progress in self._database.execute("SELECT spec, told, progress FROM tasks"):
             record = Record(
                 spec=codec.decode(spec, TaskSpec),
-                told=None if told is None else codec.decode(told, Told),
+                told=None if told is None else codec.decode(told, TaskBootstrap),
                 progress=codec.decode(progress, Progress),
             )
             old = known.get(record.key)

@@ -20,7 +20,7 @@ from shoal.cluster.base import Outcome, Refused, StopReason, Task, TaskPhase
 from shoal.objects import codec
 from shoal.objects.errors import ShoalError, Unavailable, by_code
 from shoal.objects.meta import Part, Stamp
-from shoal.objects.task import Endpoint, TaskKey, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = [
     "VERSION",
@@ -107,7 +107,7 @@ class LaunchTask(Part, frozen=True, kw_only=True):
     """One of `Launch`."""
 
     task: TaskKey
-    told: Told
+    told: TaskBootstrap
 
 
 class Launch(Request, frozen=True, kw_only=True, tag="launch"):
@@ -147,7 +147,7 @@ class Exec(Request, frozen=True, kw_only=True, tag="exec"):
 
 
 class ForgetJob(Request, frozen=True, kw_only=True, tag="forget"):
-    """See `Cluster.forget_job`."""
+    """See `Cluster.cleanup_job`."""
 
     namespace: str
     job_uid: str

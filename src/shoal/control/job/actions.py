@@ -12,9 +12,9 @@ __all__ = [
     "Acknowledge",
     "Action",
     "AddFinalizer",
+    "CleanUp",
     "Decision",
     "DeleteJob",
-    "Forget",
     "Note",
     "PatchStatus",
     "RemoveFinalizer",
@@ -30,7 +30,7 @@ class AddFinalizer:
 
 @dataclass(frozen=True)
 class PatchStatus:
-    """Write these status fields (wire names) as writer `job`, against the counter that was seen."""
+    """Write these status fields (wire names) as writer `job`, against the counter that was observed."""
 
     fields: dict[str, Any]
 
@@ -70,7 +70,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Forget:
+class CleanUp:
     """Nothing of the job runs any more: remove its shared folders, with its outputs if asked."""
 
     outputs: bool
@@ -87,7 +87,15 @@ class DeleteJob:
 
 
 Action = (
-    AddFinalizer | PatchStatus | Note | Acknowledge | Stop | Start | Forget | RemoveFinalizer | DeleteJob
+    AddFinalizer
+    | PatchStatus
+    | Note
+    | Acknowledge
+    | Stop
+    | Start
+    | CleanUp
+    | RemoveFinalizer
+    | DeleteJob
 )
 
 

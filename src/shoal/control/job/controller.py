@@ -1,8 +1,8 @@
-"""The effects of the job controller: build what is seen, decide, apply, in order.
+"""The effects of the job controller: observe, reconcile, apply, in order.
 
 Any action may be the last one: a Conflict, a node that does not answer, or SIGKILL ends the pass, and
-the next one starts from what is true then. Stops and acknowledgements of one silent node do not keep
-those of other nodes from happening.
+the next one starts from what is true then. Stops and acknowledgements of one unreachable node do not
+keep those of other nodes from happening.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from shoal.control.job.actions import (
     Acknowledge,
     Action,
     AddFinalizer,
+    CleanUp,
     DeleteJob,
-    Forget,
     Note,
     PatchStatus,
     RemoveFinalizer,
     Start,
     Stop,
 )
-from shoal.control.job.decide import decide
-from shoal.control.job.seen import FINALIZER, Seen
+from shoal.control.job.observe import FINALIZER, Observed
+from shoal.control.job.reconcile import reconcile_job
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
 from shoal.control.task_cache import TaskCache
@@ -40,9 +40,9 @@ from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job, Refusal
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
-from shoal.objects.task import Endpoint, TaskSpec, Told
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskSpec
 
-__all__ = ["JobController", "Notebook", "Rendezvous"]
+__all__ = ["EventRecorder", "JobController", "Rendezvous"]
 
 WRITER = "job"
 _ORPHANS_GRACE_SECONDS = 10.0
@@ -62,12 +62,12 @@ class Rendezvous(Protocol):
         attempt: int,
         specs: tuple[TaskSpec, ...],
         endpoints: tuple[Endpoint, ...],
-    ) -> Mapping[str, Told]:
+    ) -> Mapping[str, TaskBootstrap]:
         """By task name."""
         ...
 
 
-class Notebook(Protocol):
+class EventRecorder(Protocol):
     """Where the controller writes what happened; never waits, never fails the caller."""
 
     def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
@@ -93,7 +93,7 @@ class JobController:
         cluster: Cluster,
         guard: Guard,
         rendezvous: Rendezvous,
-        notebook: Notebook,
+        notebook: EventRecorder,
     ) -> None:
         self._jobs = jobs
         self._nodes = nodes
@@ -119,31 +119,31 @@ class JobController:
         self._end_orphans(key, job)
         if job is None:
             return None
-        decision = decide(self._see(job), now)
-        silent: list[str] = []
+        decision = reconcile_job(self._see(job), now)
+        unreachable: list[str] = []
         for action in decision.actions:
             self._guard.check()
-            job = self._apply(job, action, now, silent)
-        if silent:
-            raise Unavailable(silent[0])
+            job = self._apply(job, action, now, unreachable)
+        if unreachable:
+            raise Unavailable(unreachable[0])
         again = decision.again_seconds
         if any(isinstance(action, Start) for action in decision.actions):
             return _SHOWS_SECONDS if again is None else min(again, _SHOWS_SECONDS)
         return again
 
-    def _see(self, job: Job) -> Seen:
-        silent = self._tasks.silent_nodes
+    def _see(self, job: Job) -> Observed:
+        unreachable = self._tasks.unreachable_nodes
         lost = frozenset(node.metadata.name for node in self._nodes.all() if node.spec.lost)
         tasks = self._tasks.of_job(job.metadata.uid)
-        gone = silent & lost
-        return Seen(
+        gone = unreachable & lost
+        return Observed(
             job,
             tuple(task for task in tasks if task.spec.placement.node not in gone),
-            silent=silent,
+            unreachable=unreachable,
             lost=lost,
         )
 
-    def _apply(self, job: Job, action: Action, now: float, silent: list[str]) -> Job:
+    def _apply(self, job: Job, action: Action, now: float, unreachable: list[str]) -> Job:
         match action:
             case AddFinalizer():
                 finalizers = (*job.metadata.finalizers, FINALIZER)
@@ -158,15 +158,15 @@ class JobController:
             case Acknowledge(task):
                 self._notebook.attempt(job, task)
                 faults.point("server.job.attempt.noted")
-                _spare(silent, lambda: self._tasks.acknowledge(task.spec.key))
+                _spare(unreachable, lambda: self._tasks.acknowledge(task.spec.key))
                 faults.point("server.job.task.acknowledged")
             case Stop(task, grace, reason):
-                _spare(silent, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
+                _spare(unreachable, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
                 faults.point("server.job.task.stopped")
             case Start():
                 job = self._start(job, action, now)
                 faults.point("server.job.group.started")
-            case Forget(outputs):
+            case CleanUp(outputs):
                 self._forget(job, outputs)
                 faults.point("server.job.folders.forgotten")
             case RemoveFinalizer():
@@ -197,14 +197,14 @@ class JobController:
                     )
                 faults.point("server.job.orphan.ended")
             if tasks and not self._tasks.of_job(uid):
-                self._cluster.forget_job(key[0], uid, outputs=False)
+                self._cluster.cleanup_job(key[0], uid, outputs=False)
 
     def _forget(self, job: Job, outputs: bool) -> None:
         try:
-            self._cluster.forget_job(job.metadata.namespace, job.metadata.uid, outputs=outputs)
+            self._cluster.cleanup_job(job.metadata.namespace, job.metadata.uid, outputs=outputs)
         except Unavailable:
             lost = {node.metadata.name for node in self._nodes.all() if node.spec.lost}
-            if self._tasks.silent_nodes - lost:
+            if self._tasks.unreachable_nodes - lost:
                 raise  # those that are lost have nothing that anybody waits for
 
     def _start(self, job: Job, start: Start, now: float) -> Job:
@@ -230,7 +230,9 @@ class JobController:
             if task.endpoint is not None and task.phase != "Ended" and task.spec.name not in names
         ]
 
-        def tell(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
+        def tell(
+            specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+        ) -> Mapping[str, TaskBootstrap]:
             return self._rendezvous(job, specs[0].attempt, specs, (*peers, *endpoints))
 
         return self._ask(group, tell)
@@ -238,8 +240,10 @@ class JobController:
     def _start_apart(self, job: Job, group: tuple[TaskSpec, ...]) -> Refused | None:
         """An array's indices: many in one request, but none is told of another or waits for it."""
 
-        def tell(specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]) -> Mapping[str, Told]:
-            told: dict[str, Told] = {}
+        def tell(
+            specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+        ) -> Mapping[str, TaskBootstrap]:
+            told: dict[str, TaskBootstrap] = {}
             for spec, endpoint in zip(specs, endpoints, strict=True):
                 told |= self._rendezvous(job, spec.attempt, (spec,), (endpoint,))
             return told
@@ -279,9 +283,9 @@ class JobController:
             "refusal": codec.builtins(refusal),
             "infrastructureFailures": count,
         }
-        verdict = _final(refused, count, job.spec.restart.infrastructure_limit)
-        if verdict:
-            fields |= {**verdict, "phase": "Failed", "finished": now}
+        completion = _final(refused, count, job.spec.restart.infrastructure_limit)
+        if completion:
+            fields |= {**completion, "phase": "Failed", "finished": now}
         job = self._write(job, fields)
         faults.point("server.job.refusal.written")
         return job
@@ -329,8 +333,8 @@ def _with_finalizers(job: Job, finalizers: tuple[str, ...]) -> Job:
     return msgspec.structs.replace(job, metadata=metadata)
 
 
-def _spare(silent: list[str], effect: Callable[[], None]) -> None:
+def _spare(unreachable: list[str], effect: Callable[[], None]) -> None:
     try:
         effect()
     except Unavailable as error:
-        silent.append(error.message)
+        unreachable.append(error.message)

@@ -1,31 +1,136 @@
-"""The per-index facts of a job, opened from its status, changed by a pass, and written back.
+"""What one pass knows of a job, and the draft of the status that it writes.
 
-Mutable on purpose and private to one pass: `ends`, `members`, `verdict` and `starts` write into it in
-turn, and `fields` then says what of the status has changed.
+`Observed` is the input: the job, its tasks, and which nodes are unreachable or lost. `StatusDraft` holds
+the per-index facts, opened from the status, changed by `completion` and `reconcile`, and written back;
+mutable on purpose and private to one pass.
 
 Of an index, the *current* incarnation is the number of the start that counts. A task of an older
 incarnation, or of an index whose outcome is recorded, is *stale*: whatever it does changes nothing.
 A *member* is an index whose current incarnation was given to a node: it runs there, or is about to.
+
+Node hours are kept in the status, so that no restart of the server loses them. A node counts for as long
+as a task of the job is on it, however many there are and however small. The number of nodes changes only
+when a task comes or goes, so the status says how many there have been since when, and what was before.
+An unreachable node counts on: of its tasks nothing is known.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from shoal.control.job.seen import Seen, Slot
+from shoal.cluster.base import Task
 from shoal.objects import codec
-from shoal.objects.job import Job, JobStatus, Phase, RoleStatus
+from shoal.objects.job import Job, JobStatus, NodeTime, Phase, RoleStatus, share_of
+from shoal.objects.job_rules import FIXED_RUNTIMES
 from shoal.objects.meta import Condition
 from shoal.objects.ranges import IndexMap, IndexSet
+from shoal.objects.task import Placement
 
-__all__ = ["LONGEST_BACKOFF_SECONDS", "Book"]
+__all__ = [
+    "FINALIZER",
+    "LONGEST_BACKOFF_SECONDS",
+    "Observed",
+    "Slot",
+    "StatusDraft",
+    "count_nodes",
+    "fixed_membership",
+    "hours_at",
+    "indices_of",
+    "role_indices",
+    "scope_of",
+    "seconds_until",
+    "slot_of",
+    "wanted_slots",
+]
+
+
+FINALIZER = "shoal.dev/tasks"
+"""On a Job while tasks of it may exist."""
 
 LONGEST_BACKOFF_SECONDS = 300.0
 
+Slot = tuple[str, int]
+"""(role, index)."""
 
-class Book:
+_HOUR = 3600.0
+_TASK_SCOPE_RUNTIMES = ("plain", "elastic", "tensorflow")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A job, its tasks (matched by the job's uid), and what is not known.
+
+    `unreachable` are nodes that do not answer: of their tasks nothing is known. `lost` are nodes that a
+    person has declared gone.
+    """
+
+    job: Job
+    tasks: tuple[Task, ...]
+    unreachable: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+
+    @cached_property
+    def assignments(self) -> dict[Slot, Placement]:
+        """Where the scheduler lets each index run now."""
+        return expand(self.job)
+
+    @property
+    def terminal(self) -> bool:
+        """The outcome is decided and recorded."""
+        return self.job.status.phase in ("Succeeded", "Failed", "Cancelled")
+
+    @property
+    def deleted(self) -> bool:
+        """Deletion was asked for."""
+        return self.job.metadata.deleted > 0
+
+    def unknown(self, node: str) -> bool:
+        """The node neither answers nor is declared lost, so nothing may be concluded about it."""
+        return node in self.unreachable and node not in self.lost
+
+
+def expand(job: Job) -> dict[Slot, Placement]:
+    """The allocation's slots, one by one, with each task's own share of the devices."""
+    assignments: dict[Slot, Placement] = {}
+    shares = {role.name: share_of(role.resources) for role in job.spec.roles}
+    for slots in job.status.allocation.slots:
+        indices = list(IndexSet.parse(slots.indices))
+        each = len(slots.devices) // max(1, len(indices))
+        for position, index in enumerate(indices):
+            assignments[slots.role, index] = Placement(
+                node=slots.node,
+                devices=slots.devices[position * each : (position + 1) * each],
+                share=shares.get(slots.role, 0),
+            )
+    return assignments
+
+
+def role_indices(job: Job, role: str) -> IndexSet:
+    """The indices that the role may have."""
+    if job.spec.array is not None:
+        return IndexSet.parse(job.spec.array.indices)
+    return next((IndexSet.span(r.replicas) for r in job.spec.roles if r.name == role), IndexSet())
+
+
+def scope_of(job: Job) -> str:
+    """What starts again together: `Gang` or `Task`."""
+    if job.spec.restart.scope is not None:
+        return job.spec.restart.scope
+    single = job.spec.array is not None or job.spec.runtime in _TASK_SCOPE_RUNTIMES
+    return "Task" if single else "Gang"
+
+
+def fixed_membership(job: Job) -> bool:
+    """Each task is told once, at its start, who all the others are and where."""
+    elastic = any(role.min_replicas is not None for role in job.spec.roles)
+    return job.spec.runtime in FIXED_RUNTIMES and job.spec.array is None and not elastic
+
+
+class StatusDraft:
     """See the module's docstring. Slots are (role, index)."""
 
     def __init__(self, job: Job) -> None:
@@ -77,9 +182,9 @@ class Book:
         """Slots whose current incarnation was given to a node and has not ended, with that node."""
         return {slot: node for slot, node in self.nodes.items() if slot not in self.outcomes}
 
-    def waits_for(self, seen: Seen) -> str:
+    def waits_for(self, observed: Observed) -> str:
         """A node of which nothing is known and that holds a member; empty when there is none."""
-        return next((node for node in self.members().values() if seen.unknown(node)), "")
+        return next((node for node in self.members().values() if observed.unknown(node)), "")
 
     def next_incarnation(self, slot: Slot) -> None:
         """Make whatever runs for the slot now stale."""
@@ -180,3 +285,43 @@ class Book:
 def indices_of(slots: dict[Slot, Any], role: str) -> IndexSet:
     """The indices of one role among slots."""
     return IndexSet(index for name, index in slots if name == role)
+
+
+def slot_of(task: Task) -> Slot:
+    """The task's role and index."""
+    return (task.spec.role, task.spec.index)
+
+
+def wanted_slots(observed: Observed, draft: StatusDraft) -> dict[Slot, Placement]:
+    """Where a task is to run now: the allocation, less what has its outcome; nothing while the job is
+    decided, deleted, cancelled or suspended."""
+    spec = observed.job.spec
+    if draft.finished or observed.deleted or spec.cancelled or spec.suspend:
+        return {}
+    return {slot: place for slot, place in observed.assignments.items() if slot not in draft.outcomes}
+
+
+def count_nodes(observed: Observed, draft: StatusDraft, now: float) -> None:
+    """Write into the draft on how many nodes tasks are now."""
+    before = draft.node_time
+    nodes = {task.spec.placement.node for task in observed.tasks if task.phase != "Ended"}
+    nodes |= {node for node in draft.members().values() if observed.unknown(node)}
+    if len(nodes) == before.nodes:
+        return
+    at = now
+    if len(nodes) < before.nodes:  # while no server was up, tasks may have ended long ago
+        at = min(now, max((task.ended for task in observed.tasks if task.ended), default=now))
+    used = before.node_seconds + before.nodes * max(0.0, at - before.since)
+    draft.node_time = NodeTime(node_seconds=used, nodes=len(nodes), since=at if nodes else 0.0)
+
+
+def hours_at(used: NodeTime, now: float) -> float:
+    """Node hours used by then."""
+    return (used.node_seconds + used.nodes * max(0.0, now - used.since)) / _HOUR
+
+
+def seconds_until(used: NodeTime, hours: float, now: float) -> float | None:
+    """How long until so many node hours are used; None while nothing uses any."""
+    if not used.nodes:
+        return None
+    return max(0.0, (hours - hours_at(used, now)) * _HOUR / used.nodes)

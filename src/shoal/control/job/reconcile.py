@@ -1,0 +1,470 @@
+"""One pass over a job: the observed state and the time give the actions, in an order safe to cut.
+
+1. Without the finalizer nothing starts: a job with slots gets it first.
+2. Ends that count go into the draft; then the success rule, limits and cancellation may decide.
+3. Members whose slot was taken away, moved, or lost with its node become stale; slots without a member
+   become starts.
+4. One status write carries all of that. After it: acknowledge stale ends, stop stale tasks, start.
+5. A deleted job is released once none of its tasks is left on any node.
+
+A gang of fixed size cannot change: a difference between its members and its slots makes the whole
+attempt stale. Where tasks restart one by one but are given the addresses of all others at their start
+(TensorFlow's clusters), a new size or place does the same.
+
+A start is prepared by writing the index's node into the status; only then is the node asked. A node
+that becomes unreachable in between is known to hold the index, and nothing is started a second time
+elsewhere until it answers or is declared lost.
+"""
+
+from __future__ import annotations
+
+from shoal.cluster.base import StopReason, Task
+from shoal.control.job.actions import (
+    Acknowledge,
+    Action,
+    AddFinalizer,
+    CleanUp,
+    Decision,
+    DeleteJob,
+    Note,
+    PatchStatus,
+    RemoveFinalizer,
+    Start,
+    Stop,
+)
+from shoal.control.job.completion import (
+    Completion,
+    count_ends,
+    evaluate_completion,
+    lost_too_often,
+    seconds_until_limit,
+)
+from shoal.control.job.observe import (
+    FINALIZER,
+    Observed,
+    Slot,
+    StatusDraft,
+    count_nodes,
+    fixed_membership,
+    scope_of,
+    slot_of,
+    wanted_slots,
+)
+from shoal.objects.elastic import is_coordinator
+from shoal.objects.job import Phase, Role
+from shoal.objects.task import Placement, TaskSpec, task_name
+
+__all__ = ["reconcile_job"]
+
+
+def reconcile_job(observed: Observed, now: float) -> Decision:
+    """What to do next for the job. Pure: equal arguments give equal decisions."""
+    has_finalizer = FINALIZER in observed.job.metadata.finalizers
+    if not has_finalizer and not observed.deleted and not observed.terminal and observed.assignments:
+        return Decision((AddFinalizer(),))
+    draft, notes = StatusDraft(observed.job), list[Note]()
+    draft.correct_stamps(now)
+    count_nodes(observed, draft, now)
+    start: Start | None = None
+    waits: list[float | None] = []
+    if not observed.terminal:
+        notes, start, waits = _reconcile_active(observed, draft, now)
+    wanted = wanted_slots(observed, draft)
+    _describe_phase(observed, draft, wanted, now)
+    actions: list[Action] = []
+    fields = draft.fields()
+    idle = observed.job.status.phase == "Pending" and set(fields) <= {"observedGeneration"}
+    if fields and not idle:  # a job that only waits is not written to
+        actions.append(PatchStatus(fields))
+    actions += notes
+    actions += _stop_and_acknowledge(observed, draft, wanted)
+    if start is not None:
+        actions.append(start)
+    actions += _finalize(observed, draft, has_finalizer, now, waits)
+    times = [wait for wait in waits if wait is not None]
+    return Decision(tuple(actions), min(times) if times else None)
+
+
+def _reconcile_active(
+    observed: Observed, draft: StatusDraft, now: float
+) -> tuple[list[Note], Start | None, list[float | None]]:
+    notes = _drop_lost_members(observed, draft)
+    completion = lost_too_often(observed, draft, notes)
+    if completion is None:
+        completion, ends = count_ends(observed, draft, now)
+        notes += ends
+    completion = completion or evaluate_completion(observed, draft, now)
+    if completion is not None:
+        _close(draft, completion, now)
+        notes.append(
+            Note(completion.phase, completion.message or _closing(draft), completion.phase == "Failed")
+        )
+        return notes, None, []
+    wanted = wanted_slots(observed, draft)
+    notes += _reconcile_members(observed, draft, wanted)
+    before = draft.members()
+    start, wait = _missing_starts(observed, draft, wanted, now)
+    if start is not None and draft.members() != before:  # else a start that was cut short is carried on
+        notes.append(_started_note(draft, start))
+    return notes, start, [wait, seconds_until_limit(observed, draft, now)]
+
+
+def _close(draft: StatusDraft, completion: Completion, now: float) -> None:
+    draft.phase, draft.reason, draft.message = completion.phase, completion.reason, completion.message
+    draft.finished = now
+    for kind in ("Preempting", "Resizing", "Restarting"):
+        draft.condition(kind, False, "", "", now)
+    task = completion.task
+    if task is not None and task.outcome is not None:
+        draft.exit_code, draft.decided_by = task.outcome.exit_code, task.spec.name
+    elif completion.phase == "Succeeded":
+        draft.exit_code = 0
+
+
+def _closing(draft: StatusDraft) -> str:
+    restarts = f" after {draft.failures} restarts" if draft.failures else ""
+    return f"finished in attempt {draft.attempt}{restarts}"
+
+
+def _started_note(draft: StatusDraft, start: Start) -> Note:
+    specs = start.group
+    nodes = ", ".join(sorted({spec.placement.node for spec in specs}))
+    again = any(spec.incarnation > 1 for spec in specs)
+    return Note(
+        "Started" if not again else "Restarted",
+        f"attempt {draft.attempt}: {len(specs)} {'tasks' if len(specs) > 1 else 'task'} on {nodes}",
+    )
+
+
+def _stop_and_acknowledge(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]
+) -> list[Action]:
+    """Acknowledge ends that are recorded, and stop what should not run."""
+    actions: list[Action] = []
+    keep_rest = observed.job.spec.clean_up == "None" and draft.phase in ("Succeeded", "Failed")
+    for task in sorted(observed.tasks, key=lambda task: task.spec.name):
+        slot = slot_of(task)
+        current = task.spec.incarnation == draft.current(slot) and slot not in draft.outcomes
+        if task.phase == "Ended":
+            if not current or draft.finished:
+                actions.append(Acknowledge(task))
+        elif not (current and slot in wanted) and not _may_stay(observed, task, wanted, keep_rest):
+            reason = _why(observed, draft, task)
+            if task.stop_reason is None:
+                actions.append(Stop(task.spec.key, float(observed.job.spec.grace_period), reason))
+    return actions
+
+
+def _may_stay(observed: Observed, task: Task, wanted: dict[Slot, Placement], keep_rest: bool) -> bool:
+    """The rest of a decided job may be left to end by itself. A coordinator never would: it goes last,
+    for those that have notice leave in order only while it is there."""
+    spec = observed.job.spec
+    if not is_coordinator(spec, task.spec.role):
+        return keep_rest and not observed.deleted
+    others = (each for each in observed.tasks if not is_coordinator(spec, each.spec.role))
+    ends = not any(not is_coordinator(spec, role) for role, _ in wanted)
+    return ends and any(each.phase != "Ended" for each in others)
+
+
+def _why(observed: Observed, draft: StatusDraft, task: Task) -> StopReason:
+    spec = observed.job.spec
+    if observed.deleted:
+        return "Deleted"
+    limits: dict[str, StopReason] = {
+        "WallTimeExceeded": "WallTime",
+        "NodeHoursExceeded": "NodeHours",
+        "IdleTimeout": "IdleTimeout",
+    }
+    if draft.phase == "Failed" and draft.reason in limits:
+        return limits[draft.reason]
+    if draft.finished:
+        return "Cancelled" if draft.phase == "Cancelled" else "JobFinished"
+    if spec.cancelled:
+        return "Cancelled"
+    if spec.suspend:
+        return "Suspended"
+    if slot_of(task) in observed.assignments:
+        return "GangRestart" if scope_of(observed.job) == "Gang" else "Fenced"
+    reasons: dict[str, StopReason] = {"Shrunk": "Shrunk", "NodeDrained": "NodeDrained"}
+    return reasons.get(observed.job.status.allocation.reason, "Preempted")
+
+
+def _finalize(
+    observed: Observed, draft: StatusDraft, has_finalizer: bool, now: float, waits: list[float | None]
+) -> list[Action]:
+    """What follows once the job is decided or deleted and nothing of it is left."""
+    left = bool(observed.tasks) or bool(draft.waits_for(observed))
+    if observed.deleted:
+        if (
+            left or not has_finalizer
+        ):  # outputs stay unless the clean-up says All: deleting a Job loses no model
+            return []
+        return [CleanUp(outputs=observed.job.spec.clean_up == "All"), RemoveFinalizer()]
+    if not draft.finished or not observed.terminal or observed.tasks:
+        return []
+    actions: list[Action] = [CleanUp(outputs=True)] if observed.job.spec.clean_up == "All" else []
+    ttl = observed.job.spec.ttl_after_finished
+    if ttl is None:
+        return actions
+    wait = draft.finished + float(ttl) - now
+    waits.append(max(0.0, wait))
+    return [*actions, DeleteJob()] if wait <= 0 else actions
+
+
+def _drop_lost_members(observed: Observed, draft: StatusDraft) -> list[Note]:
+    """Make stale what a lost node held, with its gang: one failure of the infrastructure.
+
+    Comes before ends are counted, for its peers' failures are no more than the echo of the loss.
+    """
+    lost = {slot: node for slot, node in draft.members().items() if node in observed.lost}
+    if not lost or observed.job.spec.cancelled or observed.deleted:
+        for slot in lost:
+            draft.next_incarnation(slot)
+        return []
+    draft.infrastructure_failures += 1
+    if scope_of(observed.job) == "Gang" or fixed_membership(observed.job):
+        draft.next_attempt()
+    else:
+        for slot in lost:
+            draft.next_incarnation(slot)
+    nodes = ", ".join(sorted(set(lost.values())))
+    return [Note("NodeLost", f"node {nodes} was declared lost with {len(lost)} tasks", warning=True)]
+
+
+def _reconcile_members(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]
+) -> list[Note]:
+    """Make stale what no longer belongs; burns no budget.
+
+    The members of a cancelled or deleted job stay members until they have ended: nothing follows them.
+    """
+    if observed.job.spec.cancelled or observed.deleted:
+        return []
+    members, gang = draft.members(), scope_of(observed.job) == "Gang"
+    gone = [slot for slot, node in members.items() if _moved(wanted.get(slot), node)]
+    gone += [slot for slot in _other_devices(observed, draft, wanted) if slot not in gone]
+    joined = [slot for slot in wanted if slot not in members]
+    if not gang:  # an index that has run before is starting again, and the others know it
+        joined = [slot for slot in joined if draft.current(slot) == 1 and fixed_membership(observed.job)]
+    if not members or not (gone or joined):
+        return []
+    notes = [_note(observed, len(gone))] if gone else []
+    if gang or fixed_membership(observed.job):
+        draft.next_attempt()
+        return notes
+    for slot in gone:
+        draft.next_incarnation(slot)
+    if not draft.members() and not wanted and observed.job.spec.runtime != "elastic":
+        draft.attempt += 1
+    return notes
+
+
+def _note(observed: Observed, gone: int) -> Note:
+    reason = (
+        "Suspended" if observed.job.spec.suspend else observed.job.status.allocation.reason or "Stopping"
+    )
+    return Note(
+        reason, "1 task gives up its place" if gone == 1 else f"{gone} tasks give up their places"
+    )
+
+
+def _moved(place: Placement | None, node: str) -> bool:
+    return place is None or place.node != node
+
+
+def _other_devices(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]) -> list[Slot]:
+    return [
+        slot
+        for task in observed.tasks
+        if task.phase != "Ended"
+        and (slot := (task.spec.role, task.spec.index)) in wanted
+        and task.spec.incarnation == draft.current(slot)
+        and task.spec.placement.devices != wanted[slot].devices
+    ]
+
+
+def _missing_starts(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement], now: float
+) -> tuple[Start | None, float | None]:
+    """The start to ask for, each member given its node in the draft; and seconds until a backoff ends.
+
+    `Cluster.start` is idempotent by name, so a start that was cut short is simply asked for again.
+    """
+    if _refused(observed) or not wanted:
+        return None, None
+    fresh = fixed_membership(observed.job) and not _started(observed, draft)
+    find = _gang if fresh or scope_of(observed.job) == "Gang" else _single
+    ready = find(observed, draft, wanted)
+    delayed = {
+        slot: wait
+        for slot in ready
+        if draft.current(slot) > 1
+        and slot not in draft.nodes
+        and (wait := _restart_after(observed, draft, slot) - now) > 0
+    }
+    ready = [slot for slot in ready if slot not in delayed]
+    again = min(delayed.values()) if delayed else None
+    if not ready or (delayed and scope_of(observed.job) == "Gang"):
+        return None, again
+    draft.attempt = _attempt(observed, draft)
+    for slot in ready:
+        draft.nodes[slot] = wanted[slot].node
+    specs = tuple(_spec(observed, draft, slot, wanted[slot]) for slot in ready)
+    together = observed.job.spec.array is None
+    return Start(specs, observed.job.status.allocation.id, together), again
+
+
+def _restart_after(observed: Observed, draft: StatusDraft, slot: Slot) -> float:
+    """The coordinator has a backoff of its own: without it the others can do nothing."""
+    if is_coordinator(observed.job.spec, slot[0]):
+        return draft.role_restart_after.get(slot[0], 0.0)
+    return draft.restart_after
+
+
+def _attempt(observed: Observed, draft: StatusDraft) -> int:
+    """The number of this start's attempt. Elastic jobs count on when nothing of them was left: what is
+    on its way out belongs to the attempt before, and speaks for it until something new starts."""
+    begun = bool(draft.attempt) and observed.job.spec.runtime == "elastic" and not draft.members()
+    return draft.attempt + 1 if begun else max(draft.attempt, 1)
+
+
+def _gang(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]) -> list[Slot]:
+    """All wanted slots or none; none while anything of an older attempt is left."""
+    if _stale_slots(observed, draft, wanted) or any(
+        not _answers(observed, p.node) for p in wanted.values()
+    ):
+        return []
+    return [] if _started(observed, draft) >= wanted.keys() else sorted(wanted)
+
+
+def _single(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]) -> list[Slot]:
+    """Wanted slots on nodes that answer, with neither a task of their own nor an older one there."""
+    busy = _started(observed, draft) | _stale_slots(observed, draft, wanted)
+    return [
+        slot
+        for slot, place in sorted(wanted.items())
+        if slot not in busy
+        and _answers(observed, place.node)
+        and not observed.unknown(draft.nodes.get(slot, place.node))
+    ]
+
+
+def _answers(observed: Observed, node: str) -> bool:
+    return node not in observed.unreachable and node not in observed.lost
+
+
+def _started(observed: Observed, draft: StatusDraft) -> set[Slot]:
+    """Slots whose current incarnation has run: it still does, or its end is not counted yet."""
+    return {
+        slot
+        for task in observed.tasks
+        if task.phase != "Admitted"
+        and task.spec.incarnation == draft.current(slot := (task.spec.role, task.spec.index))
+        and slot not in draft.outcomes
+    }
+
+
+def _stale_slots(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]) -> set[Slot]:
+    return {
+        slot
+        for task in observed.tasks
+        if task.phase != "Ended"
+        and (
+            (slot := (task.spec.role, task.spec.index)) not in wanted
+            or task.spec.incarnation != draft.current(slot)
+        )
+    }
+
+
+def _refused(observed: Observed) -> bool:
+    refusal = observed.job.status.refusal
+    return refusal is not None and refusal.allocation == observed.job.status.allocation.id
+
+
+def _spec(observed: Observed, draft: StatusDraft, slot: Slot, place: Placement) -> TaskSpec:
+    job, incarnation = observed.job, draft.current(slot)
+    role = next((role for role in job.spec.roles if role.name == slot[0]), Role())
+    return TaskSpec(
+        namespace=job.metadata.namespace,
+        name=task_name(job.metadata.name, job.metadata.uid, slot[0], slot[1], incarnation),
+        job=job.metadata.name,
+        job_uid=job.metadata.uid,
+        role=slot[0],
+        index=slot[1],
+        attempt=draft.attempt,
+        incarnation=incarnation,
+        placement=place,
+        command=(*role.command, *role.args),
+        env=role.env,
+        working_directory=role.working_directory,
+        cpu=role.resources.cpu,
+        cpu_limit=role.resources.cpu_limit,
+        memory=role.resources.memory,
+        ports={port.name: port.port for port in role.ports},
+        isolation=job.spec.isolation,
+    )
+
+
+def _describe_phase(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement], now: float
+) -> None:
+    """Write phase, running counts and conditions of an undecided job into the draft."""
+    running = [
+        (task.spec.role, task.spec.index)
+        for task in observed.tasks
+        if task.phase in ("Running", "Terminating")
+    ]
+    for slot in running:
+        draft.running[slot[0]] = draft.running.get(slot[0], 0) + 1
+    starts = [task.started for task in observed.tasks if task.started]
+    if starts and not draft.started:
+        # nodes stamp with clocks of their own
+        draft.started = min(now, max(observed.job.metadata.created, min(starts)))
+    if draft.finished:
+        return
+    live = [task for task in observed.tasks if task.phase != "Ended"]
+    draft.phase, draft.reason, draft.message = _phase(observed, draft, wanted, set(running), bool(live))
+    _conditions(observed, draft, wanted, now)
+
+
+def _phase(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement], running: set[Slot], live: bool
+) -> tuple[Phase, str, str]:  # fmt: skip
+    spec = observed.job.spec
+    unreachable = draft.waits_for(observed)
+    said = f"node {unreachable} does not answer; if it is gone for good: shoal lost node/{unreachable}"
+    if spec.suspend and not live and not unreachable:
+        return "Suspended", "Suspended", "shoal resume lets it go on"
+    before = observed.job.status.phase
+    if live or unreachable:
+        all_run = bool(wanted) and running >= wanted.keys()
+        at_work = any(not is_coordinator(spec, role) for role, _ in running)
+        leaves = bool(running) and (spec.suspend or spec.cancelled or observed.deleted)
+        goes_on = (
+            all_run or (before == "Running" and (at_work or leaves)) or (at_work and _apart(observed))
+        )
+        phase: Phase = "Running" if goes_on else "Starting"
+        return phase, "WaitingForNode" if unreachable else "", said if unreachable else ""
+    return ("Starting", "", "") if wanted else ("Pending", "", "")
+
+
+def _apart(observed: Observed) -> bool:
+    return observed.job.spec.array is not None
+
+
+def _conditions(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement], now: float
+) -> None:
+    stale = [
+        task
+        for task in observed.tasks
+        if task.phase != "Ended"
+        and task.spec.incarnation != draft.current((task.spec.role, task.spec.index))
+    ]
+    preempting = bool(stale) and not wanted and not observed.job.spec.suspend
+    resizing = bool(stale) and bool(wanted)
+    restarting = bool(wanted) and not wanted.keys() <= draft.members().keys() and draft.attempt > 0
+    reason = observed.job.status.allocation.reason or "Stopping"
+    draft.condition("Preempting", preempting, reason if preempting else "", "", now)
+    draft.condition("Resizing", resizing, "MembersChange" if resizing else "", "", now)
+    draft.condition("Restarting", restarting, "Backoff" if restarting else "", "", now)
