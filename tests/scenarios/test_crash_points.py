@@ -54,7 +54,7 @@ OWNERS = {
     "cluster": ("server",),
     "history.entries": ("server",),
     "history.segment": ("supervisor",),
-    "keeper": ("server", "one"),
+    "watchdog": ("server", "one"),
     "server": ("server",),
     "store": ("server",),
     "supervisor": ("supervisor",),
@@ -96,9 +96,9 @@ class Stage:
 
     def provoke(self, who: str, point: str, mark: Path) -> int:
         """Have come about what the scenario alone does not; how many supervisors were killed by it."""
-        if point == "keeper.component.started" and who == "server":
+        if point == "watchdog.component.started" and who == "server":
             self.chaos.kill("two")
-        elif point == "keeper.component.started":
+        elif point == "watchdog.component.started":
             with self.chaos.stopped("two"):  # it would be as quick to start a server
                 self.chaos.kill("server")
                 self.people.until(mark.exists, point)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from shoal.objects.job import ElasticStatus
-from shoal.server.elastic_report import KEPT_RECOVERIES, KEPT_SIZES, Report, ReportedRecovery, news_of
+from shoal.server.elastic import KEPT_RECOVERIES, KEPT_SIZES, Report, ReportedRecovery, news_of
 
 FIRST = Report(world=2, step=10, state="running")
 

@@ -200,7 +200,7 @@ def test_a_port_in_use_is_said(start) -> None:
         "server.store.open",
         "server.token.written",
         "server.announced",
-        "server.parts.started",
+        "server.components.started",
     ],
 )
 def test_killed_anywhere_it_starts_again(start, point: str) -> None:

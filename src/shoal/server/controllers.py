@@ -24,7 +24,7 @@ from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
 from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap, TaskSpec
 from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
-from shoal.server.notebook import HistoryNotebook
+from shoal.server.event_recorder import HistoryRecorder
 from shoal.server.tokens import JobTokens
 from shoal.store.base import SYSTEM, Store
 
@@ -75,7 +75,7 @@ def make_runner(
     clock: Clock,
     guard: Guard,
     tell: Rendezvous,
-    notebook: HistoryNotebook,
+    notebook: HistoryRecorder,
     scheduling: Scheduling,
 ) -> tuple[Runner, TaskCache]:
     """All controllers, ready to be started, and the tasks as they see them."""

@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from shoal.client.wire import FRAMES, frame, frames_in
 from shoal.cluster.base import Session
 from shoal.objects.errors import Invalid, ShoalError, Unavailable
+from shoal.server.concurrency import BlockingPool
 from shoal.server.problems import document_of
-from shoal.server.threads import Threads
 
 __all__ = ["Command", "ExecAnswer", "read_command"]
 
@@ -85,7 +85,7 @@ class ExecAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle the request; returns when the command has ended or the client has left."""
         self._open[self._job] += 1
-        threads = Threads("exec", 3)
+        threads = BlockingPool("exec", 3)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             # the head must be on its way before the first output, which may take its time
@@ -103,7 +103,7 @@ class ExecAnswer(Response):
             threads.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _tell(self, threads: Threads, send: Send) -> None:
+    async def _tell(self, threads: BlockingPool, send: Send) -> None:
         while True:
             receiving = asyncio.ensure_future(threads.call(self._session.receive))
             while not (await asyncio.wait([receiving], timeout=_KEEP_ALIVE_SECONDS))[0]:
@@ -121,7 +121,7 @@ class ExecAnswer(Response):
             if kind == "exit":
                 return
 
-    async def _feed(self, threads: Threads, receive: Receive) -> None:
+    async def _feed(self, threads: BlockingPool, receive: Receive) -> None:
         """Ends the command when the client hangs up."""
         while True:
             for tag, payload in frames_in(self._buffer):

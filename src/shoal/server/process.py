@@ -96,15 +96,15 @@ def _serve(home: Home, options: Options) -> int:
     listeners.append(("tasks", homes.listen(home.tasks_socket)))
     faults.point("server.sockets.listening")
     from shoal.clock import SteadyClock
+    from shoal.server.components import open_store
     from shoal.server.doors import Door, Doors
-    from shoal.server.parts import open_store
 
     clock = SteadyClock()
     store = open_store(home, options.store or "", clock)
     faults.point("server.store.open")
     _remember(home, options)
 
-    from shoal.server.assembly import assemble
+    from shoal.server.components import assemble
 
     doors = Doors([Door(name, listener) for name, listener in listeners])
     assembled = assemble(home, store, clock, doors, shared=bool(options.store))
@@ -115,14 +115,14 @@ def _serve(home: Home, options: Options) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     _announce(home, doors.listeners)
-    assembled.parts.start(assembled.services)
+    assembled.components.start(assembled.services)
     gc.freeze()  # what is there now stays: looking through it again and again is for nothing
     _LOG.info("serving %s", home.path)
     try:
         assembled.serving.run()
     finally:
         _LOG.info("ending")
-        assembled.parts.stop()
+        assembled.components.stop()
         assembled.services.close()
         store.close()
     return 0

@@ -20,10 +20,9 @@ from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
 from shoal.objects.errors import Unavailable
 from shoal.server.auth import Authenticator
-from shoal.server.notebook import Audit
-from shoal.server.signals import Signals
-from shoal.server.tasks import KnownTasks
-from shoal.server.threads import Threads
+from shoal.server.concurrency import BlockingPool, Signals
+from shoal.server.event_recorder import Audit
+from shoal.server.task_reports import KnownTasks
 from shoal.server.tokens import Tokens
 from shoal.store.base import Actor, Store
 
@@ -56,9 +55,9 @@ class Services:
     warnings: Callable[[], tuple[str, ...]] = tuple
     """What is wrong and stops nothing, a sentence each."""
     signals: Signals = field(default_factory=Signals)
-    on_store: Threads = field(default_factory=lambda: Threads("store", _STORE_THREADS))
-    on_streams: Threads = field(default_factory=lambda: Threads("streams", _STREAM_THREADS))
-    on_nodes: Threads = field(default_factory=lambda: Threads("nodes", _NODE_THREADS))
+    on_store: BlockingPool = field(default_factory=lambda: BlockingPool("store", _STORE_THREADS))
+    on_streams: BlockingPool = field(default_factory=lambda: BlockingPool("streams", _STREAM_THREADS))
+    on_nodes: BlockingPool = field(default_factory=lambda: BlockingPool("nodes", _NODE_THREADS))
     """For what asks nodes, which may not answer for a while."""
     started: float = field(default_factory=time.time)
     history_part: History | None = None

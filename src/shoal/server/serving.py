@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from shoal.server.concurrency import Signals
 from shoal.server.doors import Doors
 from shoal.server.protocol import protocol_for
-from shoal.server.signals import Signals
 
 __all__ = ["Serving"]
 

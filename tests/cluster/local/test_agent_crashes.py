@@ -10,7 +10,7 @@ import pytest
 import shoal.cluster.local
 from shoal.cluster.base import Refused
 from shoal.cluster.local.components import component_of
-from shoal.cluster.local.keeper import Keeper
+from shoal.cluster.local.watchdog import Watchdog
 from shoal.objects.errors import Unavailable
 from shoal.testing.local import wait_until
 
@@ -76,8 +76,8 @@ class Controller:
 @pytest.fixture
 def dying(make_home, tell_nothing, tmp_path, monkeypatch):
     """Makes a controller of a home whose next agent (or supervisor) dies at a point, once, and is
-    started again by a keeper."""
-    keepers = []
+    started again by a watchdog."""
+    watchdogs = []
 
     def make(point, tell=tell_nothing):
         local = make_home()
@@ -89,16 +89,16 @@ def dying(make_home, tell_nothing, tmp_path, monkeypatch):
             monkeypatch.setenv("SHOAL_FAULTS", f"{point}:kill")
             monkeypatch.setenv("SHOAL_FAULTS_ONCE", str(marks))
             local.kill("one")
-            keeper = Keeper(local.home, lambda: [component_of("one")])
-            keepers.append(keeper)
-            keeper.open()
+            watchdog = Watchdog(local.home, lambda: [component_of("one")])
+            watchdogs.append(watchdog)
+            watchdog.open()
             return marks
 
         return controller, arm
 
     yield make
-    for keeper in keepers:
-        keeper.close()
+    for watchdog in watchdogs:
+        watchdog.close()
 
 
 def command(script):

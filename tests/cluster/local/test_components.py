@@ -135,7 +135,7 @@ def test_an_agent_that_dies_after_it_started_the_server_leaves_it_up(make_home, 
     marks = tmp_path / "fired"
     marks.mkdir()
     monkeypatch.setenv("SHOAL_FAULTS_ONCE", str(marks))
-    monkeypatch.setenv("SHOAL_FAULTS", "keeper.component.started:kill")
+    monkeypatch.setenv("SHOAL_FAULTS", "watchdog.component.started:kill")
     local.kill("one")  # the server, who starts it again, does not know the variable
     wait_until(lambda: bool(local.pid("one")))
     local.home.down.touch()

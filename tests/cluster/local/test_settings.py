@@ -8,7 +8,7 @@ import pytest
 
 from shoal.cluster.local import settings
 from shoal.cluster.local.home import Home
-from shoal.cluster.local.settings import ClusterSettings, Watched
+from shoal.cluster.local.settings import ClusterSettings, LiveSettings
 from shoal.objects.errors import Invalid
 
 GOOD = ClusterSettings(topology=("block", "rack"), policy="dragon", record=3)
@@ -52,7 +52,7 @@ def test_what_was_read_last_holds_while_the_file_cannot_be_read(tmp_path: Path, 
     home = Home(tmp_path).create()
     settings.save(home, GOOD)
     told: list[str] = []
-    watched = Watched(home, told.append)
+    watched = LiveSettings(home, told.append)
     assert (watched(), watched.problem) == (GOOD, "")
     home.settings_json.write_bytes(UNREADABLE[name])
     assert [watched() for _ in range(3)] == [GOOD] * 3
@@ -69,7 +69,7 @@ def test_a_folder_in_its_place_is_told_as_well(tmp_path: Path) -> None:
     home = Home(tmp_path).create()
     home.settings_json.mkdir()
     told: list[str] = []
-    assert Watched(home, told.append)() == ClusterSettings()
+    assert LiveSettings(home, told.append)() == ClusterSettings()
     assert len(told) == 1 and "Is a directory" in told[0]
 
 
@@ -78,7 +78,7 @@ def test_a_policy_that_this_version_does_not_know_changes_nothing_but_the_policy
     home = Home(tmp_path).create()
     settings.save(home, GOOD)
     told: list[str] = []
-    watched = Watched(home, told.append)
+    watched = LiveSettings(home, told.append)
     watched()
     home.settings_json.write_text('{"policy": "dragoon", "topology": ["zone"], "newer": {"a": 1}}')
     assert watched() == ClusterSettings(topology=("zone",), policy="dragon")
@@ -91,7 +91,7 @@ def test_before_any_that_can_be_the_defaults_hold(tmp_path: Path) -> None:
     home = Home(tmp_path).create()
     home.settings_json.write_text('{"policy": "x", "topology": ["node"], "record": -1}')
     told: list[str] = []
-    watched = Watched(home, told.append)
+    watched = LiveSettings(home, told.append)
     assert watched() == ClusterSettings()
     assert len(told) == 1
     for words in ("no policy x", "leave it out", "-1 decisions cannot be kept"):

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.cluster.local import taskfiles
 from shoal.cluster.local.components import component_of
-from shoal.cluster.local.keeper import Keeper
+from shoal.cluster.local.watchdog import Watchdog
 from shoal.objects.errors import Unavailable
 from shoal.testing.local import wait_until
 
@@ -97,8 +97,8 @@ def test_a_storm(make_home, make_spec, tell_nothing):
     print(f"SHOAL_SEED={seed} SHOAL_STORM_TASKS={count}")
     local = make_home(one={"cpu": 100_000})
     storm = Storm(local, seed, tell_nothing)
-    keeper = Keeper(local.home, lambda: [component_of("one")])
-    keeper.open()
+    watchdog = Watchdog(local.home, lambda: [component_of("one")])
+    watchdog.open()
     try:
         kinds = sorted(SCRIPTS)
         specs = []
@@ -116,7 +116,7 @@ def test_a_storm(make_home, make_spec, tell_nothing):
                 storm.random.choice((storm.kill_agent, storm.kill_supervisor))()
                 next_kill = time.monotonic() + storm.random.uniform(0.02, 0.5)
     finally:
-        keeper.close()
+        watchdog.close()
     for spec in specs:
         outcome = storm.outcomes[spec.name]
         if spec.name in storm.killed and outcome.reason == "SupervisorLost":

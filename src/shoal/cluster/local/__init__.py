@@ -4,7 +4,8 @@ What a server or a command line touches:
 - `home`: every path under `$SHOAL_HOME`, its locks and its sockets
 - `nodes`: which logical nodes the home has, and how much each may use (`machine`: what there is)
 - `settings`: what holds for the whole cluster
-- `components`: starts the server and the agents; `keeper`: keeps them; `shutdown`: ends them
+- `components`: starts the server and the agents; `watchdog` restarts those that end;
+  `shutdown` ends them
 - `cluster`: `LocalCluster`, the `shoal.cluster.base.Cluster` over all agents of a home
   (`link`: the connection to one agent and its mirror of that agent's tasks; `watching`; `session`)
 

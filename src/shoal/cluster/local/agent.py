@@ -21,12 +21,12 @@ from shoal.cluster.local import components, groups, home, nodes, recovery
 from shoal.cluster.local.execs import Execs
 from shoal.cluster.local.home import Home
 from shoal.cluster.local.isolation import peers, probe, syscalls
-from shoal.cluster.local.keeper import Keeper
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
 from shoal.cluster.local.requests import Requests
 from shoal.cluster.local.serving import Serving
 from shoal.cluster.local.usage import Meter
+from shoal.cluster.local.watchdog import Watchdog
 
 __all__ = ["cgroup_scope", "main", "welcome"]
 
@@ -89,12 +89,12 @@ def _serve(place: Home, name: str) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     _reap(node)
-    keeper = Keeper(place, lambda: _kept(place))
-    keeper.open()
+    watchdog = Watchdog(place, lambda: _kept(place))
+    watchdog.open()
     try:
         loop.run()
     finally:
-        keeper.close()
+        watchdog.close()
         serving.close()
         node.close()
     return 0

@@ -20,7 +20,7 @@ from shoal.objects.errors import Invalid
 from shoal.objects.levels import levels_problem
 from shoal.objects.meta import Part
 
-__all__ = ["ClusterSettings", "Watched", "load", "problems", "save"]
+__all__ = ["ClusterSettings", "LiveSettings", "load", "problems", "save"]
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def _policy_problem(name: str) -> str:
     return ""
 
 
-class Watched:
+class LiveSettings:
     """The settings as they are now, for whoever asks often. What means nothing stays what it was, and so
     does all of it while the file cannot be read. Thread-safe."""
 

@@ -8,8 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from shoal.objects.errors import Invalid, Unavailable
-from shoal.server.elastic import ElasticCaller, ElasticJobs
-from shoal.server.elastic_report import Report
+from shoal.server.elastic import ElasticCaller, ElasticJobs, Report
 from shoal.server.services import ServicesNow
 
 __all__ = ["router"]

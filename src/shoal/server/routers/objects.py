@@ -13,8 +13,7 @@ from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
 from shoal.objects import codec
 from shoal.objects.errors import Exists, Invalid, NotFound
 from shoal.objects.kinds import KINDS, Kind
-from shoal.server.listing import stream_list
-from shoal.server.routers.watching import watch_stream
+from shoal.server.object_streams import stream_list, watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.store.base import Actor, Record
 

@@ -16,10 +16,10 @@ from shoal.objects.errors import Invalid, NotFound, ShoalError
 from shoal.objects.job import Job
 from shoal.server.authorise import require
 from shoal.server.exec_stream import ExecAnswer, read_command
-from shoal.server.following import Follower, LogQuery
+from shoal.server.log_stream import LogQuery, LogStream
 from shoal.server.problems import document_of
 from shoal.server.services import ActorNow, Services, ServicesNow
-from shoal.server.tasks import find_task, reports_of
+from shoal.server.task_reports import find_task, reports_of
 
 __all__ = ["router"]
 
@@ -64,7 +64,7 @@ async def logs(
         previous=previous,
         positions=await _positions(request),
     )
-    follower = Follower(
+    stream = LogStream(
         job,
         query,
         logs=services.logs,
@@ -73,9 +73,9 @@ async def logs(
         clock=services.clock,
     )
     # what is there when the answer begins has been looked at: `--tail 0` counts from that moment
-    first = await services.on_streams.call(follower.step)
+    first = await services.on_streams.call(stream.step)
     return StreamingResponse(
-        _log_frames(services, follower, first, name, query), media_type=FRAMES, headers=_NO_STORE
+        _log_frames(services, stream, first, name, query), media_type=FRAMES, headers=_NO_STORE
     )
 
 
@@ -117,34 +117,34 @@ async def _positions(request: Request) -> dict[str, int]:
 
 
 async def _log_frames(
-    services: Services, follower: Follower, frames: list[bytes], name: str, query: LogQuery
+    services: Services, stream: LogStream, frames: list[bytes], name: str, query: LogQuery
 ) -> AsyncIterator[bytes]:
     signal = services.signals.new()
     loop = asyncio.get_running_loop()
     said_at = loop.time()
     try:
-        watch = await services.on_streams.call(follower.watch)
+        watch = await services.on_streams.call(stream.watch)
         if watch is not None:
             watch.on_ready(signal.set)
         while not services.signals.stopping:
             if frames or loop.time() - said_at > _KEEP_ALIVE_SECONDS:
                 said_at = loop.time()
                 yield b"".join(frames) or frame(b"K")
-            if follower.done:
-                yield _end(follower, name, query)
+            if stream.done:
+                yield _end(stream, name, query)
                 return
-            if follower.pause_seconds > 0:
+            if stream.pause_seconds > 0:
                 await asyncio.sleep(_SHORTEST_PAUSE_SECONDS)
-                await signal.wait(max(0.0, follower.pause_seconds - _SHORTEST_PAUSE_SECONDS))
-            frames = await services.on_streams.call(follower.step)
+                await signal.wait(max(0.0, stream.pause_seconds - _SHORTEST_PAUSE_SECONDS))
+            frames = await services.on_streams.call(stream.step)
     except ShoalError as error:
         yield frame(b"Z", msgspec.json.encode(document_of(error)))
     finally:
-        follower.close()
+        stream.close()
 
 
-def _end(follower: Follower, name: str, query: LogQuery) -> bytes:
-    if query.previous and not follower.found_logs:
+def _end(stream: LogStream, name: str, query: LogQuery) -> bytes:
+    if query.previous and not stream.found_logs:
         missing = NotFound(f"no task of job {name} has an earlier incarnation")
         return frame(b"Z", msgspec.json.encode(document_of(missing)))
     return frame(b"Z", b"{}")

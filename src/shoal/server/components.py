@@ -1,7 +1,7 @@
 """Which implementation stands behind each protocol, and in what order they come up and go down.
 
 The store comes first, before anything is served. The rest follows in a thread while requests are
-already being answered: cluster, history, controllers, then the keeper of the agents. `readiness` says
+already being answered: cluster, history, controllers, then the watchdog of the agents. `readiness` says
 how far that is. A part that does not come up is tried again, and says so meanwhile.
 """
 
@@ -10,38 +10,44 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal import faults
-from shoal.admission.admission import DEFAULT_QUEUE
+from shoal.admission.admission import DEFAULT_QUEUE, Admission
 from shoal.clock import Clock
 from shoal.cluster.base import Task
 from shoal.cluster.local import components, nodes
 from shoal.cluster.local.home import Home
-from shoal.cluster.local.settings import Watched
+from shoal.cluster.local.settings import LiveSettings
 from shoal.control.lease import AlwaysLeader, LeaderLease
 from shoal.history.base import About
 from shoal.objects.errors import Exists, ShoalError
+from shoal.objects.job import Job
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
+from shoal.server.app import create_app
+from shoal.server.auth import Authenticator
 from shoal.server.authorise import authorise
-from shoal.server.notebook import Audit
-from shoal.server.tokens import JobTokens
+from shoal.server.doors import Doors
+from shoal.server.event_recorder import Audit
+from shoal.server.services import Services
+from shoal.server.serving import Serving
+from shoal.server.tokens import JobTokens, Tokens
 from shoal.store.base import SYSTEM, Store
 
 if TYPE_CHECKING:
     from shoal.cluster.local.cluster import LocalCluster
-    from shoal.cluster.local.keeper import Keeper
+    from shoal.cluster.local.watchdog import Watchdog
     from shoal.control.runner import Runner
     from shoal.history.sql import SqlHistory
-    from shoal.server.services import Services
 
-__all__ = ["Parts", "declared_capacities", "open_store"]
+__all__ = ["Assembled", "Components", "assemble", "declared_capacities", "open_store"]
 
 _LOG = logging.getLogger("shoal.server")
-_PARTS = ("cluster", "history", "controllers", "keeper")
+_PARTS = ("cluster", "history", "controllers", "watchdog")
 _RETRY_SECONDS = 1.0
 _TRIM_SECONDS = 600.0
 _MOST_LOG_BYTES = 20 * 2**30
@@ -73,7 +79,7 @@ def declared_capacities(home: Home) -> list[Capacity]:
     return [node.capacity for node in nodes.load(home)]
 
 
-class Parts:
+class Components:
     """Everything of a server but its store and its HTTP side."""
 
     def __init__(
@@ -92,7 +98,7 @@ class Parts:
         self._clock = clock
         self._tokens = tokens
         self._audit = audit
-        self.settings = Watched(home, self._settings_wrong)
+        self.settings = LiveSettings(home, self._settings_wrong)
         """What holds for the cluster, as it is now."""
         self._states: dict[str, str] = dict.fromkeys(_PARTS, "starting")
         self._stopping = threading.Event()
@@ -100,7 +106,7 @@ class Parts:
         self._cluster: LocalCluster | None = None
         self._history: SqlHistory | None = None
         self._runner: Runner | None = None
-        self._keeper: Keeper | None = None
+        self._watchdog: Watchdog | None = None
         self._lease = (
             LeaderLease(store, "controllers", str(home.path), actor=SYSTEM, clock=clock)
             if shared
@@ -109,7 +115,9 @@ class Parts:
 
     def start(self, services: Services) -> None:
         """Bring up the rest, in a thread; gives each to `services` when it is up."""
-        self._thread = threading.Thread(target=self._run, args=(services,), name="parts", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(services,), name="components", daemon=True
+        )
         self._thread.start()
 
     def readiness(self) -> dict[str, str]:
@@ -135,7 +143,7 @@ class Parts:
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
         for name, part in (
-            ("keeper", self._keeper and self._keeper.close),
+            ("watchdog", self._watchdog and self._watchdog.close),
             ("controllers", self._runner and self._runner.stop),
             ("lease", self._lease and self._lease.stop),
             ("cluster", self._cluster and self._cluster.close),
@@ -149,7 +157,7 @@ class Parts:
             ("cluster", self._start_cluster),
             ("history", self._start_history),
             ("controllers", self._start_controllers),
-            ("keeper", self._start_keeper),
+            ("watchdog", self._start_watchdog),
         ):
             while not self._stopping.is_set():
                 try:
@@ -162,7 +170,7 @@ class Parts:
                 else:
                     self._states[name] = "ok"
                     break
-        faults.point("server.parts.started")
+        faults.point("server.components.started")
         self._tidy_forever()
 
     def _start_cluster(self, services: Services) -> None:
@@ -186,7 +194,7 @@ class Parts:
         from shoal.history.recorder import Recorder
         from shoal.schedule.plan import policy_named
         from shoal.server.controllers import Rendezvous, Scheduling, make_runner
-        from shoal.server.notebook import HistoryNotebook
+        from shoal.server.event_recorder import HistoryRecorder
 
         assert self._cluster is not None
         assert self._history is not None
@@ -201,7 +209,7 @@ class Parts:
             clock=self._clock,
             guard=guard,
             tell=Rendezvous(self._tokens, f"unix://{self._home.tasks_socket}"),
-            notebook=HistoryNotebook(Recorder(self._history, self._clock), self._cluster),
+            notebook=HistoryRecorder(Recorder(self._history, self._clock), self._cluster),
             scheduling=Scheduling(
                 policy=lambda: policy_named(settings().policy),
                 levels=lambda: settings().topology,
@@ -216,14 +224,14 @@ class Parts:
 
         services.known_tasks = known_tasks
 
-    def _start_keeper(self, services: Services) -> None:
-        from shoal.cluster.local.keeper import Keeper
+    def _start_watchdog(self, services: Services) -> None:
+        from shoal.cluster.local.watchdog import Watchdog
 
         def agents() -> list[str]:
             return [c for c in components.components_of(self._home) if c != components.SERVER]
 
-        self._keeper = Keeper(self._home, agents)
-        self._keeper.open()
+        self._watchdog = Watchdog(self._home, agents)
+        self._watchdog.open()
 
     def _tidy_forever(self) -> None:
         """Keep history and logs within their bounds."""
@@ -244,3 +252,39 @@ def _attempt(name: str, action: Callable[[], object]) -> None:
         action()
     except (ShoalError, OSError):
         _LOG.exception("%s failed", name)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A server, ready to be run and to have its later parts started."""
+
+    services: Services
+    components: Components
+    serving: Serving
+
+
+def assemble(home: Home, store: Store, clock: Clock, doors: Doors, *, shared: bool = False) -> Assembled:
+    """Put a server together over an open store and open doors."""
+    job_tokens, people, audit = JobTokens.of(home.keys), Tokens(home.keys / "tokens.json"), Audit()
+    components = Components(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
+    services = Services(
+        store=store,
+        admission=Admission(
+            store,
+            lambda: declared_capacities(home),
+            lambda: components.settings().topology,
+            authorise=authorise,
+        ),
+        clock=clock,
+        people=people,
+        audit=audit,
+        home=home.path,
+        readiness=components.readiness,
+        warnings=components.warnings,
+    )
+
+    async def find_job(namespace: str, name: str) -> Job:
+        return await services.on_store.call(store.get, Job, namespace, name, actor=SYSTEM)
+
+    services.authenticator = Authenticator(job_tokens, people, find_job)
+    return Assembled(services, components, Serving(create_app(services), doors, services.signals))

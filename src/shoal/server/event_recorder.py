@@ -17,7 +17,7 @@ from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
 
-__all__ = ["Audit", "HistoryNotebook"]
+__all__ = ["Audit", "HistoryRecorder"]
 
 _MOST_WAITING = 10_000
 
@@ -59,7 +59,7 @@ class Audit:
                 note(self._recorder)
 
 
-class HistoryNotebook:
+class HistoryRecorder:
     """A `Notebook` of the job controller and a `DecisionRecorder` of the scheduler, kept in history."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:

@@ -1,17 +1,18 @@
-"""Tasks as clients see them: what a node knows of each, and what it uses."""
+"""Reports for clients: state and usage of each task, capacity and use of each node."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from shoal.client.reports import TaskReport
-from shoal.cluster.base import Cluster, Task, Usage
+from shoal.client.reports import NodeUsage, TaskReport, UsageReport
+from shoal.cluster.base import Cluster, NodeState, Task, Usage
 from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid, NotFound, Unavailable
 from shoal.objects.job import Job
+from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import TaskKey
 
-__all__ = ["KnownTasks", "find_task", "report_of", "reports_of"]
+__all__ = ["KnownTasks", "find_task", "report_of", "reports_of", "usage_report"]
 
 KnownTasks = Callable[[str], "tuple[Task, ...] | None"]
 """The tasks of a job (its uid) that have not been acknowledged; None while not all of them are known."""
@@ -84,3 +85,31 @@ def _usage(cluster: Cluster, task: Task) -> Usage:
         return cluster.usage(task.spec.key)
     except (NotFound, Unavailable):
         return Usage()  # it ended meanwhile, or its node does not answer: the list says which
+
+
+def usage_report(cluster: Cluster, namespace: str, now: float) -> UsageReport:
+    """Nodes always in full; tasks only of the namespace, where one is named."""
+    listing = cluster.list()
+    reports = reports_of(cluster, listing.tasks)
+    specs = {(t.spec.namespace, t.spec.name): t for t in listing.tasks}
+    nodes = tuple(
+        _node(node, [r for r in reports if r.node == node.name], specs) for node in cluster.nodes()
+    )
+    mine = tuple(r for r in reports if not namespace or r.namespace == namespace)
+    return UsageReport(at=now, nodes=nodes, tasks=mine, silent_nodes=listing.unreachable_nodes)
+
+
+def _node(node: NodeState, reports: list[TaskReport], tasks: dict[tuple[str, str], Task]) -> NodeUsage:
+    there = [r for r in reports if r.phase != "Ended"]
+    specs = [tasks[r.namespace, r.name].spec for r in there]
+    return NodeUsage(
+        name=node.name,
+        ready=node.ready,
+        capacity=node.capacity,
+        requested_cpu=CpuMillis(sum(spec.cpu for spec in specs)),
+        requested_memory=Bytes(sum(spec.memory or 0 for spec in specs)),
+        held_gpus=sum(len(spec.placement.devices) for spec in specs),
+        tasks=len(there),
+        cpu_seconds=sum(r.cpu_seconds for r in there),
+        memory_bytes=sum(r.memory_bytes for r in there),
+    )

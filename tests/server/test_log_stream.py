@@ -21,8 +21,8 @@ from shoal.objects.kinds import JOB
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
-from shoal.server import following
-from shoal.server.following import Follower, LogQuery
+from shoal.server import log_stream
+from shoal.server.log_stream import LogQuery, LogStream
 from shoal.store.base import SYSTEM
 from tests.server.harness import LiveServer, a_job, eventually
 
@@ -241,14 +241,14 @@ class Endless:
 
 def test_a_plain_read_ends_though_the_task_writes_on(scene: Scene) -> None:
     clock = SystemClock()
-    follower = Follower(
+    stream = LogStream(
         scene.job, LogQuery(), logs=Endless(scene.key(), clock), store=scene.server.store,
         tasks=lambda uid: None, clock=clock,
     )  # type: ignore[arg-type]  # fmt: skip
     deadline = time.monotonic() + 20
-    while not follower.done:
+    while not stream.done:
         assert time.monotonic() < deadline
-        assert sum(map(len, follower.step())) < 1_000_000  # a portion at a time
+        assert sum(map(len, stream.step())) < 1_000_000  # a portion at a time
 
 
 def spec_of(job: Job, index: int = 0) -> TaskSpec:
@@ -264,32 +264,32 @@ def test_what_still_runs_of_a_finished_job_is_followed_to_its_end(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With `cleanUp: None` the rest ends by itself; and logs of tasks that ended are let go of."""
-    monkeypatch.setattr(following, "_SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(log_stream, "_SETTLE_SECONDS", 0.05)
     clock = SystemClock()
     room = Capacity(cpu=CpuMillis(4000), memory=Bytes(2**30))
     cluster = SimulatedCluster(clock, {"n0": room}, lambda spec: Script())
     group = (spec_of(scene.job, 0), spec_of(scene.job, 1))
     cluster.start(group, lambda specs, endpoints: {spec.name: TaskBootstrap() for spec in specs})
-    follower = Follower(
+    stream = LogStream(
         scene.job, LogQuery(follow=True), logs=scene.server.logs, store=scene.server.store,
         tasks=lambda uid: cluster.list().tasks, clock=clock,
     )  # fmt: skip
 
     def steps_until(check: Callable[[], bool]) -> None:
-        eventually(lambda: bool(follower.step() or True) and check())
+        eventually(lambda: bool(stream.step() or True) and check())
 
     scene.write(b"a\n")
     scene.write(b"b\n", index=1)
     scene.phase("Succeeded")
     for _ in range(10):
-        follower.step()
-    assert not follower.done
+        stream.step()
+    assert not stream.done
     cluster.stop(group[0].key, grace_seconds=0, reason="JobFinished")
-    steps_until(lambda: len(follower._closed) == 1)
-    assert not follower.done
+    steps_until(lambda: len(stream._closed) == 1)
+    assert not stream.done
     cluster.stop(group[1].key, grace_seconds=0, reason="JobFinished")
-    steps_until(lambda: follower.done)
-    follower.close()
+    steps_until(lambda: stream.done)
+    stream.close()
 
 
 def test_positions_that_are_none_are_refused(scene: Scene) -> None:

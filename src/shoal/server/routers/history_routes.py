@@ -79,7 +79,7 @@ async def explain(
     services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
 ) -> Response:
     """Why the object is in the state it is in: the scheduler's own reason, with its numbers."""
-    from shoal.server.explaining import explanation_of
+    from shoal.server.explanation import explanation_of
 
     require(actor, "explain", namespace, name)
     kind = _kind(plural)
@@ -99,7 +99,7 @@ async def explain(
 @router.get("/usage", operation_id="usage", response_class=Response, response_model=None)
 async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = "") -> Response:
     """What nodes and tasks use now."""
-    from shoal.server.using import usage_report
+    from shoal.server.task_reports import usage_report
 
     require(actor, "usage")
     report = await services.on_nodes.call(

@@ -13,7 +13,7 @@ from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Role, Slots
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.schedule.explain import explain
-from shoal.server.explaining import explanation_of
+from shoal.server.explanation import explanation_of
 from shoal.store.memory import MemoryStore
 from shoal.testing.clock import VirtualClock
 

@@ -1,4 +1,4 @@
-"""The keeper's judgement; that it starts real components is in test_components."""
+"""The watchdog's judgement; that it starts real components is in test_components."""
 
 import os
 import subprocess
@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from shoal.cluster.local import components, keeper
+from shoal.cluster.local import components, watchdog
 from shoal.cluster.local.home import Home
-from shoal.cluster.local.keeper import Keeper
+from shoal.cluster.local.watchdog import Watchdog
 from shoal.testing.local import wait_until
 
 HOLD = (
@@ -51,7 +51,7 @@ def test_what_ends_is_started_again_until_the_home_is_down(home, starts):
     processes, lives = starts
     lives[:] = [0, 0]
     told = []
-    kept = Keeper(home, lambda: ["a", "b"], told.append)
+    kept = Watchdog(home, lambda: ["a", "b"], told.append)
     kept.open()
     try:
         lock = home.component_lock
@@ -70,7 +70,7 @@ def test_what_ends_is_started_again_until_the_home_is_down(home, starts):
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_what_cannot_be_started_does_not_end_the_keeper(home, starts, monkeypatch):
+def test_what_cannot_be_started_does_not_end_the_watchdog(home, starts, monkeypatch):
     start, failures = components.start, []
 
     def fails_once(where, component):
@@ -80,8 +80,8 @@ def test_what_cannot_be_started_does_not_end_the_keeper(home, starts, monkeypatc
         return start(where, component)
 
     monkeypatch.setattr(components, "start", fails_once)
-    monkeypatch.setattr(keeper, "LONGEST_BACKOFF_SECONDS", 0.05)
-    kept = Keeper(home, lambda: ["a"])
+    monkeypatch.setattr(watchdog, "LONGEST_BACKOFF_SECONDS", 0.05)
+    kept = Watchdog(home, lambda: ["a"])
     kept.open()
     try:
         wait_until(lambda: bool(home.component_lock("a").holder()))
@@ -94,21 +94,21 @@ def test_it_leaves_a_home_to_whoever_starts_or_ends_it(home, starts):
     processes, _ = starts
     with home.component_lock("components") as lock:
         lock.acquire(1.0)
-        kept = Keeper(home, lambda: ["a"])
+        kept = Watchdog(home, lambda: ["a"])
         kept.open()
         kept.close()
     assert not processes
 
 
 def test_short_lives_are_forgiven_for_a_while():
-    waits = [keeper._backoff(lives) for lives in range(1, keeper.PATIENCE + 2)]
+    waits = [watchdog._backoff(lives) for lives in range(1, watchdog.PATIENCE + 2)]
     assert waits[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
-    assert waits[-2:] == [1.0, keeper.LONGEST_BACKOFF_SECONDS]
+    assert waits[-2:] == [1.0, watchdog.LONGEST_BACKOFF_SECONDS]
 
 
 def test_nothing_stays_open(home):
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    kept = Keeper(home, list)
+    kept = Watchdog(home, list)
     kept.open()
     kept.close()
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -3,7 +3,7 @@
 A thread waits on the kernel's word that one of them has ended and starts it anew at once; one that
 ends again and again right after its start is started ever more rarely. Nothing is started while
 `run/down` exists. Who shuts a home down, or starts it, holds the components' lock meanwhile, and the
-keeper leaves it to them.
+watchdog leaves it to that process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shoal import faults
 from shoal.cluster.local import components, processes
 from shoal.cluster.local.home import Home, Lock
 
-__all__ = ["Keeper"]
+__all__ = ["Watchdog"]
 
 FIRST_BACKOFF_SECONDS = 0.1
 LONG_BACKOFF_SECONDS = 1.0
@@ -43,7 +43,7 @@ class _Kept:
     not_before: float = 0.0
 
 
-class Keeper:
+class Watchdog:
     """Keeps `wanted()` (component names) of a home alive from a thread of its own until closed.
 
     `started` is told each component that was started anew.
@@ -61,7 +61,7 @@ class Keeper:
         self._kept: dict[str, _Kept] = {}
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def open(self) -> None:
         """Begin."""
@@ -109,7 +109,7 @@ class Keeper:
             if self._home.down.exists() or self._home.component_lock(component).holder() is not None:
                 return
             pid = components.start(self._home, component)
-            faults.point("keeper.component.started")
+            faults.point("watchdog.component.started")
             kept.short_lives += 1
             kept.not_before = now + _backoff(kept.short_lives)
             self._until_held(component, pid)

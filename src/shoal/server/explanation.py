@@ -20,7 +20,7 @@ from shoal.objects.node import Node
 from shoal.objects.queue import Queue
 from shoal.objects.ranges import IndexSet
 from shoal.schedule.explain import explain as in_words
-from shoal.server.tasks import reports_of
+from shoal.server.task_reports import reports_of
 from shoal.store.base import SYSTEM, Store
 
 __all__ = ["explanation_of"]

@@ -24,10 +24,10 @@ from shoal.history.base import LogChunk, LogKey, Logs
 from shoal.objects.errors import Expired, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
-from shoal.server.tasks import KnownTasks
+from shoal.server.task_reports import KnownTasks
 from shoal.store.base import SYSTEM, Store, Watch
 
-__all__ = ["Follower", "LogQuery"]
+__all__ = ["LogQuery", "LogStream"]
 
 _PORTION_BYTES = 256 * 1024
 _MOST_AT_ONCE = 64
@@ -66,7 +66,7 @@ class _Source:
     """Whether the present pass has found something new."""
 
 
-class Follower:
+class LogStream:
     """One reader's way through the logs of one job."""
 
     def __init__(
