@@ -127,7 +127,7 @@ def test_a_reader_that_is_too_slow_is_told_and_can_list_again(
 def test_watches_end_with_their_clients(server: LiveServer, client: Client) -> None:
     version = client.list(JOB).version
     watches = [client.watch(JOB, version=version) for _ in range(5)]
-    feed = server.store._backend._feed  # type: ignore[attr-defined]
+    feed = server.store._backend._watch_cache  # type: ignore[attr-defined]
     assert len(feed._watches) == 5
     for watch in watches:
         watch.close()
