@@ -103,6 +103,9 @@ class NodeState(Part, frozen=True, kw_only=True):
     """Isolation to `enforced` or the reason why not."""
     labels: dict[str, str] = {}
     """Labels that the node declares of itself; people's labels add to them."""
+    problems: dict[str, str] = {}
+    """What needs a person though the node works on: condition type (`CleanupFailed`, `StateDamaged`) to
+    message."""
 
 
 class Listing(Part, frozen=True, kw_only=True):

@@ -166,6 +166,8 @@ def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:
             why = ("Enforced", "") if given else ("NotEnforced", how)
             kind = f"Isolation{name.title().replace('-', '')}"
             conditions.append(_condition(old, kind, given, *why, generation, now))
+        for kind, message in sorted(state.problems.items()):
+            conditions.append(_condition(old, kind, True, "Found", message, generation, now))
     else:
         conditions += [condition for condition in old.conditions if condition.type != "Ready"]
     before = next((c.changed for c in old.conditions if c.type == "Ready"), 0.0)

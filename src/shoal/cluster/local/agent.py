@@ -82,7 +82,8 @@ def _serve(place: Home, name: str) -> int:
     requests = Requests(node, Execs(node), meter, os.getpid())
     listener = home.listen(node.paths.socket)
     serving = Serving(loop, listener, requests.handle, report, functools.partial(welcome, place))
-    node.on_change = serving.tell
+    node.on_change = serving.send_changes
+    node.on_state = serving.send_state
     meter.open()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.on_signal(number, loop.stop)

@@ -10,7 +10,8 @@
     settings.json                 what holds for the cluster, such as the levels of its topology
     run/                          locks; `down` while the home is to stay down
     log/                          what server and agents say
-    nodes/NODE/                   an agent's: agent.sock, ledger.db, tasks/, work/, trash/, cgroups.json
+    nodes/NODE/                   an agent's: agent.sock, ledger.db, tasks/, work/, trash/,
+                                  quarantine/, cgroups.json
     logs/ output/ sandboxes/      by namespace and job uid
 
 Only the owner can enter. Standard library only, for the command line pays for it on every verb.
@@ -120,10 +121,12 @@ class NodeHome:
         self.work = path / "work"
         """A folder per task that the task may write: scratch, rendezvous."""
         self.trash = path / "trash"
+        self.quarantine = path / "quarantine"
+        """What could not be removed."""
 
     def create(self) -> NodeHome:
         """Make the folders; idempotent."""
-        for folder in (self.path, self.tasks, self.work, self.trash):
+        for folder in (self.path, self.tasks, self.work, self.trash, self.quarantine):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self
 

@@ -234,6 +234,7 @@ class Link:
             connection.settimeout(None)
             with self._lock:
                 self._connection = connection
+                self._state = None
                 self._tasks.clear()
                 self._shown = None
             opening = self._submit(protocol.Describe()), self._submit(protocol.Watch())
@@ -242,7 +243,7 @@ class Link:
                 for document in frames.feed(data):
                     self._take(codec.decode(document, Answer))
                 if not self._ready.is_set() and all(pending.done for pending in opening):
-                    self._state = opening[0].result(NodeState)
+                    self._state = self._state or opening[0].result(NodeState)
                     self.message = ""
                     self._ready.set()
                     self._told(None)
@@ -256,6 +257,8 @@ class Link:
             changed = self._fold(answer.changes)
             if self._ready.is_set() and changed:
                 self._told(changed)
+        if answer.node is not None:
+            self._state = answer.node
         if answer.id:
             with self._lock:
                 pending = self._pending.pop(answer.id, None)

@@ -83,11 +83,15 @@ class Loop:
         with contextlib.suppress(BlockingIOError):  # the pipe is full: it will wake anyway
             os.write(self._wake_write, b"x")
 
-    def work(self, job: Callable[[], Callable[[], None]]) -> None:
-        """Run `job` in a thread of its own, then what it returns in the loop's thread. What `job`
-        raises is raised there."""
-        thread = threading.Thread(target=lambda: self.call(_done(job)), name="helper", daemon=True)
-        thread.start()
+    def work(
+        self,
+        job: Callable[[], Callable[[], None]],
+        failed: Callable[[Exception], Callable[[], None]] | None = None,
+    ) -> None:
+        """Run `job` in a thread of its own, then what it returns in the loop's thread. If it raises, the
+        loop runs what `failed` returns instead; without `failed` it raises the exception."""
+        target = functools.partial(_work, self, job, failed or _raising)
+        threading.Thread(target=target, name="helper", daemon=True).start()
 
     def stop(self) -> None:
         """End `run` after this turn. Thread-safe, also from a signal handler."""
@@ -133,11 +137,20 @@ class Loop:
             os.read(self._wake_read, 65536)
 
 
-def _done(job: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+def _work(
+    loop: Loop,
+    job: Callable[[], Callable[[], None]],
+    failed: Callable[[Exception], Callable[[], None]],
+) -> None:
     try:
-        return job()
-    except Exception as error:  # noqa: BLE001 (to be raised where it ends the process)
-        return functools.partial(_raise, error)
+        done = job()
+    except Exception as error:  # noqa: BLE001 (its owner decides what becomes of it)
+        done = failed(error)
+    loop.call(done)
+
+
+def _raising(error: Exception) -> Callable[[], None]:
+    return functools.partial(_raise, error)
 
 
 def _raise(error: Exception) -> None:

@@ -78,6 +78,8 @@ class Node:
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
+        self.on_state: Callable[[NodeState], None] = lambda _: None
+        self.problems: dict[str, str] = {}
         self.turn = Turn(self.ledger, self._tell, self._undone)
         self._emptying = False
         loop.end_turn = self.turn.end
@@ -93,7 +95,15 @@ class Node:
             address=HOST,
             isolations=self.isolations.states,
             labels=self.declaration.labels,
+            problems=self.problems,
         )
+
+    def problem(self, kind: str, message: str) -> None:
+        """Something on this node needs a person: a line in the log and a condition of the node."""
+        report(message)
+        if self.problems.get(kind) != message:
+            self.problems = {**self.problems, kind: message}
+            self.on_state(self.state())
 
     def admit(self, specs: Iterable[TaskSpec]) -> tuple[Endpoint, ...]:
         """Promise room to all or none; where each can be reached, in order.
@@ -263,18 +273,25 @@ class Node:
         return attendant
 
     def empty_trash(self) -> None:
-        """Remove what was discarded, in a thread of its own."""
+        """Remove what was discarded, in a thread of its own. What cannot be removed is put in quarantine
+        and reported; the node goes on."""
         if self._emptying:
             return
         self._emptying = True
 
         def job() -> Callable[[], None]:
-            problems = [
-                line for item in self.paths.trash.iterdir() for line in cleanup.remove_tree(item)
-            ]
+            problems: list[str] = []
+            for item in list(self.paths.trash.iterdir()):
+                found = cleanup.remove_tree(item)
+                if found:
+                    problems += found
+                    folders.discard((item,), self.paths.quarantine)
             return lambda: self._emptied(problems)
 
-        self.loop.work(job)
+        def failed(error: Exception) -> Callable[[], None]:
+            return lambda: self._emptied([f"{self.paths.trash}: {error}"])
+
+        self.loop.work(job, failed)
 
     def discard(self, paths: Iterable[Path]) -> None:
         """Have these folders gone."""
@@ -350,9 +367,13 @@ class Node:
 
     def _emptied(self, problems: list[str]) -> None:
         self._emptying = False
-        for problem in problems:
-            report(f"cannot be removed: {problem}")
-        if not problems and any(self.paths.trash.iterdir()):
+        if problems:
+            self.problem(
+                "CleanupFailed",
+                f"what tasks left cannot be removed and is kept in {self.paths.quarantine}: "
+                + "; ".join(problems),
+            )
+        elif any(self.paths.trash.iterdir()):
             self.empty_trash()
 
     def _change(self, key: TaskKey, whole: bool) -> Change:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shoal.cluster.base import Outcome, Refused, StopReason, Task, TaskPhase
+from shoal.cluster.base import NodeState, Outcome, Refused, StopReason, Task, TaskPhase
 from shoal.objects import codec
 from shoal.objects.errors import ShoalError, Unavailable, by_code
 from shoal.objects.meta import Part, Stamp
@@ -219,6 +219,8 @@ class Answer(Part, frozen=True, kw_only=True):
     result: msgspec.Raw = msgspec.Raw()
     error: dict[str, Any] | None = None
     changes: tuple[Change, ...] = ()
+    node: NodeState | None = None
+    """The node itself, when it changed; to those who watch."""
 
 
 class Frames:

@@ -7,7 +7,8 @@
    go, and a repeated start admits them anew.
 3. Folders of tasks that the ledger does not know (it was restored from an older copy, or an
    acknowledgement was cut short) go, and before them whatever runs there.
-4. Trash is emptied; control groups and sandboxes without a task are removed.
+4. Trash is emptied, and what an earlier agent could not remove is tried once more; control groups and
+   sandboxes without a task are removed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shoal import faults
 from shoal.cluster.local import folders, processes, supervisor_recovery, taskfiles
 from shoal.cluster.local.attendant import supervisor_of
 from shoal.cluster.local.isolation import cgroups, cleanup
-from shoal.cluster.local.node import Node, report
+from shoal.cluster.local.node import Node
 
 __all__ = ["recover"]
 
@@ -45,7 +46,7 @@ def recover(node: Node) -> None:
     for folder in sorted(node.paths.work.iterdir()):
         if folders.key_of(folder) not in known and not (node.paths.tasks / folder.name).exists():
             node.discard((folder,))
-    node.empty_trash()
+    node.discard(tuple(node.paths.quarantine.iterdir()))
     _sweep(node)
 
 
@@ -60,7 +61,10 @@ def _end_stray(node: Node, folder: Path) -> None:
             supervisor_recovery.settle(str(folder))
         return lambda: node.discard((folder, node.paths.work / folder.name))
 
-    node.loop.work(job)
+    def failed(error: Exception) -> Callable[[], None]:
+        return lambda: node.problem("CleanupFailed", f"{folder} cannot be cleaned up: {error}")
+
+    node.loop.work(job, failed)
 
 
 def _sweep(node: Node) -> None:
@@ -71,11 +75,14 @@ def _sweep(node: Node) -> None:
     def job() -> Callable[[], None]:
         left = cgroups.remove_strays(node.isolations.cgroup_parents, living)
         cleanup.sweep_sandboxes(node.home.sandboxes)
-        return lambda: _complain(left)
+        return lambda: _report(node, [f"the control group {path} cannot be removed" for path in left])
 
-    node.loop.work(job)
+    def failed(error: Exception) -> Callable[[], None]:
+        return lambda: _report(node, [f"control groups and sandboxes cannot be removed: {error}"])
+
+    node.loop.work(job, failed)
 
 
-def _complain(left: list[str]) -> None:
-    for path in left:
-        report(f"the control group {path} cannot be removed")
+def _report(node: Node, problems: list[str]) -> None:
+    if problems:
+        node.problem("CleanupFailed", "; ".join(problems))

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.cluster.base import NodeState
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.protocol import Answer, Call, Change, Frames, answer_error, frame
 from shoal.objects import codec
@@ -161,11 +162,18 @@ class Serving:
         listener.setblocking(False)
         loop.add(listener.fileno(), selectors.EVENT_READ, self._accept)
 
-    def tell(self, changes: tuple[Change, ...]) -> None:
-        """Send changes to all who watch."""
+    def send_changes(self, changes: tuple[Change, ...]) -> None:
+        """Send changes of tasks to all who watch."""
+        self._send(Answer(changes=changes))
+
+    def send_state(self, state: NodeState) -> None:
+        """Send the node's new state to all who watch."""
+        self._send(Answer(node=state))
+
+    def _send(self, answer: Answer) -> None:
         watchers = [client for client in self.clients if client.watching]
         if watchers:
-            data = frame(Answer(changes=changes))
+            data = frame(answer)
             for client in watchers:
                 client.send(data)
 

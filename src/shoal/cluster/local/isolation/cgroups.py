@@ -11,12 +11,13 @@ A group outlives whoever made it: names are the tasks', so that `remove` finds t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 from shoal.cluster.local import supervisor_processes as processes
 
-__all__ = ["CONTROLLERS", "KILL", "Groups", "kill_all", "remove", "remove_strays", "write"]
+__all__ = ["CONTROLLERS", "KILL", "Groups", "remove", "remove_strays", "write"]
 
 CONTROLLERS = ("cpu", "memory", "pids")
 KILL = "kill"
@@ -122,34 +123,15 @@ class Groups:
             remove([folder])
 
 
-def kill_all(paths: list[str]) -> bool:
-    """Kill every process in these groups; True when there was none."""
-    empty = True
-    for path in paths:
-        folders = _tree(path)
-        found = [int(line) for folder in folders for line in _lines(f"{folder}/cgroup.procs")]
-        if not found:
-            continue
-        empty = False
-        try:
-            write(f"{path}/cgroup.kill", "1")
-        except OSError:  # version 1, or before Linux 5.14
-            for pid in found:
-                processes.kill(pid)
-    return empty
-
-
 def remove(paths: list[str], timeout_seconds: float = 1.0) -> bool:
-    """Kill what is in the groups and remove them; False when some process would not go in that time."""
+    """Kill what is in the groups and in those below them and remove them; False when some process would
+    not go in that time."""
     deadline = time.monotonic() + timeout_seconds
-    left = [path for path in paths if os.path.isdir(path)]
-    while left:
-        kill_all(left)
-        left = [path for path in left if not _removed(path)]
-        if left and time.monotonic() > deadline:
+    left = paths
+    while left := [path for path in left if not _end(path)]:
+        if time.monotonic() > deadline:
             return False
-        if left:
-            time.sleep(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return True
 
 
@@ -198,20 +180,75 @@ def _set(folder: str, file: str, value: str) -> None:
         write(path, value)
 
 
-def _tree(path: str) -> list[str]:
-    """The group and those that the task has made below it, deepest first."""
-    return [folder for folder, _, _ in os.walk(path, topdown=False)]
-
-
-def _removed(path: str) -> bool:
+def _end(path: str) -> bool:
+    """Kill every process of the group and of those that the task has made below it, and remove those
+    that are empty, deepest first; True when none is left. However deep they are nested (a task's own
+    doing), one descriptor is open at a time and no path is longer than a name."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        for folder in _tree(path):
-            os.rmdir(folder)
+        here = os.open(path, flags)
+    except FileNotFoundError:
+        return True
+    try:
+        _kill_at_once(here)
+        way: list[str] = []
+        waiting = [_groups_in(here)]
+        while True:
+            if waiting[-1]:
+                name = waiting[-1].pop()
+                try:
+                    here = _moved(here, os.open(name, flags, dir_fd=here))
+                except FileNotFoundError:
+                    continue
+                way.append(name)
+                waiting.append(_groups_in(here))
+                continue
+            _kill_each(here)
+            if not way:
+                break
+            here = _moved(here, os.open("..", flags, dir_fd=here))
+            waiting.pop()
+            with contextlib.suppress(OSError):  # still in use: its processes are on their way out
+                os.rmdir(way.pop(), dir_fd=here)
+    finally:
+        os.close(here)
+    try:
+        os.rmdir(path)
     except FileNotFoundError:
         return True
     except OSError:
         return False  # still in use
     return True
+
+
+def _moved(before: int, after: int) -> int:
+    os.close(before)
+    return after
+
+
+def _groups_in(group: int) -> list[str]:
+    with os.scandir(group) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _kill_at_once(group: int) -> None:
+    """On version 2 since Linux 5.14; elsewhere each process is killed by its id."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open("cgroup.kill", os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)
+        try:
+            os.write(descriptor, b"1")
+        finally:
+            os.close(descriptor)
+
+
+def _kill_each(group: int) -> None:
+    try:
+        descriptor = os.open("cgroup.procs", os.O_RDONLY | os.O_CLOEXEC, dir_fd=group)
+    except OSError:
+        return
+    with open(descriptor, encoding="ascii") as file:
+        for line in file:
+            processes.kill(int(line))
 
 
 def _lines(path: str) -> list[str]:
