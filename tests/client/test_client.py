@@ -7,12 +7,11 @@ import msgspec
 import pytest
 
 from shoal.client import Client
-from shoal.client.edits import DRAIN
 from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, KINDS, NODE, QUEUE
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Node
+from shoal.objects.node import DRAIN, Node
 from shoal.store.base import SYSTEM
 from tests.server.harness import LiveServer, a_job
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.control.queue_rows import queue_row, queue_rows
+from shoal.objects.admit import check_rules
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import CpuMillis
-from shoal.objects.queue import Amounts, Queue, QueueSpec, Quota
-from shoal.objects.queue_tree import check_place, walk
-from shoal.objects.rules import check_rules
+from shoal.objects.queue import Amounts, Queue, QueueSpec, Quota, check_place, walk
 from shoal.schedule.shares.quotas import quotas
 from shoal.schedule.shares.tree import tree
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.objects.admit import admit
-from shoal.objects.advice import about_job, about_queue
+from shoal.objects.demand import about_job, about_queue
 from shoal.objects.job import Job
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.objects.admit import admit
 from shoal.objects.job import Job
-from shoal.objects.levels import levels_problem, unknown_levels
+from shoal.objects.job_rules import levels_problem, unknown_levels
 from shoal.objects.paths import spell
 from tests.objects.documents import job
 

@@ -8,8 +8,17 @@ import pytest
 
 from shoal.objects.admit import admit
 from shoal.objects.paths import spell
-from shoal.objects.queue import Amounts, Queue
-from shoal.objects.queue_tree import check_place, children_of, circles, own_of, parents_of, path_of, walk
+from shoal.objects.queue import (
+    Amounts,
+    Queue,
+    check_place,
+    children_of,
+    circles,
+    own_of,
+    parents_of,
+    path_of,
+    walk,
+)
 from tests.objects.documents import of_kind
 
 

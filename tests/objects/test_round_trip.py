@@ -11,12 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.objects import codec
-from shoal.objects.admit import admit
+from shoal.objects.admit import admit, check_update
 from shoal.objects.job import Job
 from shoal.objects.kinds import kind_of
 from shoal.objects.meta import Object
 from shoal.objects.schema import editor_schema, openapi_schema
-from shoal.objects.update import check_update
 from shoal.objects.yaml import load_objects, to_yaml
 from shoal.testing import strategies
 

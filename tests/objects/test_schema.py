@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from shoal.objects import docstrings
 from shoal.objects.job import Job, Role
 from shoal.objects.kinds import JOB, KINDS, NODE, QUEUE, Kind
-from shoal.objects.schema import editor_schema, field_paths, openapi_schema
+from shoal.objects.schema import editor_schema, field_docs, field_paths, openapi_schema, summary
 
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 
@@ -88,8 +87,8 @@ def test_an_editor_is_told_more() -> None:
 
 
 def test_descriptions_are_the_docstrings() -> None:
-    assert docstrings.field_docs(Role)["min_replicas"] == (
+    assert field_docs(Role)["min_replicas"] == (
         "Present: elastic, the role may run with as few as this."
     )
-    assert docstrings.summary(Job) == "A workload: roles of tasks, in a queue."
-    assert "spec" not in docstrings.field_docs(Job)
+    assert summary(Job) == "A workload: roles of tasks, in a queue."
+    assert "spec" not in field_docs(Job)

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.objects.admit import admit
+from shoal.objects.admit import admit, check_update
 from shoal.objects.errors import Invalid
 from shoal.objects.job import Job
 from shoal.objects.meta import Object
-from shoal.objects.update import check_update
 from tests.objects.documents import job, of_kind
 
 BASE: dict[str, Any] = {"roles": [{"command": ["a"], "replicas": 4, "minReplicas": 1}]}
@@ -84,7 +83,7 @@ def test_other_kinds_may_change_and_a_deleted_object_may_not() -> None:
         before, metadata=msgspec.structs.replace(before.metadata, deleted=1.0)
     )
     assert refusals(deleted, after) == [
-        "spec: the object is being deleted: its spec takes no more changes"
+        "spec: the object is being deleted: its spec cannot be changed any more"
     ]
     assert refusals(deleted, before) == []
     assert refusals(before, stored()) == ["kind: wants Queue; found Job"]

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.client.edits import FINISHED
 from shoal.cluster.local.isolation import names
-from shoal.objects.job import Job
+from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.ranges import IndexMap

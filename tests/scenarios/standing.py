@@ -21,13 +21,12 @@ from typing import Any, Self
 import msgspec
 
 from shoal.client import Client
-from shoal.client.edits import FINISHED
 from shoal.client.store import object_path
 from shoal.client.wire import API
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.objects import codec
 from shoal.objects.errors import NotFound
-from shoal.objects.job import Job
+from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind, kind_of
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue

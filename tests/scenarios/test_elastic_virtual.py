@@ -166,7 +166,7 @@ def test_killed_workers_come_back_alone_and_are_counted_exactly():
 
 def scale(plane: Plane, *, least: int | None = None, most: int | None = None) -> None:
     """`shoal scale job/train`."""
-    from shoal.client.edits import scaled
+    from shoal.objects.job_kind import scaled
 
     job = plane.job("train")
     made = scaled(job, most or job.spec.roles[0].replicas, min_replicas=least)

@@ -17,17 +17,15 @@ import msgspec
 
 from shoal.objects import codec
 from shoal.objects.admit import admit, admit_job, check_update, invalid, problems_of
-from shoal.objects.advice import about_job, about_queue
-from shoal.objects.demand import fitting
+from shoal.objects.demand import about_job, about_queue, fitting
 from shoal.objects.elastic import coordinator_of, with_coordinator
 from shoal.objects.errors import Conflict, Forbidden, Invalid, NotFound, Problem
 from shoal.objects.job import Job, Resources
+from shoal.objects.job_rules import unknown_levels
 from shoal.objects.kinds import QUEUE, Kind
-from shoal.objects.levels import unknown_levels
 from shoal.objects.meta import Object
 from shoal.objects.node import Capacity
-from shoal.objects.queue import Queue
-from shoal.objects.queue_tree import check_place, children_of
+from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
 __all__ = ["DEFAULT_QUEUE", "Admission", "Put"]

@@ -19,7 +19,7 @@ from shoal.objects.job import (
     Topology,
     WorldSize,
 )
-from shoal.objects.levels import named_levels
+from shoal.objects.job_rules import named_levels
 
 __all__ = ["RECOVERY_TITLES", "command_text", "elastic_lines", "job_lines", "recovery_rows", "sparkline"]
 

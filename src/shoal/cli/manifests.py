@@ -25,7 +25,7 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         Usage: a source is not there.
         Invalid: with everything that is wrong in any of them.
     """
-    from shoal.objects.queue_tree import circles, walk
+    from shoal.objects.queue import circles, walk
     from shoal.objects.yaml import LARGEST_FILE, load_objects
 
     objects: list[Object] = []

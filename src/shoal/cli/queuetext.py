@@ -7,8 +7,7 @@ from typing import Any
 
 from shoal.cli.text import cores, memory, plural
 from shoal.objects.columns import age
-from shoal.objects.queue import Queue
-from shoal.objects.standing import Standing, standings
+from shoal.objects.queue import Queue, QueueSummary, summaries
 
 __all__ = ["AMOUNT_TITLES", "BUDGET_TITLES", "amount_rows", "budget_rows", "queue_lines", "queue_table"]
 
@@ -27,7 +26,7 @@ def queue_table(
     are of a queue with all below it, so `queues` are all there are."""
     names = {queue.metadata.name: queue for queue in shown}
     rows: list[list[str]] = []
-    for name, standing in standings(queues).items():
+    for name, standing in summaries(queues).items():
         if name not in names:
             continue
         whole = all(above in names for above in standing.path)
@@ -39,7 +38,7 @@ def queue_table(
 def queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tuple[str, str]]:
     """What `describe` says before its tables."""
     spec, status = queue.spec, queue.status
-    standing = standings(queues)[queue.metadata.name]
+    standing = summaries(queues)[queue.metadata.name]
     siblings = [q for q in queues if q.spec.parent == spec.parent]
     lines = [("path", " > ".join(standing.path))] if standing.depth else []
     most = "" if spec.quota.jobs is None else f", {plural(spec.quota.jobs, 'job')} at most"
@@ -64,7 +63,7 @@ def queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tuple
 
 def amount_rows(queue: Queue, queues: Sequence[Queue]) -> list[list[str]]:
     """A row for each resource that is used, or of which anything is said."""
-    spec, standing = queue.spec, standings(queues)[queue.metadata.name]
+    spec, standing = queue.spec, summaries(queues)[queue.metadata.name]
     rows: list[list[str]] = []
     for resource in _RESOURCES:
         stated = [getattr(part, resource) for part in (spec.borrowing, spec.lending, spec.quota)]
@@ -88,7 +87,7 @@ def budget_rows(queue: Queue) -> list[list[str]]:
     return rows
 
 
-def _row(queue: Queue, standing: Standing, indent: str, now: float) -> list[str]:
+def _row(queue: Queue, standing: QueueSummary, indent: str, now: float) -> list[str]:
     quota = queue.spec.quota
     running = str(standing.running) if quota.jobs is None else f"{standing.running}/{quota.jobs}"
     return [
@@ -103,7 +102,7 @@ def _row(queue: Queue, standing: Standing, indent: str, now: float) -> list[str]
     ]
 
 
-def _wide(queue: Queue, standing: Standing, now: float) -> list[str]:
+def _wide(queue: Queue, standing: QueueSummary, now: float) -> list[str]:
     return [
         _listed(standing.guaranteed) or "-",
         age(queue.status.oldest_pending, now),
@@ -111,7 +110,7 @@ def _wide(queue: Queue, standing: Standing, now: float) -> list[str]:
     ]
 
 
-def _used(resource: str, standing: Standing, quota: float | None) -> str:
+def _used(resource: str, standing: QueueSummary, quota: float | None) -> str:
     used = _amount(resource, standing.used[resource])
     return used if quota is None else f"{used}/{_amount(resource, quota)}"
 

@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from urllib.parse import quote
 
-from shoal.client import edits
 from shoal.client.address import Address, home_address, shoal_home
 from shoal.client.store import RemoteStore, object_path
 from shoal.client.transport import Transport
 from shoal.client.wire import API
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, NotFound
-from shoal.objects.job import Job
+from shoal.objects.job import FINISHED, Job
+from shoal.objects.job_kind import cancelled, scaled, suspended
 from shoal.objects.kinds import JOB, Kind, kind_of
 from shoal.objects.meta import Object
-from shoal.objects.node import Node
+from shoal.objects.node import Node, cordoned, declared_lost, drained
 
 if TYPE_CHECKING:  # what only some verbs need is imported by those
     from shoal.client.logs import LogRecord
@@ -104,15 +104,15 @@ class Client(RemoteStore):
 
     def cancel(self, namespace: str, name: str) -> Job:
         """End the job for good; returns at once, its tasks get their grace period."""
-        return self.edit(Job, namespace, name, edits.cancelled)
+        return self.edit(Job, namespace, name, cancelled)
 
     def suspend(self, namespace: str, name: str) -> Job:
         """Stop the job's tasks until `resume`."""
-        return self.edit(Job, namespace, name, lambda job: edits.suspended(job, True))
+        return self.edit(Job, namespace, name, lambda job: suspended(job, True))
 
     def resume(self, namespace: str, name: str) -> Job:
         """Let a suspended job go on."""
-        return self.edit(Job, namespace, name, lambda job: edits.suspended(job, False))
+        return self.edit(Job, namespace, name, lambda job: suspended(job, False))
 
     def scale(
         self,
@@ -128,24 +128,24 @@ class Client(RemoteStore):
             Job,
             namespace,
             name,
-            lambda job: edits.scaled(job, replicas, role=role, min_replicas=min_replicas),
+            lambda job: scaled(job, replicas, role=role, min_replicas=min_replicas),
         )
 
     def cordon(self, node: str) -> Node:
         """Let nothing new start on the node."""
-        return self.edit(Node, "", node, lambda each: edits.cordoned(each, True))
+        return self.edit(Node, "", node, lambda each: cordoned(each, True))
 
     def uncordon(self, node: str) -> Node:
         """Let tasks start on the node again; also ends a drain."""
-        return self.edit(Node, "", node, lambda each: edits.cordoned(each, False))
+        return self.edit(Node, "", node, lambda each: cordoned(each, False))
 
     def drain(self, node: str) -> Node:
         """Cordon the node and move its tasks away."""
-        return self.edit(Node, "", node, edits.drained)
+        return self.edit(Node, "", node, drained)
 
     def lost(self, node: str, gone: bool = True) -> Node:
         """Declare the node gone for good, so that its tasks start elsewhere; or take that back."""
-        return self.edit(Node, "", node, lambda each: edits.lost(each, gone))
+        return self.edit(Node, "", node, lambda each: declared_lost(each, gone))
 
     # Runs
 
@@ -199,7 +199,7 @@ class Client(RemoteStore):
         """
 
         def over(job: Job | None) -> bool:
-            return job is None or job.status.phase in edits.FINISHED
+            return job is None or job.status.phase in FINISHED
 
         job = self.wait(Job, namespace, name, over, timeout_seconds)
         if job is None:

@@ -20,10 +20,9 @@ from shoal.control.rows import form_of, job_row, node_row
 from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.elastic import elastic_role
-from shoal.objects.job import Job
+from shoal.objects.job import FINISHED, Job
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
-from shoal.objects.update import FINISHED
 from shoal.schedule.cycle import rows
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot

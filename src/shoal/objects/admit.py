@@ -1,8 +1,11 @@
 """What may enter the store: a document becomes an object, or every reason why it does not.
 
 Three gates, all pure. `admit` reads a document alone. `admit_job` holds a job against its queue.
-`check_update` holds a change against what is there. The server passes each write through them; the
+`check_update` holds a change against what is stored. The server passes each write through them; the
 command line passes files through the first, to name lines before anything is sent.
+
+A rule of a kind reads a typed object and reports paths. Every finding names the other parts it was
+concluded from, so that a rule stays silent where one of them is itself wrong.
 """
 
 from __future__ import annotations
@@ -13,15 +16,13 @@ from typing import Any, cast
 from shoal.objects import codec
 from shoal.objects.errors import Forbidden, Invalid, Problem
 from shoal.objects.job import Job, priority_number
-from shoal.objects.kinds import KINDS, Kind
-from shoal.objects.meta import API_VERSION, Object
+from shoal.objects.kinds import KINDS, Kind, kind_of
+from shoal.objects.meta import API_VERSION, Metadata, Object
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path, overlap, spell
 from shoal.objects.queue import Queue
-from shoal.objects.rules import check_rules
-from shoal.objects.update import check_update
-from shoal.objects.validate import check_structure
-from shoal.objects.wording import shown
+from shoal.objects.selectors import label_findings, label_key_problem
+from shoal.objects.validate import check_structure, shown
 
 __all__ = [
     "LARGEST_OBJECT",
@@ -29,6 +30,7 @@ __all__ = [
     "admit",
     "admit_job",
     "check_document",
+    "check_rules",
     "check_update",
     "invalid",
     "problems_of",
@@ -109,6 +111,18 @@ def admit_job(job: Job, queue: Queue | None) -> Job:
     return job
 
 
+def check_update(old: Object, new: Object) -> None:
+    """Whether `new` may take the place of `old`, which is as stored, with its status.
+
+    Raises:
+        Invalid: it may not; `problems` holds every field that may not change.
+    """
+    problems = [Problem(spell(finding.path), finding.message) for finding in _changes(old, new)]
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise Invalid(f"{problems[0]}{more}", tuple(problems))
+
+
 def problems_of(findings: Iterable[Finding], locate: Locate | None = None) -> tuple[Problem, ...]:
     """Findings as errors carry them, in the order of the text they were found in."""
     problems = [
@@ -125,6 +139,14 @@ def invalid(what: str, problems: tuple[Problem, ...]) -> Invalid:
     if (more := len(problems) - _LISTED) > 0:
         problems = (*problems[:_LISTED], Problem("", f"{more} more problems are not listed"))
     return Invalid(message, problems)
+
+
+def _changes(old: Object, new: Object) -> Iterable[Finding]:
+    if type(old) is not type(new):
+        return [Finding(("kind",), f"wants {old.kind}; found {new.kind}")]
+    if old.metadata.deleted and old.spec != new.spec:
+        return [Finding(("spec",), "the object is being deleted: its spec cannot be changed any more")]
+    return kind_of(old).check_change(old, new)
 
 
 def _kind_of(fields: dict[str, Any], expected: Kind | None) -> tuple[Kind | None, list[Finding]]:
@@ -177,3 +199,22 @@ def _not_implied(found: Iterable[Finding], known: list[Finding]) -> list[Finding
         for finding in found
         if not any(overlap(path, w) for path in (finding.path, *finding.involves) for w in wrong)
     ]
+
+
+_LARGEST_ANNOTATIONS = 256 * 1024
+
+
+def check_rules(obj: Object) -> list[Finding]:
+    """Everything wrong with an object whose types are right."""
+    return [*_metadata(obj.metadata), *kind_of(obj).check(obj)]
+
+
+def _metadata(metadata: Metadata) -> Iterable[Finding]:
+    yield from label_findings(metadata.labels, ("metadata", "labels"))
+    path: Path = ("metadata", "annotations")
+    for key in metadata.annotations:
+        if problem := label_key_problem(key):
+            yield Finding((*path, key), problem.replace("a label key", "an annotation key"))
+    size = sum(len(key) + len(value) for key, value in metadata.annotations.items())
+    if size > _LARGEST_ANNOTATIONS:
+        yield Finding(path, f"annotations hold at most {_LARGEST_ANNOTATIONS} characters; found {size}")

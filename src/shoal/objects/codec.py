@@ -14,7 +14,15 @@ import msgspec
 
 from shoal.objects.quantities import Quantity
 
-__all__ = ["builtins", "canonical", "convert", "decode", "encode", "merge_unknown"]
+__all__ = [
+    "builtins",
+    "canonical",
+    "changed_fields",
+    "convert",
+    "decode",
+    "encode",
+    "merge_unknown",
+]
 
 T = TypeVar("T")
 
@@ -65,6 +73,16 @@ def canonical(value: T) -> T:
     another empty `Limits`) it writes, so that equal objects would have different documents.
     """
     return cast("T", _canonical(value))
+
+
+def changed_fields(old: msgspec.Struct, new: msgspec.Struct) -> list[str]:
+    """Wire names of the fields in which two Structs of one type differ."""
+    before, after = canonical(old), canonical(new)
+    return [
+        field.encode_name
+        for field in msgspec.structs.fields(type(before))
+        if getattr(before, field.name) != getattr(after, field.name)
+    ]
 
 
 def _canonical(value: Any) -> Any:

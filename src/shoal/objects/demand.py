@@ -1,18 +1,25 @@
-"""What a job needs at least before it can start, whatever of it is elastic.
+"""What a job needs at least before it can start, and what is allowed of jobs and queues but surely a
+mistake: larger than the cluster, larger than the quota. More nodes may be added, so such an object is
+kept and waits; the person who wrote it gets a warning.
 
-A lower bound: where tasks differ and some of them may stay out, the smallest are counted, resource by
-resource.
+The demand is a lower bound: where tasks differ and some of them may stay out, the smallest are counted,
+resource by resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from shoal.objects.columns import rounded_bytes
 from shoal.objects.elastic import coordinator_of, own_roles
-from shoal.objects.job import JobSpec, Resources, Role
+from shoal.objects.job import Job, JobSpec, Resources, Role
 from shoal.objects.node import Capacity
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import RESOURCES, Queue, Quota, children_of, own_of, parents_of, path_of
 
-__all__ = ["fitting", "least_demand", "least_tasks", "share_of"]
+__all__ = ["about_job", "about_queue", "fitting", "least_demand", "least_tasks", "share_of"]
+
 _ENDLESS = 1_000_000
 """More tasks than any job has."""
 
@@ -85,3 +92,124 @@ def _cheapest(spec: JobSpec, resource: str, counts: dict[str, int], more: int) -
         taken = min(more, role.replicas - counts.get(role.name, 0))
         total, more = total + taken * share_of(role.resources, resource), more - taken
     return total
+
+
+def about_queue(queue: Queue, others: Iterable[Queue], nodes: Sequence[Capacity]) -> list[str]:
+    """What to tell of a queue that stands among the others, one of which it may replace. Nothing is
+    larger than a cluster of which no node is known."""
+    there = {other.metadata.name: other for other in others} | {queue.metadata.name: queue}
+    return [*_beyond_cluster(queue, there, nodes), *_beyond_parent(queue, there)]
+
+
+def about_job(job: Job, queues: Iterable[Queue], nodes: Sequence[Capacity]) -> list[str]:
+    """What to tell of a job: it waits, and nothing that is there now can end that."""
+    needs = least_demand(job.spec)
+    told = [] if not nodes else _beyond_nodes(job, needs, _total(nodes), nodes)
+    there = {queue.metadata.name: queue for queue in queues}
+    for name in path_of(job.spec.queue, parents_of(there.values())):
+        if name not in there:
+            break
+        spec = there[name].spec
+        for quota, bound in (
+            (spec.quota, f"queue {name} may use {{}} at most"),
+            (spec.user_limit, f"a user may have {{}} at most in queue {name}"),
+        ):
+            told += [f"job {job.metadata.name} {asks}" for asks in _beyond_quota(needs, quota, bound)]
+    return told
+
+
+def _beyond_cluster(queue: Queue, there: dict[str, Queue], nodes: Sequence[Capacity]) -> Iterable[str]:
+    name, spec, total = queue.metadata.name, queue.spec, _total(nodes)
+    if not nodes:
+        return
+    parents = parents_of(there.values())
+    own = own_of(there.values(), "nominal")
+    top = [own[each] for each, parent in parents.items() if not parent]
+    for resource in RESOURCES:
+        has = total[resource]
+        quota, nominal = getattr(spec.quota, resource), getattr(spec.nominal, resource) or 0
+        if quota is not None and quota > has:
+            yield (
+                f"queue {name} may use {_words(resource, quota)}, and all nodes together have "
+                f"{_count(resource, has)}"
+            )
+        together = sum(getattr(each, resource) or 0 for each in top)
+        if nominal and together > has:
+            yield (
+                f"queues have {_words(resource, together)} of their own together, and all nodes have "
+                f"{_count(resource, has)}: where all is wanted, each gets the same part of its own"
+            )
+
+
+def _beyond_parent(queue: Queue, there: dict[str, Queue]) -> Iterable[str]:
+    """Numbers that count as more than what is written."""
+    name = queue.metadata.name
+    for field, words in (("nominal", "of its own"), ("guaranteed", "guaranteed")):
+        own = own_of(there.values(), field)
+        for above in path_of(name, parents_of(there.values())):
+            below = children_of(above, there.values())
+            for resource in RESOURCES:
+                stated = getattr(getattr(there[above].spec, field), resource)
+                total: Any = getattr(own[above], resource)
+                if stated is not None and below and (total or 0) > stated:
+                    yield (
+                        f"queue {above} has {_words(resource, stated)} {words}, and the queues below it "
+                        f"{_count(resource, total)} together: it counts as {_count(resource, total)}"
+                    )
+
+
+def _beyond_nodes(
+    job: Job, needs: dict[str, float], total: dict[str, float], nodes: Sequence[Capacity]
+) -> list[str]:
+    name = job.metadata.name
+    told = [
+        f"job {name} asks for {_words(resource, needs[resource])} at least, and all nodes together have "
+        f"{_count(resource, total[resource])}: it waits until there are more"
+        for resource in RESOURCES
+        if needs[resource] > total[resource]
+    ]
+    if told:
+        return told
+    counts = least_tasks(job.spec)
+    for role in job.spec.roles:
+        places = fitting(role.resources, nodes, counts[role.name])
+        if places < counts[role.name]:
+            told.append(
+                f"job {name} starts with {counts[role.name]} tasks of role {role.name} at least, and "
+                f"all nodes together hold {places}: it waits until there are more"
+            )
+    return told
+
+
+def _beyond_quota(needs: dict[str, float], quota: Quota, bound: str) -> list[str]:
+    found: list[str] = []
+    for resource in RESOURCES:
+        most = getattr(quota, resource)
+        if most is not None and needs[resource] > most:
+            needed = _words(resource, needs[resource])
+            found.append(f"asks for {needed} at least, and {bound.format(_count(resource, most))}")
+    if quota.jobs == 0:
+        found.append(f"waits: {bound.format('no job')}")
+    return found
+
+
+def _total(nodes: Sequence[Capacity]) -> dict[str, float]:
+    return {
+        "cpu": sum(node.cpu for node in nodes),
+        "memory": sum(node.memory for node in nodes),
+        "gpu": sum(len(node.gpus) for node in nodes),
+    }
+
+
+def _words(resource: str, amount: float) -> str:
+    if resource == "gpu":
+        return f"{amount:g} GPU{'' if amount == 1 else 's'}"
+    return f"{_count(resource, amount)} {resource}"
+
+
+def _count(resource: str, amount: float) -> str:
+    if resource == "gpu":
+        return f"{amount:g}" if amount else "none"
+    if resource == "cpu":
+        return CpuMillis(amount).text()
+    return rounded_bytes(Bytes(amount))

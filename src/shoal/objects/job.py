@@ -13,9 +13,12 @@ import msgspec
 
 from shoal.objects.errors import Invalid
 from shoal.objects.meta import Condition, Name, Object, Part, Stamp
+from shoal.objects.nearest import did_you_mean
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
 __all__ = [
+    "FINISHED",
+    "PHASES",
     "PRIORITIES",
     "Allocation",
     "ArraySpec",
@@ -44,12 +47,16 @@ __all__ = [
     "Topology",
     "WorldSize",
     "priority_number",
+    "priority_problem",
     "share_of",
 ]
 
 PRIORITIES = {"production": 1000, "normal": 0, "experiment": -1000}
 
 Phase = Literal["Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled"]
+PHASES = ("Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
+FINISHED = frozenset({"Succeeded", "Failed", "Cancelled"})
+"""Phases that a job does not leave any more."""
 Runtime = Literal["plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -68,6 +75,19 @@ def priority_number(priority: int | str) -> int:
         names = ", ".join(PRIORITIES)
         raise Invalid(f"{priority!r} is no priority", hint=f"write a number or one of {names}")
     return number
+
+
+def priority_problem(priority: int | str) -> str:
+    """What is wrong with a priority, in words; empty when nothing is."""
+    if isinstance(priority, str):
+        if priority in PRIORITIES:
+            return ""
+        names = ", ".join(PRIORITIES)
+        hint = did_you_mean(priority, PRIORITIES) or f"; write a number or one of {names}"
+        return f"{priority!r} is no priority{hint}"
+    if -(2**31) <= priority < 2**31:
+        return ""
+    return f"a priority lies between {-(2**31)} and {2**31 - 1}"
 
 
 class Resources(Part, frozen=True, kw_only=True):

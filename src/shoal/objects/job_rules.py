@@ -1,23 +1,45 @@
-"""The rules of a Job: between its roles, its gang, its array, its limits and its runtime.
+"""What must hold between the fields of a Job: its roles, gang, array, limits and runtime; and which of
+them may change after creation.
 
-What belongs to one role alone is in `role_rules`. Fields whose mechanism does not exist yet are refused
-unless left at their default: a job must never run with less than what it asked for.
+Fields whose mechanism does not exist yet are refused unless left at their default: a job must never run
+with less than what it asked for. Most of a running job cannot change, because its tasks were placed, and
+got their environment, for what its spec said.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from shoal.objects import role_rules
+from shoal.objects.codec import changed_fields
 from shoal.objects.elastic import is_coordinator, is_platforms_own, own_roles
-from shoal.objects.job import PRIORITIES, JobSpec, Role
+from shoal.objects.job import (
+    FINISHED,
+    Job,
+    JobSpec,
+    Resources,
+    RestartRule,
+    Role,
+    RoleTopology,
+    Topology,
+    priority_problem,
+)
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
 from shoal.objects.ranges import IndexSet
+from shoal.objects.selectors import label_key_problem, label_value_problem
 
-__all__ = ["FIXED_RUNTIMES", "LARGEST_JOB", "LONGEST_CURVE", "check", "is_name", "priority_problem"]
+__all__ = [
+    "FIXED_RUNTIMES",
+    "LARGEST_JOB",
+    "LONGEST_CURVE",
+    "NODE_LEVEL",
+    "check",
+    "check_change",
+    "levels_problem",
+    "named_levels",
+    "unknown_levels",
+]
 
 LARGEST_JOB = 100_000
 """Tasks, or array indices, of one job."""
@@ -26,7 +48,6 @@ LONGEST_CURVE = 4096
 FIXED_RUNTIMES = frozenset({"torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle"})
 """Their world size is fixed when a gang starts."""
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ROLES: Path = ("spec", "roles")
 
 
@@ -35,7 +56,7 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     yield from _roles(spec)
     for at, role in enumerate(spec.roles):
         waits = spec.runtime == "mpi" and role.name == "worker" and len(spec.roles) > 1
-        yield from role_rules.check(role, (*_ROLES, at), may_wait=waits)
+        yield from _check_role(role, (*_ROLES, at), may_wait=waits)
     yield from _gang(spec)
     yield from _array(spec)
     yield from _outcome(spec)
@@ -46,24 +67,6 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     yield from _ports(spec)
     if problem := priority_problem(spec.priority):
         yield Finding(("spec", "priority"), problem)
-
-
-def priority_problem(priority: int | str) -> str:
-    """What is wrong with a priority, in words; empty when nothing is."""
-    if isinstance(priority, str):
-        if priority in PRIORITIES:
-            return ""
-        names = ", ".join(PRIORITIES)
-        hint = did_you_mean(priority, PRIORITIES) or f"; write a number or one of {names}"
-        return f"{priority!r} is no priority{hint}"
-    if -(2**31) <= priority < 2**31:
-        return ""
-    return f"a priority lies between {-(2**31)} and {2**31 - 1}"
-
-
-def is_name(text: str) -> bool:
-    """Whether the text can be the name of a namespace."""
-    return _NAME.fullmatch(text) is not None
 
 
 def _roles(spec: JobSpec) -> Iterable[Finding]:
@@ -141,7 +144,7 @@ def _outcome(spec: JobSpec) -> Iterable[Finding]:
         involved = tuple((*_ROLES, at, "name") for at in range(len(names)))
         message = f"no role is called {spec.success.role}{hint}"
         yield Finding(("spec", "success", "role"), message, involved)
-    yield from role_rules.restart_rules(spec.restart.rules, ("spec", "restart", "rules"))
+    yield from _restart_rules(spec.restart.rules, ("spec", "restart", "rules"))
 
 
 def _limits(spec: JobSpec) -> Iterable[Finding]:
@@ -158,7 +161,7 @@ def _limits(spec: JobSpec) -> Iterable[Finding]:
 def _topology(spec: JobSpec) -> Iterable[Finding]:
     if spec.topology is not None:
         path: Path = ("spec", "topology")
-        yield from role_rules.levels(spec.topology, path)
+        yield from _levels(spec.topology, path)
         if spec.topology.required and spec.topology.required == spec.topology.spread:
             message = (
                 f"all tasks are within one {spec.topology.required}: there is nothing to spread over"
@@ -253,3 +256,221 @@ def _ports(spec: JobSpec) -> Iterable[Finding]:
 
 def _counts(roles: tuple[Role, ...]) -> tuple[Path, ...]:
     return tuple((*_ROLES, at, name) for at in range(len(roles)) for name in ("replicas", "minReplicas"))
+
+
+_LEAST_MEMORY = 1 << 20
+"""Less than this holds no process: a unit was forgotten."""
+_LEAST_SHARE = 0.001
+"""Devices are shared out in thousandths."""
+
+
+def _check_role(role: Role, path: Path, *, may_wait: bool = False) -> Iterable[Finding]:
+    """Everything wrong with a role whose types are right; `path` is where it stands.
+
+    `may_wait`: the runtime has something for its tasks to do where the role names no command.
+    """
+    if role.min_replicas is not None and role.min_replicas > role.replicas:
+        message = f"{role.min_replicas} is more than replicas, which is {role.replicas}"
+        yield Finding((*path, "minReplicas"), message, ((*path, "replicas"),))
+    yield from _command(role, path, may_wait)
+    yield from _environment(role, path)
+    yield from _resources(role.resources, (*path, "resources"))
+    yield from _role_ports(role, path)
+    yield from _placement(role, path)
+    yield from _restart_rules(role.restart_rules, (*path, "restartRules"))
+
+
+def _restart_rules(rules: tuple[RestartRule, ...], path: Path) -> Iterable[Finding]:
+    """Everything wrong with a list of restart rules."""
+    decided: dict[int, int] = {}
+    for at, rule in enumerate(rules):
+        if not rule.exit_codes:
+            yield Finding((*path, at, "exitCodes"), "a rule names at least one exit code")
+        for position, code in enumerate(rule.exit_codes):
+            where = (*path, at, "exitCodes", position)
+            if code == 0:
+                yield Finding(where, "exit code 0 is success, and rules are about failures")
+            elif code in decided:
+                message = f"exit code {code} is decided by rule {decided[code]} already"
+                yield Finding(where, message, ((*path, decided[code]),))
+            else:
+                decided[code] = at
+
+
+def _levels(topology: Topology | RoleTopology, path: Path) -> Iterable[Finding]:
+    """What is wrong with the names of levels; whether there are such levels, only the cluster knows."""
+    for field, level in named_levels(topology).items():
+        if problem := label_key_problem(level):
+            yield Finding((*path, field), problem)
+
+
+def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:
+    if role.image:
+        message = "image needs a cluster that runs containers; this one runs processes"
+        yield Finding((*path, "image"), message)
+    if role.template:
+        message = "template is a pod's and needs a Kubernetes cluster; this one runs processes"
+        yield Finding((*path, "template"), message)
+    if not (role.command or role.image or role.template or (may_wait and not role.args)):
+        said = "args are given without the program" if role.args else "a task needs a program"
+        yield Finding((*path, "command"), f"{said}, such as [python, train.py]", ((*path, "args"),))
+    elif role.command and not role.command[0]:
+        yield Finding((*path, "command", 0), "the program's name is empty")
+    for name, words in (("command", role.command), ("args", role.args)):
+        for at, word in enumerate(words):
+            if "\0" in word:
+                yield Finding((*path, name, at), "no argument of a program can hold a NUL character")
+    directory = role.working_directory
+    if directory and (not directory.startswith("/") or "\0" in directory):
+        yield Finding((*path, "workingDirectory"), f"{directory[:60]!r} is not an absolute path")
+
+
+def _environment(role: Role, path: Path) -> Iterable[Finding]:
+    for name, value in role.env.items():
+        where = (*path, "env", name)
+        if not name or "=" in name or "\0" in name:
+            yield Finding(where, "the name of a variable is not empty and holds no = and no NUL")
+        elif name.startswith("SHOAL_"):
+            yield Finding(where, "names that begin with SHOAL_ are set by the platform: choose another")
+        if "\0" in value:
+            yield Finding(where, "the value of a variable cannot hold a NUL character")
+
+
+def _resources(resources: Resources, path: Path) -> Iterable[Finding]:
+    limit, memory = resources.cpu_limit, resources.memory
+    if limit is not None and limit <= 0:
+        yield Finding((*path, "cpuLimit"), "nothing can run with no processor time")
+    elif limit is not None and limit < resources.cpu:
+        message = f"{limit.text()} is less than cpu, which is {resources.cpu.text()}"
+        yield Finding((*path, "cpuLimit"), message, ((*path, "cpu"),))
+    if memory is not None and memory < _LEAST_MEMORY:
+        number = int(memory)
+        meant = f"; did you mean {number}{'Gi' if number <= 64 else 'Mi'}?" if number else ""
+        yield Finding((*path, "memory"), f"no process fits into {number} bytes{meant}")
+    share = resources.gpu_share
+    if share is None:
+        return
+    if not _LEAST_SHARE <= share < 1:
+        whole = f"; did you mean gpu: {int(share)}?" if share >= 1 and share == int(share) else ""
+        message = (
+            f"a part of a device is a number from {_LEAST_SHARE} to below 1; found {share:g}{whole}"
+        )
+        yield Finding((*path, "gpuShare"), message)
+    elif resources.gpu:
+        message = "a task has whole devices or a part of one: leave gpu or gpuShare out"
+        yield Finding((*path, "gpuShare"), message, ((*path, "gpu"),))
+
+
+def _role_ports(role: Role, path: Path) -> Iterable[Finding]:
+    names: set[str] = set()
+    numbers: set[int] = set()
+    for at, port in enumerate(role.ports):
+        where = (*path, "ports", at)
+        if port.name in names:
+            yield Finding((*where, "name"), f"two ports are called {port.name}")
+        if port.port in numbers:
+            yield Finding((*where, "port"), f"two ports of this role have the number {port.port}")
+        names.add(port.name)
+        numbers |= {port.port} - {0}
+
+
+def _placement(role: Role, path: Path) -> Iterable[Finding]:
+    for key, value in role.node_selector.items():
+        for problem in filter(None, (label_key_problem(key), label_value_problem(value))):
+            yield Finding((*path, "nodeSelector", key), problem)
+    for at, toleration in enumerate(role.tolerations):
+        where = (*path, "tolerations", at)
+        if toleration.key and (problem := label_key_problem(toleration.key)):
+            yield Finding((*where, "key"), problem.replace("a label key", "a taint's key"))
+        if not toleration.key and toleration.value is not None:
+            yield Finding((*where, "value"), "a value is tolerated together with its key")
+    if role.topology is not None:
+        yield from _levels(role.topology, (*path, "topology"))
+
+
+NODE_LEVEL = "node"
+"""The narrowest level, which is always there."""
+
+
+def levels_problem(levels: Sequence[str]) -> str:
+    """What is wrong with the levels of a cluster, in words; empty when nothing is."""
+    for at, level in enumerate(levels):
+        if level == NODE_LEVEL:
+            return f"{NODE_LEVEL} is always the last level: leave it out"
+        if level in levels[:at]:
+            return f"the level {level} is named twice"
+        if problem := label_key_problem(level):
+            return problem
+    return ""
+
+
+def named_levels(topology: Topology | RoleTopology) -> dict[str, str]:
+    """Field to the level that it names; those that name none are left out."""
+    names = {"required": topology.required, "preferred": topology.preferred}
+    if isinstance(topology, Topology):
+        names["spread"] = topology.spread
+    return {field: level for field, level in names.items() if level}
+
+
+def unknown_levels(spec: JobSpec, levels: Sequence[str]) -> list[Finding]:
+    """Each level that the job names and that a cluster with these does not have."""
+    known = (*levels, NODE_LEVEL)
+    return [
+        Finding(
+            path,
+            f"the topology has no level {level}: there {'are' if levels else 'is'} {', '.join(known)}"
+            f"{did_you_mean(level, known)}",
+        )
+        for path, level in _named(spec)
+        if level not in known
+    ]
+
+
+def _named(spec: JobSpec) -> Iterator[tuple[Path, str]]:
+    if spec.topology is not None:
+        for field, level in named_levels(spec.topology).items():
+            yield ("spec", "topology", field), level
+    for at, role in enumerate(spec.roles):
+        if role.topology is not None:
+            for field, level in named_levels(role.topology).items():
+                yield ("spec", "roles", at, "topology", field), level
+
+
+_ALWAYS = frozenset({"ttlAfterFinished", "cleanUp", "cancelled"})
+"""Of a job, until it is deleted."""
+_UNFINISHED = frozenset(
+    {"suspend", "priority", "preemptible", "speed", "limits", "gracePeriod", "queue", "roles"}
+)
+"""Of a job, until it has finished."""
+_SCALABLE = frozenset({"replicas", "minReplicas"})
+"""Of a role."""
+_AGAIN = "cannot be changed after creation: delete the job and create it again"
+
+
+def check_change(old: Job, new: Job) -> Iterator[Finding]:
+    """Which changes of spec are refused; `old` is as stored, with its status."""
+    finished = old.status.phase in FINISHED
+    for name in changed_fields(old.spec, new.spec):
+        path: Path = ("spec", name)
+        if name not in _ALWAYS | _UNFINISHED:
+            yield Finding(path, _AGAIN)
+        elif finished and name not in _ALWAYS:
+            message = f"the job has finished ({old.status.phase}): create it again to run it again"
+            yield Finding(path, message)
+        elif name == "cancelled" and not new.spec.cancelled:
+            yield Finding(path, "a cancelled job cannot be revived: create it again")
+        elif name == "queue" and old.status.phase not in ("Pending", "Suspended"):
+            yield Finding(path, "a job changes its queue only while it is Pending or Suspended")
+        elif name == "roles":
+            yield from _changed_roles(old.spec, new.spec)
+
+
+def _changed_roles(old: JobSpec, new: JobSpec) -> Iterator[Finding]:
+    path: Path = ("spec", "roles")
+    if [role.name for role in old.roles] != [role.name for role in new.roles]:
+        yield Finding(path, f"the roles and their order {_AGAIN}")
+        return
+    for at, (before, after) in enumerate(zip(old.roles, new.roles, strict=True)):
+        for name in changed_fields(before, after):
+            if name not in _SCALABLE:
+                yield Finding((*path, at, name), _AGAIN)

@@ -1,26 +1,26 @@
-"""The registry of kinds: what each is called, whether it lives in a namespace, and its columns.
+"""The registry of kinds: every declaration by its name, and the kind that a word means.
 
-A new kind is one entry here and one module beside this one. Importing it costs a few milliseconds:
-every command of the command line does.
+A new kind is one module beside this one and one entry in `_DECLARED`. Importing the registry costs a few
+milliseconds: every command of the command line does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from shoal.objects.columns import JOB_COLUMNS, NODE_COLUMNS, QUEUE_COLUMNS, Column
 from shoal.objects.errors import NotFound
-from shoal.objects.job import Job
-from shoal.objects.membership import Membership
+from shoal.objects.job_kind import JOB
+from shoal.objects.kind import Column, Kind
+from shoal.objects.membership import MEMBERSHIP
 from shoal.objects.meta import Object
 from shoal.objects.nearest import nearest
-from shoal.objects.node import Node
-from shoal.objects.queue import Queue
+from shoal.objects.node import NODE
+from shoal.objects.queue import QUEUE
 
 __all__ = [
     "JOB",
     "KINDS",
+    "LEASE",
     "MEMBERSHIP",
     "NODE",
     "QUEUE",
@@ -31,75 +31,20 @@ __all__ = [
     "kind_of",
 ]
 
+LEASE = Kind(name="Lease", plural="leases", struct=Object, namespaced=False, internal=True, stored=False)
+"""What access rules call a lease. The store keeps leases apart from objects."""
 
-@dataclass(frozen=True, eq=False)
-class Kind:
-    """One kind: `name` is singular CamelCase as on the wire, `plural` its path and CLI name.
+_DECLARED = (JOB, QUEUE, NODE, MEMBERSHIP, LEASE)
 
-    Kinds are singletons: equal when identical, and usable as keys.
-    """
+_BY_NAME = {kind.name: kind for kind in _DECLARED if kind.stored}
 
-    name: str
-    plural: str
-    aliases: tuple[str, ...]
-    namespaced: bool
-    struct: type[Object]
-    columns: tuple[Column, ...]
-    status_writers: dict[str, tuple[str, ...]]
-    """Writer to the status fields (wire names) that it owns; `*` is every field no other owns, but
-    for `writers`, which is the store's."""
-
-
-JOB = Kind(
-    name="Job",
-    plural="jobs",
-    aliases=("j", "sjob"),
-    namespaced=True,
-    struct=Job,
-    columns=JOB_COLUMNS,
-    status_writers={
-        "scheduler": ("allocation", "scheduling"),
-        "elastic": ("elastic",),
-        "job": ("*",),
-    },
-)
-QUEUE = Kind(
-    name="Queue",
-    plural="queues",
-    aliases=("q",),
-    namespaced=False,
-    struct=Queue,
-    columns=QUEUE_COLUMNS,
-    status_writers={"queue": ("*",)},
-)
-NODE = Kind(
-    name="Node",
-    plural="nodes",
-    aliases=("no",),
-    namespaced=False,
-    struct=Node,
-    columns=NODE_COLUMNS,
-    status_writers={"node": ("*",)},
-)
-
-MEMBERSHIP = Kind(
-    name="Membership",
-    plural="memberships",
-    aliases=(),
-    namespaced=True,
-    struct=Membership,
-    columns=(),
-    status_writers={},
-)
-"""The platform's own: kept like any object, but nobody's to write, so no registry or address has it."""
-
-KINDS = MappingProxyType({kind.name: kind for kind in (JOB, QUEUE, NODE)})
-"""Every kind that people know, by its name."""
+KINDS = MappingProxyType({kind.name: kind for kind in _DECLARED if not kind.internal})
+"""Every kind that users know, by its name."""
 
 
 def kind_called(name: str) -> Kind | None:
-    """The kind of this name on the wire, the platform's own included; None when there is none."""
-    return MEMBERSHIP if name == MEMBERSHIP.name else KINDS.get(name)
+    """The kind of this name on the wire, internal ones included; None when there is none."""
+    return _BY_NAME.get(name)
 
 
 def kind_named(word: str) -> Kind:
@@ -124,7 +69,7 @@ def kind_of(obj: Object | type[Object]) -> Kind:
         NotFound: the class is no registered kind.
     """
     struct = obj if isinstance(obj, type) else type(obj)
-    for kind in (*KINDS.values(), MEMBERSHIP):
+    for kind in _BY_NAME.values():
         if kind.struct is struct:
             return kind
     raise NotFound(f"{struct.__name__} is no registered kind")

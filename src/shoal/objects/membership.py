@@ -5,16 +5,17 @@ It belongs to the Job and goes with it. The platform never reads the text; it is
 
 from __future__ import annotations
 
+from shoal.objects.kind import Kind
 from shoal.objects.meta import Object, Part
 
-__all__ = ["LARGEST_RECORD", "Membership", "MembershipSpec"]
+__all__ = ["LARGEST_RECORD", "MEMBERSHIP", "Membership", "MembershipSpec"]
 
 LARGEST_RECORD = 256 * 1024
 """Bytes of the text, in UTF-8."""
 
 
 class MembershipSpec(Part, frozen=True, kw_only=True):
-    """The text, and who wrote it."""
+    """The text, and the task that wrote it."""
 
     job_uid: str
     attempt: int
@@ -27,3 +28,7 @@ class Membership(Object, frozen=True, kw_only=True):
 
     spec: MembershipSpec
     kind: str = "Membership"
+
+
+MEMBERSHIP = Kind(name="Membership", plural="memberships", struct=Membership, internal=True)
+"""Written by the coordinator's own route alone."""

@@ -6,6 +6,7 @@ seconds since 1970 (floats in memory and on the wire).
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ __all__ = [
     "OwnerReference",
     "Part",
     "Stamp",
+    "is_name",
 ]
 
 API_VERSION = "shoal.dev/v1alpha1"
@@ -37,6 +39,11 @@ Namespace = Annotated[
     str, msgspec.Meta(pattern=f"^({_LABEL})?$", max_length=63, description=_LABEL_MEANS)
 ]
 """A name, or empty for objects that belong to the whole cluster."""
+
+
+def is_name(text: str) -> bool:
+    """Whether the text can be a `Name`."""
+    return re.fullmatch(_LABEL, text) is not None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):

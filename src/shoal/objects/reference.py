@@ -13,12 +13,11 @@ import msgspec
 from msgspec import inspect
 
 from shoal.objects import codec
-from shoal.objects.docstrings import field_docs, summary
 from shoal.objects.kinds import KINDS, Kind
 from shoal.objects.meta import API_VERSION, Metadata
 from shoal.objects.quantities import Quantity
-from shoal.objects.validate import fields_of
-from shoal.objects.wording import wanted
+from shoal.objects.schema import field_docs, summary
+from shoal.objects.validate import fields_of, wanted
 
 __all__ = ["page"]
 

@@ -1,26 +1,31 @@
 """The schema of each kind, from its Structs: for custom resources, for editors, and for the docs.
 
 It is *structural* in Kubernetes' sense: each node has one type, and the only union is "integer or
-string" (quantities and priorities). Descriptions are the docstrings of the fields.
+string" (quantities and priorities). Descriptions are the docstrings of the fields, read from the source
+of the module, which is installed with it: Python keeps no docstring of an attribute. Without source
+(only compiled files) there are none, and nothing else changes.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib.abc
+import importlib.util
 from collections.abc import Iterator
+from functools import cache
+from inspect import cleandoc
 from typing import Any, cast
 
 import msgspec
 from msgspec import inspect
 
 from shoal.objects import codec
-from shoal.objects.docstrings import field_docs, summary
-from shoal.objects.kinds import Kind
+from shoal.objects.kind import Kind
 from shoal.objects.meta import API_VERSION
 from shoal.objects.quantities import Quantity
-from shoal.objects.validate import fields_of
-from shoal.objects.wording import description
+from shoal.objects.validate import description, fields_of
 
-__all__ = ["editor_schema", "field_paths", "openapi_schema"]
+__all__ = ["editor_schema", "field_docs", "field_paths", "openapi_schema", "summary"]
 
 Schema = dict[str, Any]
 
@@ -161,3 +166,45 @@ def _inner(kind: inspect.Type) -> inspect.Type:
         return kind
     kinds = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
     return kinds[0] if len(kinds) == 1 else kind
+
+
+@cache
+def field_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Attribute to its docstring on one line; those without one are not there."""
+    docs: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        docs |= _documented(base.__module__).get(base.__name__, {})
+    return docs
+
+
+def summary(struct: type[msgspec.Struct]) -> str:
+    """The docstring of the class, on one line."""
+    return _one_line(struct.__doc__ or "")
+
+
+@cache
+def _documented(module: str) -> dict[str, dict[str, str]]:
+    """Class to attribute to docstring."""
+    spec = importlib.util.find_spec(module)
+    loader = spec.loader if spec is not None else None
+    source = loader.get_source(module) if isinstance(loader, importlib.abc.InspectLoader) else None
+    classes = (node for node in ast.parse(source or "").body if isinstance(node, ast.ClassDef))
+    return {node.name: _attributes(node) for node in classes}
+
+
+def _attributes(node: ast.ClassDef) -> dict[str, str]:
+    docs: dict[str, str] = {}
+    for field, text in zip(node.body, node.body[1:], strict=False):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str() as said)),
+            ):
+                docs[name] = _one_line(said)
+            case _:
+                pass
+    return docs
+
+
+def _one_line(text: str) -> str:
+    return " ".join(cleandoc(text).split())

@@ -7,11 +7,12 @@ object that has no such label at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from shoal.objects.errors import Invalid
+from shoal.objects.paths import Finding, Path
 
 __all__ = ["Requirement", "Selector", "label_key_problem", "label_value_problem"]
 
@@ -122,3 +123,12 @@ def _requirement(part: str, text: str) -> Requirement:
     for problem in filter(None, problems):
         raise Invalid(problem)
     return Requirement(match["key"], operator, values)
+
+
+def label_findings(labels: Mapping[str, str], path: Path) -> Iterator[Finding]:
+    """Everything wrong with the labels at `path`."""
+    for key, value in labels.items():
+        if problem := label_key_problem(key):
+            yield Finding((*path, key), problem)
+        if problem := label_value_problem(value):
+            yield Finding((*path, key), problem)

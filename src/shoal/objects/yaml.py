@@ -13,9 +13,7 @@ from shoal.objects.errors import Invalid, Problem
 from shoal.objects.kinds import KINDS, kind_of
 from shoal.objects.meta import Object
 from shoal.objects.paths import Path
-from shoal.objects.places import Document
-from shoal.objects.scalars import plain_scalar
-from shoal.objects.yaml_events import LARGEST_FILE, parse_documents
+from shoal.objects.yaml_events import LARGEST_FILE, Document, parse_documents, plain_scalar
 
 __all__ = ["LARGEST_FILE", "load_objects", "parse_documents", "to_yaml"]
 

@@ -1,7 +1,9 @@
-"""From the text of a YAML or JSON file to plain documents with their places.
+"""From the text of a YAML or JSON file to plain documents with the places of their parts.
 
-Unquoted words are read as `scalars` says. Keys are always text. Tags other than those of plain scalars
-are refused: nothing in a file can name a Python type. `<<` merges, as it does in most readers.
+Unquoted words mean what YAML 1.2 and JSON agree on: `true`, `false`, `null` and decimal numbers are
+themselves, everything else is text (YAML 1.1 would also make booleans of `on`, `no` and `y`, sixties of
+`12:30`, and octals of `0777`). Keys are always text. Tags other than those of plain scalars are refused:
+nothing in a file can name a Python type. `<<` merges, as it does in most readers.
 
 **Bounds**, each with one clear error. The size of a file is tested before it is parsed. Values are
 counted as they are read, and every use of an alias counts as much as what it repeats, so a small file
@@ -12,6 +14,7 @@ so deep nesting is an error and never a crash.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,10 +22,63 @@ import yaml
 
 from shoal.objects.errors import Invalid, Problem
 from shoal.objects.paths import Path, spell
-from shoal.objects.places import Document, Place
-from shoal.objects.scalars import plain_scalar
 
-__all__ = ["LARGEST_FILE", "parse_documents"]
+__all__ = ["LARGEST_FILE", "Document", "Place", "parse_documents", "plain_scalar"]
+
+
+@dataclass(slots=True)
+class Place:
+    """Line and column (from 1) of a value, or of the key it belongs to, with the places inside it.
+
+    Shared where an alias repeats a value: the text that is wrong is the anchored one.
+    """
+
+    line: int
+    column: int
+    inside: dict[str | int, Place] | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of a file: its plain value, and where its parts stand."""
+
+    value: Any
+    place: Place
+
+    def locate(self, path: Path) -> tuple[int, int]:
+        """Line and column of the path, or of the nearest part around it that is there."""
+        place = self.place
+        for part in path:
+            inner = (place.inside or {}).get(part)
+            if inner is None:
+                break
+            place = inner
+        return place.line, place.column
+
+
+_WORDS = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]{1,40}|(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{0,40})?)(?:[eE][-+]?[0-9]{1,3})?"
+)
+
+
+def plain_scalar(text: str) -> bool | int | float | str | None:
+    """The value of an unquoted word."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "-+.0123456789":
+        return text
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        return number if abs(number) != float("inf") else text
+    return text
+
 
 LARGEST_FILE = 4 << 20
 """Bytes of a file."""

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import msgspec
 
-from shoal.client.edits import scaled
 from shoal.clock import Clock
 from shoal.history.base import History
 from shoal.history.recorder import Recorder, about
@@ -20,6 +19,7 @@ from shoal.objects import codec
 from shoal.objects.elastic import elastic_role
 from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
 from shoal.objects.job import ElasticStatus, Job, Recovery, WorldSize
+from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD, Membership, MembershipSpec
 from shoal.objects.meta import Metadata, OwnerReference, Stamp

@@ -40,7 +40,6 @@ from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
 
 __all__ = [
-    "LEASES",
     "SYSTEM",
     "Actor",
     "Authorise",
@@ -69,18 +68,6 @@ class Actor:
 
 SYSTEM = Actor("system", ("system",))
 """The platform's own components."""
-
-
-LEASES = Kind(
-    name="Lease",
-    plural="leases",
-    aliases=(),
-    namespaced=False,
-    struct=Object,
-    columns=(),
-    status_writers={},
-)
-"""What `authorise` is told the kind of a lease is; leases are not objects, so no registry has it."""
 
 
 class Authorise(Protocol):

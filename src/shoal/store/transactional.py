@@ -13,12 +13,12 @@ import msgspec
 from shoal.clock import Clock
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound
-from shoal.objects.kinds import Kind, kind_called
+from shoal.objects.kinds import LEASE, Kind, kind_called
 from shoal.objects.meta import Object
 from shoal.objects.selectors import Selector
 from shoal.store import rules
 from shoal.store.backend import Backend, LeaseRow, Query, Transaction
-from shoal.store.base import LEASES, Actor, Authorise, Lease, Page, Record, Watch
+from shoal.store.base import Actor, Authorise, Lease, Page, Record, Watch
 from shoal.store.versions import Cursor, read_cursor, read_version, version_text
 from shoal.store.watch_cache import expired
 
@@ -164,7 +164,7 @@ class TransactionalStore:
 
     def acquire(self, name: str, holder: str, duration_seconds: float, *, actor: Actor) -> Lease | None:
         """See `Store.acquire`."""
-        self._authorise(actor, "lease", LEASES, "", name)
+        self._authorise(actor, "lease", LEASE, "", name)
         if not (name and holder and duration_seconds > 0):
             raise Invalid("a lease needs a name, a holder and a duration above zero")
         _check_text("a lease", name, holder)
@@ -180,7 +180,7 @@ class TransactionalStore:
 
     def release(self, lease: Lease, *, actor: Actor) -> None:
         """See `Store.release`."""
-        self._authorise(actor, "lease", LEASES, "", lease.name)
+        self._authorise(actor, "lease", LEASE, "", lease.name)
         _check_text("a lease", lease.name)
 
         def operation(transaction: Transaction) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shoal.client import Client
-from shoal.client.edits import DRAIN
 from shoal.objects.job import Job, Role
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Node
+from shoal.objects.node import DRAIN, Node
 from tests.cli.conftest import Shell
 from tests.server.harness import a_job
 

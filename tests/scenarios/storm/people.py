@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from shoal.client import Client
-from shoal.client.edits import FINISHED
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Exists, NotFound, Unavailable
-from shoal.objects.job import Job, JobSpec
+from shoal.objects.job import FINISHED, Job, JobSpec
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 

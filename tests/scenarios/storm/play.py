@@ -9,9 +9,8 @@ from typing import Self
 
 import msgspec
 
-from shoal.client.edits import FINISHED
 from shoal.objects.errors import Conflict, Unavailable
-from shoal.objects.job import Job
+from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB
 from shoal.testing.chaos import Chaos, Kind
 from tests.scenarios.storm.people import People

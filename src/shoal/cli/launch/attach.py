@@ -30,9 +30,8 @@ from shoal.cli.lines import TaskLines
 from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.client import Client, Watch
-from shoal.client.edits import FINISHED
 from shoal.objects.errors import Expired, NotFound, ShoalError, Unavailable
-from shoal.objects.job import Job
+from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB
 
 __all__ = ["Interrupts", "follow"]

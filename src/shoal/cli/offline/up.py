@@ -114,7 +114,7 @@ def command(
 def _kept(home: Home, topology: str | None, name: str | None, record: int | None) -> ClusterSettings:
     """What holds for the cluster, after what was said of it has been kept."""
     from shoal.cluster.local.settings import load, problems, save
-    from shoal.objects.levels import levels_problem
+    from shoal.objects.job_rules import levels_problem
 
     before = load(home)
     after = before

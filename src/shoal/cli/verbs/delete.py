@@ -81,7 +81,7 @@ def _named(client: Client, settings: Settings, words: tuple[str, ...], selector:
 
 
 def _running(client: Client, named: list[Target]) -> int:
-    from shoal.client.edits import FINISHED
+    from shoal.objects.job import FINISHED
 
     running = 0
     for target in named:

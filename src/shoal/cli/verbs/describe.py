@@ -22,9 +22,7 @@ from shoal.objects import codec
 from shoal.objects.columns import age
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, NODE, QUEUE
-from shoal.objects.queue import Queue
-from shoal.objects.queue_tree import children_of
-from shoal.objects.standing import standings
+from shoal.objects.queue import Queue, children_of, summaries
 
 if TYPE_CHECKING:
     from shoal.cli.taskrows import TaskRow
@@ -64,7 +62,7 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
         if tasks is not None:
             document["tasks"] = tasks
         if queues:
-            document["standing"] = standings(queues)[target.name]
+            document["standing"] = summaries(queues)[target.name]
             document["below"] = children_of(target.name, queues)
         write_document(settings, document)
     else:
@@ -159,7 +157,7 @@ def _print_queue(queue: Queue, queues: list[Queue], now: float) -> None:
     _section("Amounts", AMOUNT_TITLES, amount_rows(queue, queues))
     _section("Budgets", BUDGET_TITLES, budget_rows(queue))
     name = queue.metadata.name
-    path = {above: standing.path for above, standing in standings(queues).items()}
+    path = {above: standing.path for above, standing in summaries(queues).items()}
     below = [q for q in queues if name in path[q.metadata.name][:-1]]
     _section("Queues below", *queue_table(below, queues, now, wide=False))
 

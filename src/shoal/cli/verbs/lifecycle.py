@@ -6,7 +6,7 @@ from shoal.cli.edits import change_each
 from shoal.cli.options import names_of, reports, verb
 from shoal.cli.settings import Settings
 from shoal.cli.targets import several
-from shoal.client import edits
+from shoal.objects.job_kind import cancelled, suspended
 from shoal.objects.kinds import JOB
 
 __all__ = ["cancel", "resume", "suspend"]
@@ -24,7 +24,7 @@ def suspend(settings: Settings, jobs: tuple[str, ...]) -> None:
     change_each(
         settings,
         several(jobs, settings, JOB),
-        lambda job: edits.suspended(job, True),
+        lambda job: suspended(job, True),
         done="is being suspended",
         already="is suspended already",
     )
@@ -38,7 +38,7 @@ def resume(settings: Settings, jobs: tuple[str, ...]) -> None:
     change_each(
         settings,
         several(jobs, settings, JOB),
-        lambda job: edits.suspended(job, False),
+        lambda job: suspended(job, False),
         done="resumed",
         already="is not suspended",
     )
@@ -56,7 +56,7 @@ def cancel(settings: Settings, jobs: tuple[str, ...]) -> None:
     change_each(
         settings,
         several(jobs, settings, JOB),
-        edits.cancelled,
+        cancelled,
         done="is being cancelled",
         already="has finished already",
     )

@@ -9,8 +9,8 @@ from shoal.cli.edits import change_each, confirm
 from shoal.cli.options import assume_yes, names_of, reports, verb
 from shoal.cli.settings import Settings
 from shoal.cli.targets import several
-from shoal.client import edits
 from shoal.objects.kinds import NODE
+from shoal.objects.node import cordoned, declared_lost, drained
 
 __all__ = ["cordon", "drain", "lost", "uncordon"]
 
@@ -26,7 +26,7 @@ def cordon(settings: Settings, nodes: tuple[str, ...]) -> None:
     change_each(
         settings,
         several(nodes, settings, NODE),
-        lambda node: edits.cordoned(node, True),
+        lambda node: cordoned(node, True),
         done="cordoned",
         already="is cordoned already",
     )
@@ -43,7 +43,7 @@ def uncordon(settings: Settings, nodes: tuple[str, ...]) -> None:
     change_each(
         settings,
         several(nodes, settings, NODE),
-        lambda node: edits.cordoned(node, False),
+        lambda node: cordoned(node, False),
         done="uncordoned",
         already="is not cordoned",
     )
@@ -61,7 +61,7 @@ def drain(settings: Settings, nodes: tuple[str, ...]) -> None:
     change_each(
         settings,
         several(nodes, settings, NODE),
-        edits.drained,
+        drained,
         done="is being drained",
         already="is drained already",
     )
@@ -85,7 +85,7 @@ def lost(settings: Settings, nodes: tuple[str, ...], undo: bool, yes: bool) -> N
     change_each(
         settings,
         named,
-        lambda node: edits.lost(node, not undo),
+        lambda node: declared_lost(node, not undo),
         done="is no longer declared lost" if undo else "is declared lost",
         already="was not declared lost" if undo else "is declared lost already",
     )

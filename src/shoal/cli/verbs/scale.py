@@ -9,8 +9,8 @@ from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, reports, verb, whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import several
-from shoal.client import edits
 from shoal.objects.job import Job
+from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 
 _COUNT = whole(1)
@@ -43,7 +43,7 @@ def command(
 
     def change(job: Job) -> Job:
         number = replicas or most or _replicas(job, role)
-        return edits.scaled(job, number, role=role, min_replicas=least)
+        return scaled(job, number, role=role, min_replicas=least)
 
     change_each(
         settings, several(jobs, settings, JOB), change, done="scaled", already="has that size already"

@@ -17,7 +17,7 @@ import msgspec
 from shoal.cluster.local.home import Home
 from shoal.objects import codec
 from shoal.objects.errors import Invalid
-from shoal.objects.levels import levels_problem
+from shoal.objects.job_rules import levels_problem
 from shoal.objects.meta import Part
 
 __all__ = ["ClusterSettings", "LiveSettings", "load", "problems", "save"]

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Path, spell
-from shoal.objects.places import Document
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError, Seconds
+from shoal.objects.yaml_events import Document
 from shoal.simulate.errors import BadInput
 
 __all__ = ["MOST", "Spot", "Spots"]

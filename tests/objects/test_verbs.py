@@ -3,12 +3,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shoal.client import edits
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.errors import Conflict, Invalid, NotFound
 from shoal.objects.job import Job, JobSpec, JobStatus, Phase, Role
+from shoal.objects.job_kind import cancelled, scaled, suspended
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Node, NodeSpec, Taint
+from shoal.objects.node import DRAIN, Node, NodeSpec, Taint, cordoned, declared_lost, drained
 
 
 def job(*roles: Role, phase: Phase = "Running") -> Job:
@@ -24,63 +24,63 @@ FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed", "Cancelled")
 
 
 def test_cancel_changes_nothing_else_and_nothing_that_is_over() -> None:
-    assert edits.cancelled(job()).spec == msgspec.structs.replace(job().spec, cancelled=True)
+    assert cancelled(job()).spec == msgspec.structs.replace(job().spec, cancelled=True)
     for phase in FINISHED:
-        assert edits.cancelled(job(phase=phase)) == job(phase=phase)
+        assert cancelled(job(phase=phase)) == job(phase=phase)
 
 
 def test_suspend_and_resume() -> None:
-    held = edits.suspended(job(), True)
+    held = suspended(job(), True)
     assert held.spec.suspend
-    assert edits.suspended(held, False) == job()
+    assert suspended(held, False) == job()
     with pytest.raises(Conflict, match="has succeeded and cannot be suspended"):
-        edits.suspended(job(phase="Succeeded"), True)
+        suspended(job(phase="Succeeded"), True)
     with pytest.raises(Conflict, match="has failed and cannot be resumed"):
-        edits.suspended(job(phase="Failed"), False)
+        suspended(job(phase="Failed"), False)
 
 
 def test_scale_the_only_role() -> None:
-    assert edits.scaled(job(), 8).spec.roles[0].replicas == 8
-    shrunk = edits.scaled(job(), 1).spec.roles[0]
+    assert scaled(job(), 8).spec.roles[0].replicas == 8
+    shrunk = scaled(job(), 1).spec.roles[0]
     assert (shrunk.replicas, shrunk.min_replicas) == (1, 1)
-    both = edits.scaled(job(), 8, min_replicas=3).spec.roles[0]
+    both = scaled(job(), 8, min_replicas=3).spec.roles[0]
     assert (both.replicas, both.min_replicas) == (8, 3)
 
 
 def test_scale_one_of_several_roles() -> None:
-    ps, worker = edits.scaled(job(*TWO), 5, role="worker").spec.roles
+    ps, worker = scaled(job(*TWO), 5, role="worker").spec.roles
     assert (ps, worker.replicas) == (TWO[0], 5)
     with pytest.raises(Invalid, match="which one"):
-        edits.scaled(job(*TWO), 5)
+        scaled(job(*TWO), 5)
     with pytest.raises(NotFound) as caught:
-        edits.scaled(job(*TWO), 5, role="wroker")
+        scaled(job(*TWO), 5, role="wroker")
     assert caught.value.hint == "did you mean worker?"
 
 
 def test_scale_refuses_what_makes_no_sense() -> None:
     with pytest.raises(Invalid, match="at least one task") as caught:
-        edits.scaled(job(), 0)
+        scaled(job(), 0)
     assert "suspend" in caught.value.hint
     for phase in FINISHED:
         with pytest.raises(Conflict, match="cannot be scaled"):
-            edits.scaled(job(phase=phase), 2)
+            scaled(job(phase=phase), 2)
 
 
 def test_cordon_drain_and_back() -> None:
     taint = Taint(key="gpu")
     node = Node(metadata=Metadata(name="n", namespace=""), spec=NodeSpec(taints=(taint,)))
-    assert edits.cordoned(node, True).spec == NodeSpec(taints=(taint,), unschedulable=True)
-    drained = edits.drained(node)
-    assert drained.spec == NodeSpec(taints=(taint, edits.DRAIN), unschedulable=True)
-    assert edits.drained(drained) == drained
-    assert edits.cordoned(drained, True) == drained  # cordoning does not end a drain
-    assert edits.cordoned(drained, False) == node
+    assert cordoned(node, True).spec == NodeSpec(taints=(taint,), unschedulable=True)
+    moved = drained(node)
+    assert moved.spec == NodeSpec(taints=(taint, DRAIN), unschedulable=True)
+    assert drained(moved) == moved
+    assert cordoned(moved, True) == moved  # cordoning does not end a drain
+    assert cordoned(moved, False) == node
 
 
 def test_lost_and_found() -> None:
     node = Node(metadata=Metadata(name="n", namespace=""))
-    assert edits.lost(node).spec.lost
-    assert edits.lost(edits.lost(node), False) == node
+    assert declared_lost(node).spec.lost
+    assert declared_lost(declared_lost(node), False) == node
 
 
 def test_the_platforms_own_role_is_not_scaled_and_not_in_the_way() -> None:
@@ -88,7 +88,7 @@ def test_the_platforms_own_role_is_not_scaled_and_not_in_the_way() -> None:
     made = msgspec.structs.replace(
         job(), spec=with_coordinator(JobSpec(roles=roles, runtime="elastic"), "python")
     )
-    worker, coordinator = edits.scaled(made, 6).spec.roles
+    worker, coordinator = scaled(made, 6).spec.roles
     assert (worker.replicas, worker.min_replicas, coordinator.replicas) == (6, 2, 1)
     with pytest.raises(Invalid, match="the platform's"):
-        edits.scaled(made, 2, role="coordinator")
+        scaled(made, 2, role="coordinator")

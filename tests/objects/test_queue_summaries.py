@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.queue import Queue, QueueStatus, QueueUsage
-from shoal.objects.standing import standings
+from shoal.objects.queue import Queue, QueueStatus, QueueUsage, summaries
 from tests.objects.test_queue_tree import TORN, queue
 
 
@@ -18,7 +17,7 @@ def holding(made: Queue, cpu: int = 0, memory: int = 0, gpu: float = 0, **status
 
 
 def test_a_queue_holds_what_those_below_hold() -> None:
-    found = standings(
+    found = summaries(
         [
             holding(queue("top", nominal={"gpu": 4, "cpu": 1}), cpu=500, gpu=1, running=1),
             holding(queue("b", "top", nominal={"gpu": 1}), gpu=2.5, running=2, pending=3),
@@ -38,7 +37,7 @@ def test_a_queue_holds_what_those_below_hold() -> None:
 
 
 def test_queues_that_hang_from_nothing_are_counted_once() -> None:
-    found = standings([holding(each, gpu=1) for each in TORN])
+    found = summaries([holding(each, gpu=1) for each in TORN])
     assert {name: standing.used["gpu"] for name, standing in found.items()} == {
         "a": 2.0, "c": 1.0, "b": 1.0, "d": 1.0, "e": 1.0,
     }  # fmt: skip
