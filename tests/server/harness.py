@@ -20,11 +20,11 @@ from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
-from shoal.server.authorise import authorise
-from shoal.server.doors import Door, Doors, listen_tcp
+from shoal.server.listeners import Listener, Listeners, listen_tcp
 from shoal.server.services import Services
 from shoal.server.serving import Serving
 from shoal.server.tokens import JobTokens, Tokens
+from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Store
 from shoal.store.memory import MemoryStore
 
@@ -32,7 +32,7 @@ __all__ = ["LiveServer", "a_job", "eventually"]
 
 
 class LiveServer:
-    """Starts at once; `close` ends it. `home/api.sock` and `home/tasks/api.sock` are its doors."""
+    """Starts at once; `close` ends it. `home/api.sock` and `home/tasks/api.sock` are its listeners."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class LiveServer:
         self.services.authenticator = Authenticator(
             self.job_tokens, self.people, find_job, self._owner_uid
         )
-        doors = [
-            Door("api", homes.listen(self.home.api_socket)),
-            Door("tasks", homes.listen(self.home.tasks_socket)),
+        listeners = [
+            Listener("api", homes.listen(self.home.api_socket)),
+            Listener("tasks", homes.listen(self.home.tasks_socket)),
         ]
         if self._tcp:
-            doors.append(Door("tcp", listen_tcp("127.0.0.1:0")))
-            self.port = doors[-1].listener.getsockname()[1]
-        self.serving = Serving(create_app(self.services), Doors(doors), self.services.signals)
+            listeners.append(Listener("tcp", listen_tcp("127.0.0.1:0")))
+            self.port = listeners[-1].socket.getsockname()[1]
+        self.serving = Serving(create_app(self.services), Listeners(listeners), self.services.signals)
         self._thread = threading.Thread(target=self.serving.run, name="server", daemon=True)
         self._thread.start()
 

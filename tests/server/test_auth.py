@@ -54,7 +54,7 @@ def test_the_owner_is_known_by_name(server: LiveServer, client: Client) -> None:
 
 
 def test_another_user_is_sent_away(server: LiveServer) -> None:
-    stranger = {"door": "api", "peer": Peer(pid=1, uid=os.getuid() + 1)}
+    stranger = {"listener": "api", "peer": Peer(pid=1, uid=os.getuid() + 1)}
     assert server.services.authenticator is not None
     with pytest.raises(Forbidden, match="belongs to"):
         asyncio.run(server.services.authenticator.actor(stranger, ""))

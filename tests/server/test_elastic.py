@@ -21,7 +21,7 @@ from shoal.objects.errors import Invalid
 from shoal.objects.job import Job, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD
-from shoal.server.authorise import authorise
+from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM
 from shoal.store.sql import open_sql
 from shoal.testing.postgres import PostgresServer, postgres_server

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shoal.objects.errors import Invalid, Unavailable
-from shoal.server import doors, protocol
-from shoal.server.doors import Door, Doors, listen_tcp
+from shoal.server import listeners, serving
+from shoal.server.listeners import Listener, Listeners, listen_tcp
 from tests.server.harness import LiveServer, a_job, eventually
 from tests.server.raw import Raw
 
@@ -21,28 +21,28 @@ def listener() -> Iterator[socket.socket]:
 
 
 def test_one_task_cannot_take_its_neighbours_places(listener: socket.socket) -> None:
-    door = Door("tasks", listener)
-    taken = sum(door.enter("pid:[1]") for _ in range(1000))
+    each = Listener("tasks", listener)
+    taken = sum(each.enter("pid:[1]") for _ in range(1000))
     assert 0 < taken < 1000
-    assert door.enter("pid:[2]")
-    door.leave("pid:[1]")
-    assert door.enter("pid:[1]")
+    assert each.enter("pid:[2]")
+    each.leave("pid:[1]")
+    assert each.enter("pid:[1]")
 
 
-def test_a_door_has_an_end(listener: socket.socket) -> None:
-    door = Door("tcp", listener)
-    entered = sum(door.enter("") for _ in range(100_000))
+def test_a_listener_has_an_end(listener: socket.socket) -> None:
+    each = Listener("tcp", listener)
+    entered = sum(each.enter("") for _ in range(100_000))
     assert entered < 100_000
-    door.leave("")
-    assert door.enter("")
-    assert not door.enter("")
+    each.leave("")
+    assert each.enter("")
+    assert not each.enter("")
 
 
-def test_a_connection_knows_its_door(tmp_path: Path, listener: socket.socket) -> None:
+def test_a_connection_knows_its_listener(tmp_path: Path, listener: socket.socket) -> None:
     with socket.socket(socket.AF_UNIX) as unix:
         unix.bind(str(tmp_path / "s"))
         unix.listen()
-        both = Doors([Door("api", unix), Door("tcp", listener)])
+        both = Listeners([Listener("api", unix), Listener("tcp", listener)])
         for wanted, address in (("api", unix), ("tcp", listener)):
             with socket.socket(address.family) as client:
                 client.connect(address.getsockname())
@@ -52,8 +52,8 @@ def test_a_connection_knows_its_door(tmp_path: Path, listener: socket.socket) ->
 
 
 def test_a_connection_that_nobody_knows_is_a_strangers(listener: socket.socket) -> None:
-    """TCP is the door that trusts nobody."""
-    only = Doors([Door("tcp", listener)])
+    """TCP is the listener that trusts nobody."""
+    only = Listeners([Listener("tcp", listener)])
     here, there = socket.socketpair()
     with here, there:
         assert only.of(here).name == "tcp"
@@ -73,8 +73,10 @@ def test_a_port_in_use_is_named(listener: socket.socket) -> None:
         listen_tcp(f"{host}:{port}")
 
 
-def test_a_full_door_closes_and_opens_again(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(doors._WIDTH, "tasks", 3)
+def test_a_full_listener_closes_and_opens_again(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(listeners._WIDTH, "tasks", 3)
     with ExitStack() as held:
         for _ in range(3):
             raw = held.enter_context(Raw(server.home.tasks_socket))
@@ -97,7 +99,7 @@ def test_a_full_door_closes_and_opens_again(server: LiveServer, monkeypatch: pyt
 
 
 def test_who_says_nothing_is_sent_away(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "_REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "_REQUEST_SECONDS", 0.05)
     with Raw(server.home.tasks_socket) as raw:
         raw.socket.sendall(b"GET /heal")
         assert raw.until_closed() == b""

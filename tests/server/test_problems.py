@@ -6,7 +6,7 @@ import pytest
 from shoal.objects import errors
 from shoal.objects.errors import Conflict, Invalid, Problem, ShoalError, by_code
 from shoal.objects.quantities import QuantityError
-from shoal.server.problems import document_of, problem
+from shoal.server.middleware import document_of, problem
 
 KINDS = [
     kind

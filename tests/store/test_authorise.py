@@ -6,7 +6,7 @@ import pytest
 
 from shoal.objects.errors import Forbidden
 from shoal.objects.kinds import JOB, NODE, QUEUE
-from shoal.server.authorise import Action, authorise, require
+from shoal.store.authorise import Action, authorise, require
 from shoal.store.base import SYSTEM, Actor, Verb
 
 TASK = Actor("job:team/mine", ("job",), ("team", "mine", "u"))

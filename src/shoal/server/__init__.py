@@ -8,8 +8,8 @@ command line's `offline` verbs import it.
 - `__main__`, `process`: the process: one per home, started early, ended cleanly
 - `components`: store, history, cluster and controllers; in which order they start; their readiness
 - `app`, `routers/`, `services`: the routes, and what they use
-- `serving`, `protocol`, `doors`, `envelope`, `problems`: connections, their bounds, and errors
-- `peer`, `auth`, `tokens`, `authorise`: who calls, and what they may do
+- `listeners`, `serving`, `middleware`: connections, their bounds, and errors as answers
+- `peer`, `auth`, `tokens`: the actor of a request
 - `admission`: what every write passes on its way to the store
 - `elastic`: records, sizes and reports of elastic jobs
 - `object_streams`, `log_stream`, `exec_stream`, `explanation`, `task_reports`: the larger answers

@@ -18,8 +18,7 @@ from starlette.types import ASGIApp
 
 from shoal import __version__
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
-from shoal.server.envelope import Envelope
-from shoal.server.problems import problem
+from shoal.server.middleware import ErrorAndLimitMiddleware, problem
 from shoal.server.routers import elastic, history_routes, objects, platform, running
 from shoal.server.services import Services
 
@@ -30,10 +29,10 @@ def create_app(services: Services) -> ASGIApp:
     """The application that uvicorn runs, over these parts."""
     app = api()
     app.state.services = services
-    # the outermost layer of Starlette would answer failures in plain text: Envelope does it here
+    # the outermost layer of Starlette would answer failures in plain text: the middleware does it here
     outermost = cast("ServerErrorMiddleware", app.build_middleware_stack())
     app.middleware_stack = outermost.app
-    return Envelope(app)
+    return ErrorAndLimitMiddleware(app)
 
 
 def api() -> FastAPI:

@@ -1,6 +1,6 @@
 """From a connection to an actor.
 
-| door | who comes in | as |
+| listener | who comes in | as |
 | --- | --- | --- |
 | api | a process of the owner's uid (or root) that belongs to no task | the owner |
 | api, tasks | whoever shows the token of a job that lives and has not finished | that job |
@@ -42,19 +42,19 @@ class Authenticator:
         self._names: dict[int, str] = {}
 
     async def actor(self, state: Mapping[str, Any], authorization: str) -> Actor:
-        """Who makes this request. `state` is what the connection left: its door and its peer.
+        """Who makes this request. `state` is what the connection left: its listener and its peer.
 
         Raises:
             Unauthenticated: it does not say, or what it shows is worthless.
-            Forbidden: it is somebody who may not come in through this door.
+            Forbidden: it is somebody who may not call at this address.
         """
         token = _bearer(authorization)
         if is_job_token(token):
             return await self._job(token)
-        door, peer = state.get("door", "tcp"), state.get("peer")
-        if door == "api" and isinstance(peer, Peer):
+        listener, peer = state.get("listener", "tcp"), state.get("peer")
+        if listener == "api" and isinstance(peer, Peer):
             return self._owner_at(peer)
-        if door == "tcp":
+        if listener == "tcp":
             if not token:
                 raise Unauthenticated(
                     "this address needs a token", hint="name a token-file in the context, or set one up"

@@ -30,12 +30,12 @@ from shoal.objects.node import Capacity
 from shoal.objects.queue import Queue
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
-from shoal.server.authorise import authorise
-from shoal.server.doors import Doors
 from shoal.server.event_recorder import Audit
+from shoal.server.listeners import Listeners
 from shoal.server.services import Services
 from shoal.server.serving import Serving
 from shoal.server.tokens import JobTokens, Tokens
+from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Store
 
 if TYPE_CHECKING:
@@ -263,7 +263,9 @@ class Assembled:
     serving: Serving
 
 
-def assemble(home: Home, store: Store, clock: Clock, doors: Doors, *, shared: bool = False) -> Assembled:
+def assemble(
+    home: Home, store: Store, clock: Clock, listeners: Listeners, *, shared: bool = False
+) -> Assembled:
     """Put a server together over an open store and open doors."""
     job_tokens, people, audit = JobTokens.of(home.keys), Tokens(home.keys / "tokens.json"), Audit()
     components = Components(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
@@ -287,4 +289,4 @@ def assemble(home: Home, store: Store, clock: Clock, doors: Doors, *, shared: bo
         return await services.on_store.call(store.get, Job, namespace, name, actor=SYSTEM)
 
     services.authenticator = Authenticator(job_tokens, people, find_job)
-    return Assembled(services, components, Serving(create_app(services), doors, services.signals))
+    return Assembled(services, components, Serving(create_app(services), listeners, services.signals))

@@ -20,7 +20,7 @@ from shoal.client.wire import FRAMES, frame, frames_in
 from shoal.cluster.base import Session
 from shoal.objects.errors import Invalid, ShoalError, Unavailable
 from shoal.server.concurrency import BlockingPool
-from shoal.server.problems import document_of
+from shoal.server.middleware import document_of
 
 __all__ = ["Command", "ExecAnswer", "read_command"]
 

@@ -1,8 +1,8 @@
-"""The doors through which requests come, and how wide each is.
+"""The listeners through which requests come, and how wide each is.
 
 `api` is the owner's unix socket, `tasks` the one that tasks see, `tcp` an address for people with
-tokens. A door knows its listening socket; a connection knows its door by the address it came to.
-What a stranger can take through a door is bounded: connections in all, connections of one PID
+tokens. A listener knows its listening socket; a connection knows its listener by the address it came to.
+What a stranger can take through a listener is bounded: connections in all, connections of one PID
 namespace (one task cannot take its neighbours' places), and the time to say what it wants.
 """
 
@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from shoal.objects.errors import Invalid, Unavailable
 
-__all__ = ["Door", "DoorName", "Doors", "listen_tcp"]
+__all__ = ["Listener", "ListenerName", "Listeners", "listen_tcp"]
 
-DoorName = Literal["api", "tasks", "tcp"]
+ListenerName = Literal["api", "tasks", "tcp"]
 
 _WIDTH = {"api": 2048, "tasks": 1024, "tcp": 512}
 _WIDTH_PER_SPACE = 64
@@ -25,11 +25,11 @@ _BACKLOG = 512
 
 
 @dataclass
-class Door:
+class Listener:
     """One listening socket and who is inside. Touched on the event loop only."""
 
-    name: DoorName
-    listener: socket.socket
+    name: ListenerName
+    socket: socket.socket
     _inside: Counter[str] = field(default_factory=Counter[str])
 
     def enter(self, space: str) -> bool:
@@ -48,21 +48,21 @@ class Door:
             del self._inside[space]
 
 
-class Doors:
-    """All doors of a server."""
+class Listeners:
+    """All listeners of a server."""
 
-    def __init__(self, doors: list[Door]) -> None:
-        self._doors = doors
-        self._by_address: dict[Any, Door] = {_address(door.listener): door for door in doors}
+    def __init__(self, listeners: list[Listener]) -> None:
+        self._listeners = listeners
+        self._by_address: dict[Any, Listener] = {_address(each.socket): each for each in listeners}
 
     @property
-    def listeners(self) -> list[socket.socket]:
+    def sockets(self) -> list[socket.socket]:
         """The sockets to accept on."""
-        return [door.listener for door in self._doors]
+        return [each.socket for each in self._listeners]
 
-    def of(self, connection: socket.socket) -> Door:
-        """The door that a connection came through."""
-        return self._by_address.get(_address(connection)) or self._doors[-1]
+    def of(self, connection: socket.socket) -> Listener:
+        """The listener that a connection came through."""
+        return self._by_address.get(_address(connection)) or self._listeners[-1]
 
 
 def listen_tcp(text: str) -> socket.socket:

@@ -7,14 +7,24 @@ gives an error document, never a traceback and never a hanging client.
 
 from __future__ import annotations
 
+import logging
+import os
+from http import HTTPStatus
+
+import msgspec
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shoal import __version__
 from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER
-from shoal.objects.errors import Invalid
-from shoal.server.problems import problem
+from shoal.objects.errors import Invalid, ShoalError
+from shoal.objects.quantities import QuantityError
 
-__all__ = ["Envelope"]
+__all__ = ["MEDIA_TYPE", "ErrorAndLimitMiddleware", "document_of", "problem"]
+
+_LOG = logging.getLogger("shoal.server")
+
+MEDIA_TYPE = "application/problem+json"
 
 _VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
 
@@ -28,7 +38,7 @@ class _TooLarge(Invalid):
         super().__init__(f"the request is too large: {TOO_LARGE}")
 
 
-class Envelope:
+class ErrorAndLimitMiddleware:
     """ASGI middleware; see the module."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -84,3 +94,41 @@ def _goes_on(scope: Scope) -> bool:
 def _length(headers: dict[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     return int(text) if text.isdigit() else 0
+
+
+def problem(error: BaseException, status: int | None = None) -> Response:
+    """The answer that tells of the error; `status` in place of the error's own."""
+    known = _known(error)
+    code = status or known.http_status
+    body = msgspec.json.encode(document_of(known, code))
+    headers = {"WWW-Authenticate": "Bearer"} if code == HTTPStatus.UNAUTHORIZED else None
+    return Response(body, code, headers, MEDIA_TYPE)
+
+
+def document_of(error: BaseException, status: int | None = None) -> dict[str, object]:
+    """The problem document of an error."""
+    known = _known(error)
+    return {
+        "type": f"urn:shoal:problem:{known.code}",
+        "title": known.code,
+        "status": status or known.http_status,
+        "detail": known.message,
+        **known.document(),
+    }
+
+
+def _known(error: BaseException) -> ShoalError:
+    if isinstance(error, ShoalError):
+        return error
+    if isinstance(error, QuantityError):
+        return _invalid(str(error))
+    mark = os.urandom(4).hex()
+    _LOG.error("failure %s", mark, exc_info=error)
+    return ShoalError(
+        f"the server failed to answer (failure {mark})",
+        hint="the server's log says more: log/server.log under SHOAL_HOME",
+    )
+
+
+def _invalid(message: str) -> ShoalError:
+    return Invalid(message)

@@ -21,7 +21,7 @@ from shoal.client.sse import ServerEvent, render
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import API_VERSION
-from shoal.server.problems import document_of
+from shoal.server.middleware import document_of
 from shoal.server.services import Services
 from shoal.store.base import Actor, Event, Page, Record, Watch
 

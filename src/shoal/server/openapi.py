@@ -14,7 +14,7 @@ from shoal.client.wire import FRAMES
 from shoal.objects.kinds import KINDS
 from shoal.objects.schema import editor_schema
 from shoal.server.app import api
-from shoal.server.problems import MEDIA_TYPE
+from shoal.server.middleware import MEDIA_TYPE
 
 __all__ = ["document", "text"]
 

@@ -87,17 +87,17 @@ def _run(home: Home, options: Options) -> int:
 
 
 def _serve(home: Home, options: Options) -> int:
-    listeners: list[tuple[Any, Any]] = []
+    bound: list[tuple[Any, Any]] = []
     if options.listen:  # before anybody can connect: this one may be taken, and then there is no server
-        from shoal.server.doors import listen_tcp
+        from shoal.server.listeners import listen_tcp
 
-        listeners.append(("tcp", listen_tcp(options.listen)))
-    listeners.append(("api", homes.listen(home.api_socket)))
-    listeners.append(("tasks", homes.listen(home.tasks_socket)))
+        bound.append(("tcp", listen_tcp(options.listen)))
+    bound.append(("api", homes.listen(home.api_socket)))
+    bound.append(("tasks", homes.listen(home.tasks_socket)))
     faults.point("server.sockets.listening")
     from shoal.clock import SteadyClock
     from shoal.server.components import open_store
-    from shoal.server.doors import Door, Doors
+    from shoal.server.listeners import Listener, Listeners
 
     clock = SteadyClock()
     store = open_store(home, options.store or "", clock)
@@ -106,15 +106,15 @@ def _serve(home: Home, options: Options) -> int:
 
     from shoal.server.components import assemble
 
-    doors = Doors([Door(name, listener) for name, listener in listeners])
-    assembled = assemble(home, store, clock, doors, shared=bool(options.store))
+    listeners = Listeners([Listener(name, listener) for name, listener in bound])
+    assembled = assemble(home, store, clock, listeners, shared=bool(options.store))
 
     def end(number: int, frame: FrameType | None) -> None:
         assembled.serving.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    _announce(home, doors.listeners)
+    _announce(home, listeners.sockets)
     assembled.components.start(assembled.services)
     gc.freeze()  # what is there now stays: looking through it again and again is for nothing
     _LOG.info("serving %s", home.path)

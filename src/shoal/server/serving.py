@@ -1,4 +1,4 @@
-"""The event loop of a server: the application behind its doors, until it is told to stop.
+"""The event loop of a server: the application behind its listeners, until it is told to stop.
 
 Runs on the main thread of a server and on any thread in tests; `stop` may be called from any thread
 and from a signal handler.
@@ -10,17 +10,23 @@ import asyncio
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shoal.server.concurrency import Signals
-from shoal.server.doors import Doors
-from shoal.server.protocol import protocol_for
+from shoal.server.listeners import Listener, Listeners
+from shoal.server.peer import Peer, peer_of
 
 __all__ = ["Serving"]
 
 _KEEP_ALIVE_SECONDS = 75
+_REQUEST_SECONDS = 20.0
+"""From the connection to the first request's head."""
+_UNREAD_SECONDS = 60.0
+"""A client that reads nothing of what waits for it for so long is gone."""
 _GOODBYE_SECONDS = 2
 """How long requests in progress may take to end once the server stops."""
 
@@ -28,11 +34,11 @@ _GOODBYE_SECONDS = 2
 class Serving:
     """One server's HTTP side."""
 
-    def __init__(self, app: ASGIApp, doors: Doors, signals: Signals) -> None:
-        self._doors = doors
+    def __init__(self, app: ASGIApp, listeners: Listeners, signals: Signals) -> None:
+        self._listeners = listeners
         config = uvicorn.Config(
             app,
-            http=protocol_for(doors),
+            http=_protocol_for(listeners),
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -65,7 +71,7 @@ class Serving:
         return self._server.started
 
     async def _main(self) -> None:
-        await self._server.serve(sockets=self._doors.listeners)
+        await self._server.serve(sockets=self._listeners.sockets)
 
 
 class _Server(uvicorn.Server):
@@ -82,3 +88,61 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._signals.stop()
         await super().shutdown(sockets)
+
+
+def _protocol_for(listeners: Listeners) -> type[H11Protocol]:
+    """The protocol class for a server with these listeners."""
+
+    class Connection(_Connection):
+        _listeners = listeners
+
+    return Connection
+
+
+class _Connection(H11Protocol):
+    _listeners: Listeners
+    _listener: Listener | None = None
+    _space = ""
+    _impatience: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        listener = self._listeners.of(sock)
+        peer = Peer(pid=0, uid=-1)
+        if listener.name != "tcp":
+            try:
+                peer = peer_of(sock)
+            except OSError:
+                transport.abort()
+                return
+        if not listener.enter(peer.space):
+            transport.abort()
+            return
+        self._listener, self._space = listener, peer.space
+        self.app_state: dict[str, Any] = {**self.app_state, "listener": listener.name, "peer": peer}
+        self._impatience = self.loop.call_later(_REQUEST_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._impatience, self._unread):
+            if timer is not None:
+                timer.cancel()
+        if self._listener is not None:
+            self._listener.leave(self._space)
+            self._listener = None
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # not `close`, which would wait for the reader as well
+        self._unread = self.loop.call_later(_UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        super().resume_writing()
+
+    def _give_up(self) -> None:
+        if self.cycle is None:  # pyright: ignore[reportUnnecessaryComparison] - None until a request
+            self.transport.abort()

@@ -1,4 +1,4 @@
-"""Bearer tokens: of people, for the TCP door, and of jobs, for their own tasks.
+"""Bearer tokens: of people, for the TCP listener, and of jobs, for their own tasks.
 
 A person's token is random (256 bits) and kept only as its SHA-256 in `keys/tokens.json`. A job's token
 is not kept at all: it says which job it is for and carries an HMAC-SHA256 under `keys/jobs.key`, so a

@@ -59,11 +59,20 @@ Verb = Literal["create", "get", "list", "update", "patch_status", "delete", "wat
 
 @dataclass(frozen=True)
 class Actor:
-    """Who calls. `job` limits the actor to one job: (namespace, name, uid)."""
+    """The caller: a user, a controller or the tasks of a job. `job` limits the actor to one job:
+    (namespace, name, uid)."""
 
     name: str
-    groups: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    """Cluster-wide roles: they hold in every namespace and for cluster-wide kinds."""
     job: tuple[str, str, str] | None = None
+    bindings: tuple[tuple[str, str], ...] = ()
+    """Roles in single namespaces: (namespace, role)."""
+
+    def roles_in(self, namespace: str) -> frozenset[str]:
+        """The roles that hold in a namespace ("": for the whole cluster)."""
+        own = {role for space, role in self.bindings if space == namespace and namespace}
+        return frozenset({*self.roles, *own})
 
 
 SYSTEM = Actor("system", ("system",))

@@ -10,8 +10,8 @@ from shoal.history.base import About, Entry, EntryType, History
 from shoal.objects import codec
 from shoal.objects.errors import NotFound
 from shoal.objects.kinds import KINDS, Kind
-from shoal.server.authorise import require
 from shoal.server.services import ActorNow, ServicesNow
+from shoal.store.authorise import require
 from shoal.store.base import Record
 
 __all__ = ["router"]

@@ -16,8 +16,8 @@ from shoal.objects import codec
 from shoal.objects.errors import Invalid
 from shoal.objects.kinds import kind_named
 from shoal.objects.meta import API_VERSION
-from shoal.server.authorise import require
 from shoal.server.services import ActorNow, ServicesNow
+from shoal.store.authorise import require
 from shoal.store.base import Lease
 
 __all__ = ["router"]
@@ -110,7 +110,7 @@ async def release(request: Request, services: ServicesNow, actor: ActorNow, name
     "/api/v1/tokens/{name}", operation_id="issueToken", response_class=Response, response_model=None
 )
 async def issue_token(services: ServicesNow, actor: ActorNow, name: str) -> Response:
-    """A new bearer token for the TCP door, under this name. It is shown this once and kept hashed."""
+    """A new bearer token for the TCP listener, under this name, shown once and kept hashed."""
     require(actor, "tokens")
     if not _TOKEN_NAME.fullmatch(name):
         raise Invalid(f"{name!r} cannot name a token", hint="use letters, digits, dashes and dots")

@@ -14,10 +14,9 @@ from shoal.client.wire import FRAMES, frame
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound, ShoalError
 from shoal.objects.job import Job
-from shoal.server.authorise import require
 from shoal.server.exec_stream import ExecAnswer, read_command
 from shoal.server.log_stream import LogQuery, LogStream
-from shoal.server.problems import document_of
+from shoal.server.middleware import document_of
 from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.server.task_reports import find_task, reports_of
 
