@@ -10,7 +10,7 @@ from shoal.objects.errors import Expired
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
-from shoal.server import object_streams, protocol
+from shoal.server import object_streams, serving
 from shoal.store.base import SYSTEM, Event, Watch
 from shoal.store.memory import MemoryStore, Window
 from tests.server.harness import LiveServer, a_job, eventually
@@ -95,7 +95,7 @@ def test_last_event_id_goes_before_the_query(server: LiveServer, client: Client)
 def test_who_does_not_read_is_sent_away_and_hurts_nobody(
     server: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "_UNREAD_SECONDS", 0.1)
+    monkeypatch.setattr(serving, "_UNREAD_SECONDS", 0.1)
     version = client.list(JOB).version
     watch = client.watch(JOB, version=version)
     with Raw(server.home.api_socket) as dead:

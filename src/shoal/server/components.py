@@ -266,7 +266,7 @@ class Assembled:
 def assemble(
     home: Home, store: Store, clock: Clock, listeners: Listeners, *, shared: bool = False
 ) -> Assembled:
-    """Put a server together over an open store and open doors."""
+    """Put a server together over an open store and open listeners."""
     job_tokens, people, audit = JobTokens.of(home.keys), Tokens(home.keys / "tokens.json"), Audit()
     components = Components(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
     services = Services(

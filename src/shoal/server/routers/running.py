@@ -19,6 +19,7 @@ from shoal.server.log_stream import LogQuery, LogStream
 from shoal.server.middleware import document_of
 from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.server.task_reports import find_task, reports_of
+from shoal.store.authorise import require
 
 __all__ = ["router"]
 
