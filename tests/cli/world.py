@@ -10,14 +10,15 @@ from shoal.cluster.simulated import Script, SimulatedCluster
 from shoal.history.base import About, Entry, LogKey
 from shoal.objects import codec
 from shoal.objects.job import Job
-from shoal.objects.kinds import JOB
-from shoal.objects.node import Capacity
+from shoal.objects.kinds import JOB, NODE
+from shoal.objects.meta import Condition
+from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
 from shoal.store.base import SYSTEM
 from tests.server.harness import LiveServer
 
-__all__ = ["a_cluster", "event", "start_task", "status", "write_log"]
+__all__ = ["a_cluster", "event", "node_ready", "start_task", "status", "write_log"]
 
 
 def status(server: LiveServer, job: Job, *, writer: str = "job", **fields: Any) -> Job:
@@ -33,6 +34,22 @@ def status(server: LiveServer, job: Job, *, writer: str = "job", **fields: Any) 
         fields={name: codec.builtins(value) for name, value in fields.items()},
     )
     return record.object
+
+
+def node_ready(server: LiveServer, name: str) -> None:
+    """Let the node answer."""
+    now = server.store.get(Node, "", name, actor=SYSTEM)
+    ready = Condition(type="Ready", status="True", changed=time.time())
+    server.store.patch_status(
+        NODE,
+        "",
+        name,
+        actor=SYSTEM,
+        writer="node",
+        uid=now.metadata.uid,
+        counter=now.status.writers.get("node", 0),
+        fields={"conditions": codec.builtins((ready,))},
+    )
 
 
 def event(server: LiveServer, job: Job, identity: str, reason: str, message: str) -> None:

@@ -109,7 +109,10 @@ def test_tasks_come_in_the_order_of_writing(scene: Scene) -> None:
         scene.write(b"%d\n" % step, start + step, index=step % 2)
     assert scene.text() == b"0\n1\n2\n3\n4\n5\n"
     assert scene.text(index=1) == b"1\n3\n5\n"
-    assert scene.text(role="ps") == b""
+    with pytest.raises(NotFound, match="no role ps"):
+        scene.text(role="ps")
+    with pytest.raises(NotFound, match="no task with index 2"):
+        scene.text(index=2)
 
 
 def test_the_newest_incarnation_or_the_one_before(scene: Scene) -> None:
@@ -118,10 +121,14 @@ def test_the_newest_incarnation_or_the_one_before(scene: Scene) -> None:
     scene.write(b"only run\n", index=1)
     assert scene.text(index=0) == b"run 10\n"
     assert scene.text(previous=True) == b"run 2\n"
-    with pytest.raises(NotFound, match="earlier incarnation"):
+    with pytest.raises(NotFound, match="earlier start"):
         scene.read(previous=True, index=1)
-    with pytest.raises(Invalid, match="cannot be followed"):
-        scene.read(previous=True, follow=True)
+    assert scene.text(incarnation=2) == b"run 2\n"
+    with pytest.raises(NotFound, match="a log of a start 3"):
+        scene.read(incarnation=3)
+    for query in ({"previous": True}, {"incarnation": 2}):
+        with pytest.raises(Invalid, match="cannot be followed"):
+            scene.read(**query, follow=True)
 
 
 def test_only_the_end_of_each_log(scene: Scene) -> None:
@@ -300,4 +307,5 @@ def test_positions_that_are_none_are_refused(scene: Scene) -> None:
 
 def test_the_files_may_not_be_left(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("no")
-    assert scene.read(role="../../..") == []
+    with pytest.raises(NotFound, match="no role"):
+        scene.read(role="../../..")

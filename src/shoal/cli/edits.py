@@ -15,7 +15,7 @@ from shoal.cli.connection import connect
 from shoal.cli.failures import Declined, Usage
 from shoal.cli.output import say, write_document
 from shoal.cli.settings import Settings
-from shoal.cli.targets import Target
+from shoal.cli.targets import Target, with_nearest
 from shoal.objects.errors import ShoalError
 
 __all__ = ["Outcomes", "change_each", "confirm"]
@@ -46,7 +46,7 @@ def change_each(
             try:
                 after = client.edit(target.kind.struct, target.namespace, target.name, noting)
             except ShoalError as error:
-                outcomes.failed(target, error)
+                outcomes.failed(target, with_nearest(client, target, error))
             else:
                 changed = after.metadata.resource_version != versions[-1]
                 outcomes.done(target, after, done if changed else already)

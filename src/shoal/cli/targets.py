@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shoal.cli.failures import Usage
 from shoal.cli.settings import Settings
+from shoal.client import Client
+from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.kinds import Kind, kind_named
+from shoal.objects.nearest import nearest
 
-__all__ = ["Target", "one", "several", "spelt", "targets"]
+__all__ = ["Target", "existing", "one", "several", "spelt", "targets", "with_nearest"]
+
+_MOST_NAMES = 1000
+"""Names that are compared with a mistyped one."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ def targets(words: Sequence[str], settings: Settings, default: Kind | None = Non
     """
     kind = default
     if kind is None and words and "/" not in words[0]:
-        kind, words = kind_named(words[0]), words[1:]
+        kind, words = _kind(words), words[1:]
     found: list[Target] = []
     for word in words:
         prefix, slash, name = word.partition("/")
@@ -69,3 +76,35 @@ def several(words: Sequence[str], settings: Settings, kind: Kind) -> list[Target
 def one(word: str, settings: Settings, kind: Kind) -> Target:
     """Exactly this object, which must be of the kind."""
     return several([word], settings, kind)[0]
+
+
+def existing(client: Client, target: Target) -> Any:
+    """The object.
+
+    Raises:
+        NotFound: it is not there; the hint names the nearest that is.
+    """
+    try:
+        return client.record(target.kind, target.namespace, target.name).object
+    except NotFound as error:
+        raise with_nearest(client, target, error) from error
+
+
+def with_nearest(client: Client, target: Target, error: ShoalError) -> ShoalError:
+    """The error; where it says that the target is not there, with the nearest name as its hint."""
+    if isinstance(error, NotFound) and not error.hint:
+        page = client.list(target.kind, namespace=target.namespace, limit=_MOST_NAMES)
+        near = nearest(target.name, [record.object.metadata.name for record in page.records])
+        lists = f"`shoal get {target.kind.plural}` lists them"
+        error.hint = f"did you mean {spelt(target.kind, near)}?" if near else lists
+    return error
+
+
+def _kind(words: Sequence[str]) -> Kind:
+    """The kind that the first word names; a single word that names none may be an object's name."""
+    try:
+        return kind_named(words[0])
+    except NotFound as error:
+        if len(words) == 1 and not error.hint.startswith("did you mean"):
+            error.hint = f"for a job of this name write job/{words[0]}; {error.hint}"
+        raise

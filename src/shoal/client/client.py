@@ -225,19 +225,20 @@ class Client(RemoteStore):
         tail: int | None = None,
         follow: bool = False,
         previous: bool = False,
+        incarnation: int | None = None,
     ) -> Iterator[LogRecord]:
         """What the job's tasks have written: the newest incarnation of each index (`previous`: the
-        one before it), in the order of writing. `since` is a stamp; `tail` counts lines per task;
-        `follow` goes on until the job has finished, later incarnations included.
+        one before it; `incarnation`: that one), in the order of writing. `since` is a stamp; `tail`
+        counts lines per task; `follow` goes on until the job has finished, later incarnations included.
 
         Raises:
-            NotFound: there is no such job.
+            NotFound: there is no such job, or it has no such role, index or incarnation.
         """
         from shoal.client.logs import read_logs
 
         query = {
             "role": role, "index": index, "since": since or None, "tail": tail,
-            "follow": follow, "previous": previous,
+            "follow": follow, "previous": previous, "incarnation": incarnation,
         }  # fmt: skip
         return read_logs(self.transport, f"{object_path(JOB, namespace, name)}/logs", query)
 

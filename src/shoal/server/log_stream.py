@@ -24,6 +24,7 @@ from shoal.history.base import LogChunk, LogKey, Logs
 from shoal.objects.errors import Expired, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
+from shoal.objects.ranges import IndexMap
 from shoal.server.task_reports import KnownTasks
 from shoal.store.base import SYSTEM, Store, Watch
 
@@ -49,6 +50,8 @@ class LogQuery:
     tail: int | None = None
     follow: bool = False
     previous: bool = False
+    incarnation: int | None = None
+    """Only this start of each index."""
     positions: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where a reader that was cut off has got to: `ROLE/INDEX/INCARNATION` to offset."""
 
@@ -104,6 +107,16 @@ class LogStream:
     def found_logs(self) -> bool:
         """Whether there was any log to read."""
         return bool(self._sources)
+
+    @property
+    def starts(self) -> dict[str, IndexMap]:
+        """Of each role, every index that has a log, to its newest incarnation."""
+        namespace, name, uid = self._name
+        newest: dict[str, dict[int, int]] = {}
+        for key in self._logs.keys(namespace, name, uid):
+            numbers = newest.setdefault(key.role, {})
+            numbers[key.index] = max(key.incarnation, numbers.get(key.index, 0))
+        return {role: IndexMap(numbers) for role, numbers in newest.items()}
 
     def watch(self) -> Watch | None:
         """Tells when the job changes, so that waiting can be cut short; only while following."""
@@ -207,6 +220,8 @@ class LogStream:
             self._floors[place] = min(self._floors.get(place, int(incarnation)), int(incarnation))
 
     def _wanted(self, key: LogKey) -> bool:
+        if self._query.incarnation is not None:
+            return key.incarnation == self._query.incarnation
         floor = self._floors.get((key.role, key.index), 0)
         if self._query.previous:
             return key.incarnation == floor

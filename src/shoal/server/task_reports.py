@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 from shoal.client.reports import NodeUsage, TaskReport, UsageReport
 from shoal.cluster.base import Cluster, NodeState, Task, Usage
+from shoal.history.base import Logs
 from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid, NotFound, Unavailable
-from shoal.objects.job import Job
+from shoal.objects.job import Job, Role, RoleStatus
 from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.objects.task import TaskKey
 
-__all__ = ["KnownTasks", "find_task", "report_of", "reports_of", "usage_report"]
+__all__ = ["KnownTasks", "find_task", "report_of", "reports_of", "require_task", "usage_report"]
 
 KnownTasks = Callable[[str], "tuple[Task, ...] | None"]
 """The tasks of a job (its uid) that have not been acknowledged; None while not all of them are known."""
@@ -39,6 +41,37 @@ def find_task(cluster: Cluster, job: Job, role: str, index: int) -> TaskKey:
         f"{wanted[1]} {index} of job {job.metadata.name} does not run now",
         hint=f"see what runs with: shoal describe job/{job.metadata.name}",
     )
+
+
+def require_task(job: Job, role: str, index: int | None, logs: Logs) -> None:
+    """Refuse a role or an index that the job does not have and of which there is no log.
+
+    Raises:
+        NotFound: with the roles or the indices that exist.
+    """
+    name = job.metadata.name
+    roles = [each.name for each in job.spec.roles]
+    if role and role not in roles:
+        raise NotFound(f"job {name} has no role {role}", hint=f"its roles are {', '.join(roles)}")
+    if index is None:
+        return
+    known = {each.name: _indices(job, each) for each in job.spec.roles if role in ("", each.name)}
+    if any(index in indices for indices in known.values()):
+        return
+    if not logs.keys(*job.key, job.metadata.uid, role=role, index=index):
+        shown = "; ".join(f"{each} {indices.text}" for each, indices in known.items())
+        raise NotFound(f"job {name} has no task with index {index}", hint=f"its tasks are {shown}")
+
+
+def _indices(job: Job, role: Role) -> IndexSet:
+    """All indices that the role has, or had when it was larger."""
+    if job.spec.array is not None:
+        return IndexSet.parse(job.spec.array.indices)
+    status = next(
+        (each for each in job.status.roles if each.name == role.name), RoleStatus(name=role.name)
+    )
+    past = (IndexMap.parse(text) for text in (status.incarnations, status.exit_codes, status.nodes))
+    return IndexSet([*range(role.replicas), *(index for each in past for index in each)])
 
 
 def reports_of(cluster: Cluster, tasks: tuple[Task, ...]) -> tuple[TaskReport, ...]:

@@ -7,7 +7,8 @@ import pytest
 from shoal.cli.launch import narrator
 from shoal.cli.launch.narrator import Narrator
 from shoal.cli.settings import Settings
-from shoal.objects.job import Job, JobSpec, JobStatus, Restart, Role, Scheduling
+from shoal.history.base import About, Entry
+from shoal.objects.job import ElasticStatus, Job, JobSpec, JobStatus, Restart, Role, Scheduling
 from shoal.objects.meta import Condition, Metadata
 
 
@@ -79,21 +80,90 @@ def test_a_job_that_stands_still_is_said_to(clock: _Time, capsys: pytest.Capture
     tells.speak()
     tells.speak()
     assert _told(capsys) == [
-        "job/x has not got further for a while; see shoal --home /h explain job/x "
+        "job/x makes no progress towards its start; see shoal --home /h explain job/x "
         "and shoal --home /h doctor"
     ]
 
 
-def test_restarts_and_suspensions(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
+def _event(identity: str, reason: str, message: str, severity: Any = "Normal") -> Entry:
+    about = About(kind="Job", namespace="default", name="x")
+    return Entry(
+        id=identity, type="event", about=about, at=5.0, reason=reason, message=message, severity=severity
+    )
+
+
+def test_which_worker_ended_and_why(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded: list[Entry] = [_event("1", "Started", "job started")]
+
+    def events(after: str) -> list[Entry]:
+        ids = [each.id for each in recorded]
+        return recorded[ids.index(after) + 1 if after else 0 :]
+
+    tells = Narrator(Settings(), "job/x", events=events)
+    tells.tell(_job(phase="Running"))
+    tells.tell(_job(phase="Running", failures=1, restart_after=102.0))
+    tells.speak()
+    assert _told(capsys) == []  # its event comes a moment after the status
+    recorded.append(_event("2", "Restarting", "worker 2 was killed for using 400 MiB", "Warning"))
+    clock.seconds += 0.5
+    tells.speak()
+    clock.seconds += 5
+    tells.speak()
+    assert _told(capsys) == ["job/x: worker 2 was killed for using 400 MiB"]
+    assert tells.seconds_left() == float("inf")
+    preempting = Condition(type="Preempting", status="True", reason="Preempted", changed=6.0)
+    recorded.append(_event("3", "Preempted", "3 tasks are stopped for job/urgent"))
+    tells.tell(_job(phase="Running", failures=1, conditions=(preempting,)))
+    tells.speak()
+    assert _told(capsys) == ["job/x: 3 tasks are stopped for job/urgent"]
+
+
+def test_a_change_without_an_event_is_said_from_the_status(
+    clock: _Time, capsys: pytest.CaptureFixture[str]
+) -> None:
     tells = Narrator(Settings(), "job/x")
     restarting = Condition(type="Restarting", status="True", reason="Backoff", changed=5.0)
     job = _job(phase="Running", failures=1, restart_after=102.0, conditions=(restarting,))
-    tells.tell(job)
-    tells.tell(job)
-    assert _told(capsys) == ["job/x starts again in 2.0s (1 of 3 restarts used)"]
+    for _ in range(2):
+        tells.tell(job)
+        tells.speak()
+    clock.seconds += 3
+    tells.speak()
+    tells.speak()
+    assert _told(capsys) == ["job/x: tasks that failed start again in 2.0s; 1 of 3 restarts used"]
+
+
+def test_a_suspension_is_said_once(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
+    tells = Narrator(Settings(), "job/x")
     tells.tell(_job(phase="Suspended"))
     tells.tell(_job(phase="Suspended"))
-    assert _told(capsys) == ["job/x is suspended; go on with: shoal resume job/x"]
-    preempting = Condition(type="Preempting", status="True", reason="Shrunk", changed=6.0)
-    tells.tell(_job(phase="Running", conditions=(preempting,)))
-    assert _told(capsys) == ["job/x gives its place to others: Shrunk"]
+    assert _told(capsys) == ["job/x is suspended; continue it with: shoal resume job/x"]
+
+
+def _elastic(**status: Any) -> Job:
+    role = Role(command=("x",), replicas=4, min_replicas=1)
+    spec = JobSpec(roles=(role,), runtime="elastic")
+    return Job(metadata=Metadata(name="x"), spec=spec, status=JobStatus(**status))
+
+
+def test_a_script_that_does_not_join_is_warned_of(
+    clock: _Time, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tells = Narrator(Settings(), "job/x")
+    tells.tell(_elastic(phase="Running", elastic=ElasticStatus(world=0)))
+    clock.seconds += 31
+    tells.speak()
+    (line,) = _told(capsys)
+    assert line.startswith("warning: no worker of job/x has joined the training")
+    tells.end(_elastic(phase="Succeeded"))
+    assert _told(capsys) == []
+    early = Narrator(Settings(), "job/x")
+    early.end(_elastic(phase="Succeeded"))
+    assert len(_told(capsys)) == 1
+    joined = Narrator(Settings(), "job/x")
+    joined.tell(_elastic(phase="Running"))
+    joined.tell(_elastic(phase="Running", elastic=ElasticStatus(world=2)))
+    clock.seconds += 60
+    joined.speak()
+    joined.end(_elastic(phase="Succeeded"))
+    assert _told(capsys) == []

@@ -9,7 +9,8 @@ from shoal.objects.job import Job, Role
 from shoal.objects.meta import Metadata
 from shoal.objects.node import DRAIN, Node
 from tests.cli.conftest import Shell
-from tests.server.harness import a_job
+from tests.cli.world import node_ready
+from tests.server.harness import LiveServer, a_job
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +112,30 @@ def test_lost_asks_for_a_terminal_or_a_yes(sh: Shell, client: Client) -> None:
     assert _node(client).spec.lost
     assert sh("lost", "n1", "--undo").out == "node/n1 is no longer declared lost\n"
     assert not _node(client).spec.lost
+
+
+def test_lost_refuses_a_node_that_answers(sh: Shell, server: LiveServer, client: Client) -> None:
+    node_ready(server, "n1")
+    said = sh("lost", "n1", "-y")
+    assert (said.code, said.out) == (4, "")
+    assert "node/n1 is Ready: it answers, so its tasks would run twice" in said.err
+    assert "shoal drain node/n1" in said.err
+    assert not _node(client).spec.lost
+    assert sh("lost", "n1", "-y", "--force").out == "node/n1 is declared lost\n"
+    assert _node(client).spec.lost
+
+
+def test_the_nearest_name_of_a_mistyped_one(sh: Shell) -> None:
+    for words in (
+        ["describe", "job/trian"],
+        ["cancel", "trian"],
+        ["explain", "trian"],
+        ["logs", "trian"],
+    ):
+        said = sh(*words)
+        assert (said.code, "hint: did you mean job/train?" in said.err) == (3, True), words
+    assert "hint: `shoal get nodes` lists them" in sh("cordon", "other").err
+    assert "hint: for a job of this name write job/train" in sh("describe", "train").err
 
 
 def test_a_node_is_no_job(sh: Shell) -> None:

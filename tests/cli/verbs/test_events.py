@@ -40,8 +40,15 @@ def test_the_newest_and_that_there_are_more(sh: Shell) -> None:
 
 
 def test_nothing(sh: Shell) -> None:
-    assert sh("events", "-n", "empty").err == "nothing has happened\n"
+    assert sh("events", "-n", "empty").err == "there are no events in namespace empty\n"
     assert sh("events", "jobs").code == 2
+
+
+def test_an_object_that_is_not_there_is_not_found(sh: Shell) -> None:
+    said = sh("events", "job/nope")
+    assert (said.code, said.out) == (3, "")
+    assert "nope" in said.err
+    assert sh("events", "job/nope", "-w").code == 3
 
 
 def test_watching(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.client import Client
-from shoal.objects.job import Job, Role
+from shoal.objects.job import ArraySpec, Job, Role
 from tests.cli.conftest import Shell
 from tests.cli.world import a_cluster, status, write_log
 from tests.server.harness import LiveServer, a_job
@@ -43,7 +43,7 @@ def test_several_tasks_are_named(sh: Shell, server: LiveServer, pair: Job) -> No
 
 
 def test_documents_and_what_there_is_not(sh: Shell, server: LiveServer, pair: Job) -> None:
-    assert sh("logs", "pair").err == "job/pair has written nothing\n"
+    assert sh("logs", "pair").err == "job/pair has written nothing yet: it is Pending\n"
     wrong = sh("logs", "pair", "--role", "ps")
     assert (wrong.code, "hint: its roles are worker" in wrong.err) == (3, True)
     write_log(server, pair, 1, b"one\n")
@@ -57,6 +57,32 @@ def test_the_start_before(sh: Shell, server: LiveServer, client: Client) -> None
     write_log(server, job, 0, b"second\n", incarnation=2)
     assert sh("logs", "train").out == "second\n"
     assert sh("logs", "train", "--previous").out == "first\n"
+    assert sh("logs", "train", "--incarnation", "1").out == "first\n"
+    assert sh("logs", "train", "--incarnation", "1", "-f").code == 2
+    third = sh("logs", "train", "--incarnation", "3")
+    assert (third.code, third.out) == (3, "")
+    assert "has a log of a start 3\nhint: index=starts so far: worker 0=2" in third.err
+
+
+def test_an_earlier_start_that_never_was_is_not_found(
+    sh: Shell, server: LiveServer, client: Client
+) -> None:
+    role = Role(command=("x",), replicas=2, min_replicas=1)
+    job = client.create(a_job("elastic", runtime="elastic", roles=(role,)))
+    write_log(server, job, 0, b"once\n")
+    said = sh("logs", "elastic", "--previous")
+    assert (said.code, said.out) == (3, "")
+    assert "no task of job elastic has a log of an earlier start" in said.err
+
+
+def test_an_index_that_is_not_there_is_not_found(sh: Shell, server: LiveServer, client: Client) -> None:
+    role = Role(command=("x",))
+    client.create(a_job("arr", roles=(role,), array=ArraySpec(indices="0-99")))
+    said = sh("logs", "arr", "--rank", "1000")
+    assert (said.code, said.out) == (3, "")
+    assert "job arr has no task with index 1000\nhint: its tasks are worker 0-99\n" in said.err
+    assert sh("logs", "arr", "--rank", "99").code == 0
+    assert sh("logs", "arr", "--rank", "1000", "-f").code == 3
 
 
 @pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 100), ("Cancelled", 103)])
@@ -89,7 +115,8 @@ def test_ctrl_c_only_stops_following(
 
 
 def test_a_job_that_is_not_there(sh: Shell, server: LiveServer) -> None:
-    assert sh("logs", "nope").code == 3
+    said = sh("logs", "nope")
+    assert (said.code, "hint: `shoal get jobs` lists them" in said.err) == (3, True)
     assert sh("logs", "-f", "nope").code == 102
 
 

@@ -27,9 +27,8 @@ from shoal.cli.exit_codes import process_code, sentence
 from shoal.cli.failures import INTERRUPTED, JobNotFound
 from shoal.cli.launch.narrator import Narrator
 from shoal.cli.lines import TaskLines
-from shoal.cli.output import say
 from shoal.cli.settings import Settings
-from shoal.client import Client, Watch
+from shoal.client import Client, Entry, Watch
 from shoal.objects.errors import Expired, NotFound, ShoalError, Unavailable
 from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB
@@ -47,7 +46,9 @@ class _Event(NamedTuple):
     error: Exception | None = None
 
 
-def follow(client: Client, settings: Settings, create: Callable[[], Job], *, prefixed: bool) -> int:
+def follow(
+    client: Client, settings: Settings, create: Callable[[], Job], *, prefixed: bool, raw: bool = False
+) -> int:
     """Create the job, follow it, and return the exit code of `shoal run`. A Ctrl-C while it is being
     created cancels it too.
 
@@ -57,7 +58,7 @@ def follow(client: Client, settings: Settings, create: Callable[[], Job], *, pre
     events: SimpleQueue[_Event] = SimpleQueue()
     with Interrupts(lambda: events.put(_Event("interrupt"))) as interrupts:
         job = create()
-        lines = TaskLines(prefixed=prefixed)
+        lines = TaskLines(prefixed=prefixed, raw=raw)
         return _Follower(client, settings, job, lines, events, interrupts).run()
 
 
@@ -78,7 +79,7 @@ class _Follower:
         self._lines = lines
         self._events = events
         self._interrupts = interrupts
-        self._narrator = Narrator(settings, self._name)
+        self._narrator = Narrator(settings, self._name, say=lines.say, events=self._new_events)
         self._cancelling: threading.Thread | None = None
         self._cancelled = False
         self._seen = False
@@ -106,7 +107,7 @@ class _Follower:
                         return self._leave(self._cancelling)
                     self._cancel("cancelling", "press Ctrl-C again to leave while that goes on")
                 elif event.what == "cancel failed":
-                    say(f"it could not be cancelled: {event.error}")
+                    self._lines.say(f"it could not be cancelled: {event.error}")
                 else:
                     self._logs_stopped(event.error)
         finally:
@@ -151,11 +152,20 @@ class _Follower:
                 self._job = job
         return watch
 
+    def _new_events(self, after: str) -> tuple[Entry, ...]:
+        metadata = self._job.metadata
+        try:
+            return self._client.events(
+                namespace=metadata.namespace, kind=JOB, name=metadata.name, uid=metadata.uid, after=after
+            )
+        except ShoalError:
+            return ()  # the server is away, or the entry is gone: the status alone is reported
+
     def _cancel(self, doing: str, hint: str) -> None:
         """In a thread, so that a slow server does not keep the second Ctrl-C waiting."""
         if self._finished:
             return
-        say(f"{doing} {self._name}; {hint}")
+        self._lines.say(f"{doing} {self._name}; {hint}")
 
         def cancel() -> None:
             try:
@@ -171,7 +181,7 @@ class _Follower:
         """The second Ctrl-C: make sure that the first one's cancel has been sent, and go."""
         cancelling.join(_CANCEL_MAY_TAKE_SECONDS)
         state = "is being cancelled" if self._cancelled else "was not cancelled, and goes on"
-        say(f"{self._name} {state}; see {self._again('get')}")
+        self._lines.say(f"{self._name} {state}; see {self._again('get')}")
         return INTERRUPTED
 
     def _read_logs(self) -> None:
@@ -202,14 +212,15 @@ class _Follower:
         self._logs_over = True
         if isinstance(error, BrokenPipeError):
             self._pipe_broken = True
-            self._cancel("nobody reads the output any more: cancelling", "it ends by itself")
+            self._cancel("the reader of the output has gone: cancelling", "it ends by itself")
         elif error is not None and not isinstance(error, NotFound):  # of that the watch tells
-            say(f"its output cannot be shown: {error}")
+            self._lines.say(f"its output cannot be shown: {error}")
 
     def _end(self) -> int:
-        say(f"{self._name} {sentence(self._job, time.time())}")
+        self._narrator.end(self._job)
+        self._lines.say(f"{self._name} {sentence(self._job, time.time())}")
         if not self._logs_over:
-            say(f"there may be more output: {self._again('logs')}")
+            self._lines.say(f"there may be more output: {self._again('logs')}")
         return _BROKEN_PIPE if self._pipe_broken else process_code(self._job)
 
     def _again(self, verb: str) -> str:

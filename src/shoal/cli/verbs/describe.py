@@ -16,7 +16,7 @@ from shoal.cli.options import reports, verb
 from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, targets
+from shoal.cli.targets import Target, existing, targets
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.columns import age
@@ -48,7 +48,7 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
         raise Usage("name one object", hint="such as: shoal describe job/train")
     target = named[0]
     with connect(settings) as client:
-        obj = client.get(target.kind.struct, target.namespace, target.name)
+        obj = existing(client, target)
         events = client.events(
             namespace=target.namespace, kind=target.kind, name=target.name,
             uid=obj.metadata.uid, limit=_EVENTS,

@@ -14,7 +14,7 @@ from shoal.cli.options import MOMENT, reports, verb, whole
 from shoal.cli.output import say, write_document, write_json, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, targets
+from shoal.cli.targets import Target, existing, targets
 from shoal.cli.text import stamp
 from shoal.objects.columns import age
 
@@ -27,10 +27,10 @@ _LOOK_AGAIN_SECONDS = 1.0
 
 @verb("events")
 @click.argument("objects", nargs=-1, metavar="[KIND/NAME]", shell_complete=complete_kinds_and_names)
-@click.option("--watch", "-w", is_flag=True, help="Go on with new events.")
+@click.option("--watch", "-w", is_flag=True, help="Continue with new events.")
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only this namespace.")
 @click.option("--since", type=MOMENT, help="Only from then on: 10m, or 2026-05-01T09:30.")
-@click.option("--limit", type=whole(0), help=f"The newest so many, 0 for all; {_NEWEST} unless told.")
+@click.option("--limit", type=whole(0), help=f"The newest so many, 0 for all; {_NEWEST} by default.")
 @reports
 def command(
     settings: Settings,
@@ -53,6 +53,8 @@ def command(
     with connect(settings) as client:
         most = _NEWEST if limit is None else limit
         entries = client.events(**query, since=since or 0.0, limit=most)
+        if named and not entries:
+            existing(client, named[0])
         shower = _Shower(settings, named[0] if named else None, wide=all_namespaces)
         if not watch:
             shower.all_at_once(entries)
@@ -80,6 +82,8 @@ def _watch(
 class _Shower:
     def __init__(self, settings: Settings, target: Target | None, *, wide: bool) -> None:
         self._settings = settings
+        where = "" if wide else f" in namespace {settings.namespace}"
+        self._nothing = f"{target} has no events" if target else f"there are no events{where}"
         self._object_shown = target is None
         self._namespace_shown = wide
         titles = ["AT", "TYPE", *(["OBJECT"] if self._object_shown else []), "REASON", "MESSAGE"]
@@ -91,7 +95,7 @@ class _Shower:
         elif entries or self._settings.output == "name":
             self.one_by_one(entries)
         else:
-            say("nothing has happened")
+            say(self._nothing)
 
     def one_by_one(self, entries: tuple[Entry, ...]) -> None:
         if self._settings.output in ("json", "yaml"):

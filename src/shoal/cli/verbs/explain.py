@@ -14,8 +14,9 @@ from shoal.cli.options import reports, verb
 from shoal.cli.output import write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, targets
+from shoal.cli.targets import Target, targets, with_nearest
 from shoal.objects.columns import age
+from shoal.objects.errors import NotFound
 from shoal.objects.kinds import JOB
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ def command(settings: Settings, word: str) -> None:
     """
     target = targets([word], settings, JOB)[0]
     with connect(settings) as client:
-        why = client.explain(target.kind, target.namespace, target.name)
+        try:
+            why = client.explain(target.kind, target.namespace, target.name)
+        except NotFound as error:
+            raise with_nearest(client, target, error) from error
     advice = why.remedy or _REMEDIES.get(why.code, "").replace("{target}", str(target))
     if settings.output == "name":
         write_names([str(target)])

@@ -16,7 +16,7 @@ from shoal.cli.options import reports, verb, whole
 from shoal.cli.output import object_table, say, write_document, write_json, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, spelt, targets
+from shoal.cli.targets import Target, spelt, targets, with_nearest
 from shoal.client import Client
 from shoal.objects.errors import ShoalError
 from shoal.objects.kinds import QUEUE, Kind, kind_named
@@ -109,7 +109,7 @@ def _show(client: Client, settings: Settings, named: Sequence[Target], kinds: li
         try:
             records.append(client.record(target.kind, target.namespace, target.name))
         except ShoalError as error:
-            failures.append(error)
+            failures.append(with_nearest(client, target, error))
     if settings.output in ("json", "yaml"):
         if not failures:
             items = [msgspec.Raw(record.document) for record in records]

@@ -88,6 +88,7 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
 )
 @click.option("--detach", "-d", is_flag=True, help="Print the job's name and leave; the job goes on.")
 @click.option("--prefix/--no-prefix", default=True, help="Name the task before each line of output.")
+@click.option("--raw", is_flag=True, help="On a terminal: leave escape sequences in the output.")
 @dry_run
 @reports
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -97,6 +98,7 @@ def command(
     variables: tuple[tuple[str, str | None], ...],
     detach: bool,
     prefix: bool,
+    raw: bool,
     dry_run: bool,
     **said: Any,
 ) -> int:
@@ -125,7 +127,7 @@ def command(
     if dry_run:
         write_document(settings, build_job(request, settings.namespace, [local_cores_millis()]))
         return 0
-    return _run(settings, request, detach=detach, prefixed=prefix)
+    return _run(settings, request, detach=detach, prefixed=prefix, raw=raw)
 
 
 def _revived(settings: Settings) -> AbstractContextManager[object]:
@@ -136,7 +138,7 @@ def _revived(settings: Settings) -> AbstractContextManager[object]:
     return Reviving(settings.home)
 
 
-def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool) -> int:
+def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool, raw: bool) -> int:
     starting = None
     if not settings.remote:
         from shoal.cli.offline.start import Starting
@@ -151,7 +153,11 @@ def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool) 
         if not detach:
             with _revived(settings):
                 return attach.follow(
-                    client, settings, lambda: _create(client, settings, request, True), prefixed=prefixed
+                    client,
+                    settings,
+                    lambda: _create(client, settings, request, True),
+                    prefixed=prefixed,
+                    raw=raw,
                 )
         job = _create(client, settings, request, False)
         if settings.output in ("json", "yaml"):

@@ -18,7 +18,7 @@ from shoal.server.exec_stream import ExecAnswer, read_command
 from shoal.server.log_stream import LogQuery, LogStream
 from shoal.server.middleware import document_of
 from shoal.server.services import ActorNow, Services, ServicesNow
-from shoal.server.task_reports import find_task, reports_of
+from shoal.server.task_reports import find_task, reports_of, require_task
 from shoal.store.authorise import require
 
 __all__ = ["router"]
@@ -47,14 +47,18 @@ async def logs(
     tail: Annotated[int | None, Query(ge=0, description="Lines per task.")] = None,
     follow: bool = False,
     previous: Annotated[bool, Query(description="The incarnation before the newest.")] = False,
+    incarnation: Annotated[int | None, Query(ge=1, description="Only this start of each.")] = None,
 ) -> Response:
     """What the job's tasks have written, as frames (docs/api.md): the newest incarnation of each index.
     `follow` goes on, later incarnations included, until the job has finished. A client that was cut
     off POSTs `{"positions": {"ROLE/INDEX/INCARNATION": OFFSET}}` to go on where it was."""
     require(actor, "logs", namespace, name)
     job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
-    if previous and follow:
-        raise Invalid("an earlier incarnation has ended: it cannot be followed")
+    if (previous or incarnation is not None) and follow:
+        raise Invalid("one incarnation ends with its task: it cannot be followed")
+    if previous and incarnation is not None:
+        raise Invalid("`previous` and `incarnation` exclude each other")
+    await services.on_streams.call(require_task, job, role, index, services.logs)
     query = LogQuery(
         role=role,
         index=index,
@@ -62,6 +66,7 @@ async def logs(
         tail=tail,
         follow=follow,
         previous=previous,
+        incarnation=incarnation,
         positions=await _positions(request),
     )
     stream = LogStream(
@@ -144,8 +149,11 @@ async def _log_frames(
 
 
 def _end(stream: LogStream, name: str, query: LogQuery) -> bytes:
-    if query.previous and not stream.found_logs:
-        missing = NotFound(f"no task of job {name} has an earlier incarnation")
+    if (query.previous or query.incarnation is not None) and not stream.found_logs:
+        wanted = "an earlier start" if query.previous else f"a start {query.incarnation}"
+        starts = "; ".join(f"{role} {numbers.text}" for role, numbers in sorted(stream.starts.items()))
+        known = f"index=starts so far: {starts}" if starts else "none of its tasks has started"
+        missing = NotFound(f"no task of job {name} has a log of {wanted}", hint=known)
         return frame(b"Z", msgspec.json.encode(document_of(missing)))
     return frame(b"Z", b"{}")
 
