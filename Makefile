@@ -15,13 +15,14 @@ install: .venv/installed
 demo: install
 	$(BIN)/python examples/demo.py
 
-# What failed is run once more by itself: a busy machine may be too slow for a test with a deadline, and
-# a real failure fails twice. Both runs are shown.
+# Every test once. Many tests wait for processes, so one worker more than cores keeps the cores busy.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 test: lint
-	$(BIN)/python -m pytest || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 quick: install
-	$(BIN)/python -m pytest -q -m "not slow and not process and not postgres"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not process and not postgres and not soak"
 
 lint: install
 	$(BIN)/ruff check .

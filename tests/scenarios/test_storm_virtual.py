@@ -191,7 +191,9 @@ def test_any_weather(seed: int, actions: list[tuple[int, int, int]]):
     check(weather)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 8))]
+)
 def test_a_long_storm(seed: int):
     chance = random.Random(seed)
     weather = Weather(seed)

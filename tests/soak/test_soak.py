@@ -36,6 +36,7 @@ def number(name: str, default: float) -> float:
     return float(os.environ.get(f"SHOAL_SOAK_{name}", "") or default)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(420)
 def test_a_minute(tmp_path: Path) -> None:
     """training-A13, training-P3, training-N9, in small."""
