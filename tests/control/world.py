@@ -10,13 +10,10 @@ import msgspec
 from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster, run_for
 from shoal.control.cache import ObjectCache
-from shoal.control.job.controller import JobController
+from shoal.control.controllers import ControllerContext, build
 from shoal.control.lease import AlwaysLeader, Guard
-from shoal.control.node import NodeController, NodeStates
-from shoal.control.queue import QueueController
 from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController
-from shoal.control.task_cache import TaskCache
 from shoal.history.base import About
 from shoal.objects.job import ArraySpec, Job, JobSpec, Resources, Role
 from shoal.objects.kinds import JOB, NODE, QUEUE
@@ -100,33 +97,22 @@ class World:
     def boot(self) -> None:
         """A new server: caches, controllers and runner anew over the same store and cluster."""
         clock, guard = self.clock, self.guard
-        self.jobs: ObjectCache[Job] = ObjectCache(self.store, JOB, actor=SYSTEM, clock=clock)
-        self.queues: ObjectCache[Queue] = ObjectCache(self.store, QUEUE, actor=SYSTEM, clock=clock)
-        self.nodes: ObjectCache[Node] = ObjectCache(self.store, NODE, actor=SYSTEM, clock=clock)
-        self.tasks = TaskCache(self.cluster, clock=clock)
-        self.states = NodeStates(self.cluster, self.tasks, clock=clock)
-        caches = {"jobs": self.jobs, "nodes": self.nodes, "tasks": self.tasks}
-        self.scheduling = SchedulingController(
-            **caches,
-            queues=self.queues,
-            guard=guard,
+        context = ControllerContext(
+            store=self.store,
+            cluster=self.cluster,
             clock=clock,
-            journal=self.diary,
+            guard=guard,
+            rendezvous=tell,
+            recorder=self.diary,
             policy=lambda: policy_named(self.policy),
         )
-        job = JobController(
-            **caches, cluster=self.cluster, guard=guard, rendezvous=tell, notebook=self.diary
-        )
-        self.runner = Runner(
-            [
-                (job, 2),
-                (self.scheduling, 1),
-                (NodeController(nodes=self.nodes, states=self.states, guard=guard), 1),
-                (QueueController(**caches, queues=self.queues, guard=guard), 1),
-            ],
-            clock=clock,
-            guard=guard,
-        )
+        self.jobs: ObjectCache[Job] = context.cache(JOB)
+        self.queues: ObjectCache[Queue] = context.cache(QUEUE)
+        self.nodes: ObjectCache[Node] = context.cache(NODE)
+        self.tasks, self.states = context.tasks, context.node_states
+        controllers = build(context)
+        self.scheduling = next(c for c, _ in controllers if isinstance(c, SchedulingController))
+        self.runner = Runner(controllers, clock=clock, guard=guard)
 
     def run(self, seconds: float = 1.0, step: float = 0.25) -> None:
         """Let virtual time pass, with everything that happens in it."""

@@ -190,10 +190,12 @@ class Components:
         self._audit.attach(Recorder(self._history, self._clock))
 
     def _start_controllers(self, services: Services) -> None:
+        from shoal.control.controllers import ControllerContext, build
+        from shoal.control.runner import Runner
         from shoal.control.scheduling import DecisionFiles
         from shoal.history.recorder import Recorder
         from shoal.schedule.plan import policy_named
-        from shoal.server.controllers import Rendezvous, Scheduling, make_runner
+        from shoal.server.bootstrap import Rendezvous
         from shoal.server.event_recorder import HistoryRecorder
 
         assert self._cluster is not None
@@ -203,19 +205,18 @@ class Components:
             self._lease.start()
         settings = self.settings
         files = DecisionFiles(self._home.decisions, lambda: settings().record)
-        self._runner, tasks = make_runner(
+        context = ControllerContext(
             store=self._store,
             cluster=self._cluster,
             clock=self._clock,
             guard=guard,
-            tell=Rendezvous(self._tokens, f"unix://{self._home.tasks_socket}"),
-            notebook=HistoryRecorder(Recorder(self._history, self._clock), self._cluster),
-            scheduling=Scheduling(
-                policy=lambda: policy_named(settings().policy),
-                levels=lambda: settings().topology,
-                record=files.record,
-            ),
+            rendezvous=Rendezvous(self._tokens, f"unix://{self._home.tasks_socket}"),
+            recorder=HistoryRecorder(Recorder(self._history, self._clock), self._cluster),
+            policy=lambda: policy_named(settings().policy),
+            levels=lambda: settings().topology,
+            record=files.record,
         )
+        self._runner, tasks = Runner(build(context), clock=self._clock, guard=guard), context.tasks
         self._runner.start()
 
         def known_tasks(job_uid: str) -> tuple[Task, ...] | None:

@@ -20,18 +20,13 @@ import msgspec
 
 from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster
-from shoal.control.cache import ObjectCache
-from shoal.control.job.controller import JobController
+from shoal.control.controllers import ControllerContext, build
 from shoal.control.lease import AlwaysLeader
-from shoal.control.node import NodeController, NodeStates
-from shoal.control.queue import QueueController
-from shoal.control.runner import Controller, Runner
+from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController
-from shoal.control.task_cache import TaskCache
 from shoal.history.base import About
 from shoal.objects.errors import Conflict
 from shoal.objects.job import Job
-from shoal.objects.kinds import KINDS
 from shoal.objects.meta import Metadata, Stamp
 from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
@@ -151,42 +146,21 @@ class Plane:
         }
 
     def _boot(self) -> Runner:
-        def cached(kind: str) -> ObjectCache[Any]:
-            return ObjectCache(self.store, KINDS[kind], actor=SYSTEM, clock=self.clock)
-
-        jobs, queues, node_objects = cached("Job"), cached("Queue"), cached("Node")
-        tasks, guard = TaskCache(self.cluster, clock=self.clock), AlwaysLeader()
-        states = NodeStates(self.cluster, tasks, clock=self.clock)
-        notebook = _Notebook(self)
-        controllers: tuple[Controller, ...] = (
-            JobController(
-                jobs=jobs,
-                nodes=node_objects,
-                tasks=tasks,
-                cluster=self.cluster,
-                guard=guard,
-                rendezvous=_render_nothing,
-                notebook=notebook,
-            ),
-            SchedulingController(
-                jobs=jobs,
-                queues=queues,
-                nodes=node_objects,
-                tasks=tasks,
-                guard=guard,
-                clock=self.clock,
-                journal=notebook,
-            ),
-            NodeController(nodes=node_objects, states=states, guard=guard),
-            QueueController(queues=queues, jobs=jobs, nodes=node_objects, tasks=tasks, guard=guard),
+        guard = AlwaysLeader()
+        context = ControllerContext(
+            store=self.store,
+            cluster=self.cluster,
+            clock=self.clock,
+            guard=guard,
+            rendezvous=_render_nothing,
+            recorder=_Recorder(self),
         )
-        wanted = [
-            each for each in controllers if self._schedules or each.name != SchedulingController.name
-        ]
-        return Runner([(each, 1) for each in wanted], clock=self.clock, guard=guard, seed=self._seed)
+        without = () if self._schedules else (SchedulingController.name,)
+        controllers = [(each, 1) for each, _ in build(context, without=without)]
+        return Runner(controllers, clock=self.clock, guard=guard, seed=self._seed)
 
 
-class _Notebook:
+class _Recorder:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
 
