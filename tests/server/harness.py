@@ -72,7 +72,7 @@ class LiveServer:
             ),
             clock=SystemClock(),
             people=self.people,
-            home=self.home.path,
+            home=str(self.home.path),
         )
         self.services.history_part = self.history
         self.services.logs_part = self.logs

@@ -1,8 +1,8 @@
-"""Which implementation stands behind each protocol, and in what order they come up and go down.
+"""The components of a server over one `Platform` and one `Store`, and in what order they start and stop.
 
-The store comes first, before anything is served. The rest follows in a thread while requests are
-already being answered: cluster, history, controllers, then the watchdog of the agents. `readiness` says
-how far that is. A part that does not come up is tried again, and says so meanwhile.
+The store is open before anything is served. The rest starts in a thread while requests are already
+answered: cluster, history, controllers, then the platform's workers. `readiness` reports each. A
+component that cannot start is tried again, and `readiness` shows its error until it is up.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal import faults
 from shoal.admission.admission import DEFAULT_QUEUE, Admission
 from shoal.clock import Clock
 from shoal.cluster.base import Task
-from shoal.cluster.local import components, nodes
-from shoal.cluster.local.home import Home
-from shoal.cluster.local.settings import LiveSettings
+from shoal.cluster.platform import Platform, Worker
 from shoal.control.lease import AlwaysLeader, LeaderLease
 from shoal.history.base import About
 from shoal.objects.errors import Exists, ShoalError
 from shoal.objects.job import Job
+from shoal.objects.kinds import NODE
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Capacity
+from shoal.objects.node import Capacity, Node
 from shoal.objects.queue import Queue
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
@@ -39,31 +39,31 @@ from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Store
 
 if TYPE_CHECKING:
-    from shoal.cluster.local.cluster import LocalCluster
-    from shoal.cluster.local.watchdog import Watchdog
+    from shoal.control.controllers import ControllerContext
     from shoal.control.runner import Runner
     from shoal.history.sql import SqlHistory
 
-__all__ = ["Assembled", "Components", "assemble", "declared_capacities", "open_store"]
+__all__ = ["Assembled", "Components", "assemble", "open_store"]
 
 _LOG = logging.getLogger("shoal.server")
-_PARTS = ("cluster", "history", "controllers", "watchdog")
+_COMPONENTS = ("cluster", "history", "controllers")
 _RETRY_SECONDS = 1.0
 _TRIM_SECONDS = 600.0
 _MOST_LOG_BYTES = 20 * 2**30
 _OLDEST_LOG_SECONDS = 30 * 86400.0
 _STOP_SECONDS = 5.0
+_FIRST_NODE_SECONDS = 2.0
 
 
-def open_store(home: Home, url: str, clock: Clock) -> Store:
-    """The store under the home (or at `url`), with the queue that always exists.
+def open_store(place: str | Path, clock: Clock) -> Store:
+    """The store in a file or at a URL, with the queue that always exists.
 
     Raises:
         ShoalError: it cannot be opened.
     """
     from shoal.store.sql import open_sql
 
-    store = open_sql(url or home.store_db, authorise=authorise, clock=clock)
+    store = open_sql(place, authorise=authorise, clock=clock)
     try:
         store.create(Queue(metadata=Metadata(name=DEFAULT_QUEUE, namespace="")), actor=SYSTEM)
     except Exists:
@@ -74,17 +74,12 @@ def open_store(home: Home, url: str, clock: Clock) -> Store:
     return store
 
 
-def declared_capacities(home: Home) -> list[Capacity]:
-    """What each declared node can hold."""
-    return [node.capacity for node in nodes.load(home)]
-
-
 class Components:
     """Everything of a server but its store and its HTTP side."""
 
     def __init__(
         self,
-        home: Home,
+        platform: Platform,
         store: Store,
         clock: Clock,
         *,
@@ -93,22 +88,23 @@ class Components:
         shared: bool = False,
     ) -> None:
         """`shared`: other servers may have the same store, so that one of them leads."""
-        self._home = home
+        self._platform = platform
         self._store = store
         self._clock = clock
         self._tokens = tokens
         self._audit = audit
-        self.settings = LiveSettings(home, self._settings_wrong)
-        """What holds for the cluster, as it is now."""
-        self._states: dict[str, str] = dict.fromkeys(_PARTS, "starting")
+        platform.on_warning(self._settings_wrong)
+        names = (*_COMPONENTS, *(worker.name for worker in platform.workers()))
+        self._states: dict[str, str] = dict.fromkeys(names, "starting")
         self._stopping = threading.Event()
+        self._started = clock.monotonic()
         self._thread: threading.Thread | None = None
-        self._cluster: LocalCluster | None = None
         self._history: SqlHistory | None = None
         self._runner: Runner | None = None
-        self._watchdog: Watchdog | None = None
+        self._context: ControllerContext | None = None
+        self._node_seen = threading.Event()
         self._lease = (
-            LeaderLease(store, "controllers", str(home.path), actor=SYSTEM, clock=clock)
+            LeaderLease(store, "controllers", platform.name, actor=SYSTEM, clock=clock)
             if shared
             else None
         )
@@ -129,12 +125,23 @@ class Components:
 
     def warnings(self) -> tuple[str, ...]:
         """What is wrong and stops nothing, a sentence each."""
-        problem = self.settings.problem
-        return (problem,) if problem else ()
+        return self._platform.warnings()
+
+    def capacities(self) -> list[Capacity]:
+        """The capacity of each node, from the Node objects; lost nodes, and those that the cluster
+        no longer lists, are left out. A server that starts waits up to two seconds for the first."""
+        self._node_seen.wait(max(0.0, self._started + _FIRST_NODE_SECONDS - self._clock.monotonic()))
+        if self._context is None:
+            return []
+        return [node.status.capacity for node in self._context.cache(NODE).all() if _is_listed(node)]
+
+    def _saw_node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None and new.status.capacity.cpu:
+            self._node_seen.set()
 
     def _settings_wrong(self, problem: str) -> None:
         _LOG.warning("%s", problem)
-        about = About(kind="Cluster", namespace="", name="settings", uid=str(self._home.path))
+        about = About(kind="Cluster", namespace="", name="settings", uid=self._platform.name)
         self._audit.wrong(about, "SettingsIgnored", problem)
 
     def stop(self) -> None:
@@ -143,10 +150,10 @@ class Components:
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
         for name, part in (
-            ("watchdog", self._watchdog and self._watchdog.close),
+            *((worker.name, worker.close) for worker in self._platform.workers()),
             ("controllers", self._runner and self._runner.stop),
             ("lease", self._lease and self._lease.stop),
-            ("cluster", self._cluster and self._cluster.close),
+            ("cluster", self._platform.close),
             ("history", self._history and self._history.close),
         ):
             if part is not None:
@@ -157,7 +164,7 @@ class Components:
             ("cluster", self._start_cluster),
             ("history", self._start_history),
             ("controllers", self._start_controllers),
-            ("watchdog", self._start_watchdog),
+            *((worker.name, _opening(worker)) for worker in self._platform.workers()),
         ):
             while not self._stopping.is_set():
                 try:
@@ -174,18 +181,15 @@ class Components:
         self._tidy_forever()
 
     def _start_cluster(self, services: Services) -> None:
-        from shoal.cluster.local.cluster import LocalCluster
-
-        self._cluster = LocalCluster(self._home, self._clock)
-        services.cluster_part = self._cluster
+        self._platform.open()
+        services.cluster_part = self._platform.cluster
+        services.logs_part = self._platform.logs
 
     def _start_history(self, services: Services) -> None:
-        from shoal.history.files import FileLogs
         from shoal.history.recorder import Recorder
         from shoal.history.sql import SqlHistory
 
-        services.logs_part = FileLogs(self._home.logs)
-        self._history = SqlHistory(self._home.history_db, now=self._clock.now)
+        self._history = SqlHistory(self._platform.history, now=self._clock.now)
         services.history_part = self._history
         self._audit.attach(Recorder(self._history, self._clock))
 
@@ -198,26 +202,28 @@ class Components:
         from shoal.server.bootstrap import Rendezvous
         from shoal.server.event_recorder import HistoryRecorder
 
-        assert self._cluster is not None
         assert self._history is not None
         guard = self._lease or AlwaysLeader()
         if self._lease is not None:
             self._lease.start()
-        settings = self.settings
-        files = DecisionFiles(self._home.decisions, lambda: settings().record)
+        cluster, settings = self._platform.cluster, self._platform.settings
+        files = DecisionFiles(self._platform.decisions, lambda: settings().record)
         context = ControllerContext(
             store=self._store,
-            cluster=self._cluster,
+            cluster=cluster,
             clock=self._clock,
             guard=guard,
-            rendezvous=Rendezvous(self._tokens, f"unix://{self._home.tasks_socket}"),
-            recorder=HistoryRecorder(Recorder(self._history, self._clock), self._cluster),
+            rendezvous=Rendezvous(self._tokens, self._platform.task_api),
+            recorder=HistoryRecorder(Recorder(self._history, self._clock), cluster),
             policy=lambda: policy_named(settings().policy),
             levels=lambda: settings().topology,
             record=files.record,
         )
-        self._runner, tasks = Runner(build(context), clock=self._clock, guard=guard), context.tasks
+        context.cache(NODE).on_change(self._saw_node)
+        self._runner = Runner(build(context), clock=self._clock, guard=guard)
+        self._context = context
         self._runner.start()
+        tasks = context.tasks
 
         def known_tasks(job_uid: str) -> tuple[Task, ...] | None:
             complete = tasks.synced and not tasks.unreachable_nodes
@@ -225,27 +231,26 @@ class Components:
 
         services.known_tasks = known_tasks
 
-    def _start_watchdog(self, services: Services) -> None:
-        from shoal.cluster.local.watchdog import Watchdog
-
-        def agents() -> list[str]:
-            return [c for c in components.components_of(self._home) if c != components.SERVER]
-
-        self._watchdog = Watchdog(self._home, agents)
-        self._watchdog.open()
-
     def _tidy_forever(self) -> None:
         """Keep history and logs within their bounds."""
         from shoal.history.base import Retention
-        from shoal.history.files import FileLogs
 
-        logs, history = FileLogs(self._home.logs), self._history
+        logs, history = self._platform.logs, self._history
         bounds = (_MOST_LOG_BYTES, _OLDEST_LOG_SECONDS)
         while not self._clock.wait(self._stopping, _TRIM_SECONDS):
             now = self._clock.now()
             if history is not None:
                 _attempt("trim of history", partial(history.trim, Retention(), now))
             _attempt("trim of logs", partial(logs.trim, *bounds, now))
+
+
+def _opening(worker: Worker) -> Callable[[Services], None]:
+    return lambda _: worker.open()
+
+
+def _is_listed(node: Node) -> bool:
+    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+    return not node.spec.lost and (ready is None or ready.reason != "NotListed")
 
 
 def _attempt(name: str, action: Callable[[], object]) -> None:
@@ -265,23 +270,24 @@ class Assembled:
 
 
 def assemble(
-    home: Home, store: Store, clock: Clock, listeners: Listeners, *, shared: bool = False
+    platform: Platform, store: Store, clock: Clock, listeners: Listeners, *, shared: bool = False
 ) -> Assembled:
-    """Put a server together over an open store and open listeners."""
-    job_tokens, people, audit = JobTokens.of(home.keys), Tokens(home.keys / "tokens.json"), Audit()
-    components = Components(home, store, clock, tokens=job_tokens, audit=audit, shared=shared)
+    """Assemble a server over a platform, an open store and open listeners."""
+    keys = platform.keys
+    job_tokens, people, audit = JobTokens.of(keys), Tokens(keys / "tokens.json"), Audit()
+    components = Components(platform, store, clock, tokens=job_tokens, audit=audit, shared=shared)
     services = Services(
         store=store,
         admission=Admission(
             store,
-            lambda: declared_capacities(home),
-            lambda: components.settings().topology,
+            components.capacities,
+            lambda: platform.settings().topology,
             authorise=authorise,
         ),
         clock=clock,
         people=people,
         audit=audit,
-        home=home.path,
+        home=platform.name,
         readiness=components.readiness,
         warnings=components.warnings,
     )

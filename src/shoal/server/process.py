@@ -2,8 +2,8 @@
 
 1. Take the home's lock, or say who has it and go.
 2. Listen: from here on clients can connect, and wait for an answer instead of for a server.
-3. Open the store, serve, and bring up the rest behind it (`parts`).
-4. At SIGTERM or SIGINT: stop taking requests, end streams, stop the parts, close the store.
+3. Open the store, serve, and start the rest behind it (`components`).
+4. At SIGTERM or SIGINT: stop taking requests, end streams, stop the components, close the store.
 
 Killed at any moment it leaves nothing that the next start must repair: the lock and the sockets are
 the kernel's, and everything else is in the store or with the agents.
@@ -100,14 +100,16 @@ def _serve(home: Home, options: Options) -> int:
     from shoal.server.listeners import Listener, Listeners
 
     clock = SteadyClock()
-    store = open_store(home, options.store or "", clock)
+    store = open_store(options.store or home.store_db, clock)
     faults.point("server.store.open")
     _remember(home, options)
 
+    from shoal.cluster.local.platform import LocalPlatform
     from shoal.server.components import assemble
 
     listeners = Listeners([Listener(name, listener) for name, listener in bound])
-    assembled = assemble(home, store, clock, listeners, shared=bool(options.store))
+    platform = LocalPlatform(home, clock)
+    assembled = assemble(platform, store, clock, listeners, shared=bool(options.store))
 
     def end(number: int, frame: FrameType | None) -> None:
         assembled.serving.stop()

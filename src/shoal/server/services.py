@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -49,7 +48,8 @@ class Services:
     people: Tokens
     audit: Audit = field(default_factory=Audit)
     authenticator: Authenticator | None = None
-    home: Path | None = None
+    home: str = ""
+    """Identifies the platform to the owner: the path of a home."""
     readiness: Callable[[], dict[str, str]] = dict
     """Part to `ok`, or to what is wrong."""
     warnings: Callable[[], tuple[str, ...]] = tuple

@@ -65,6 +65,17 @@ def test_what_was_read_last_holds_while_the_file_cannot_be_read(tmp_path: Path, 
     assert (watched().policy, watched.problem, len(told)) == ("easy", "", 1)
 
 
+def test_the_problem_is_reported_without_reading_the_file(tmp_path: Path) -> None:
+    """Health checks ask for it on the event loop."""
+    home = Home(tmp_path).create()
+    watched = LiveSettings(home)
+    watched()
+    home.settings_json.write_bytes(b"{")
+    assert watched.problem == ""
+    watched()
+    assert "settings.json cannot be read" in watched.problem
+
+
 def test_a_folder_in_its_place_is_told_as_well(tmp_path: Path) -> None:
     home = Home(tmp_path).create()
     home.settings_json.mkdir()

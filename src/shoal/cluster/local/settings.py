@@ -1,8 +1,8 @@
-"""What holds for the whole cluster of a home: `settings.json`, written by `shoal up`.
+"""The settings of a home's cluster: `settings.json`, written by `shoal up`.
 
-A server that is up reads it each time that it needs it, so what `shoal up` changes holds at once. People
-and other versions write it too: what means nothing here stops no decision. What held before goes on, and
-it is said once what is wrong.
+The server reads the file again before each decision if it has changed, so a change by `shoal up` takes
+effect immediately. Users and other versions of Shoal edit the file too: a value that this version does
+not understand stops no decision. The previous value stays in effect, and one warning is logged.
 """
 
 from __future__ import annotations
@@ -15,26 +15,14 @@ from collections.abc import Callable
 import msgspec
 
 from shoal.cluster.local.home import Home
+from shoal.cluster.platform import ClusterSettings
 from shoal.objects import codec
 from shoal.objects.errors import Invalid
 from shoal.objects.job_rules import levels_problem
-from shoal.objects.meta import Part
 
 __all__ = ["ClusterSettings", "LiveSettings", "load", "problems", "save"]
 
 _log = logging.getLogger(__name__)
-
-
-class ClusterSettings(Part, frozen=True, kw_only=True):
-    """See the module."""
-
-    topology: tuple[str, ...] = ()
-    """Labels of nodes that are levels of the topology, the widest first: block, rack. The node itself
-    follows them."""
-    policy: str = "shoal"
-    """How to decide who gets what: a name in `shoal.schedule.cycle.peers.named`."""
-    record: int = 20
-    """So many of the newest decisions are kept as files."""
 
 
 def load(home: Home) -> ClusterSettings:
@@ -89,11 +77,11 @@ def _policy_problem(name: str) -> str:
 
 
 class LiveSettings:
-    """The settings as they are now, for whoever asks often. What means nothing stays what it was, and so
-    does all of it while the file cannot be read. Thread-safe."""
+    """The settings as they are now. A value that is not understood keeps its previous value; while the
+    file cannot be read all of them do. Thread-safe."""
 
     def __init__(self, home: Home, tell: Callable[[str], None] = _log.warning) -> None:
-        """`tell` is told once, in a sentence, about each file with which something is wrong."""
+        """`tell` is called once, with a sentence, for each version of the file that has a problem."""
         self._home = home
         self._tell = tell
         self._lock = threading.Lock()
@@ -109,10 +97,9 @@ class LiveSettings:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the file as it is now, and what holds instead; empty: nothing."""
-        with self._lock:
-            self._look()
-            return self._problem
+        """What was wrong with the file when it was last read, and what holds instead; empty: nothing.
+        Reads no file: the event loop asks."""
+        return self._problem
 
     def _look(self) -> None:
         try:

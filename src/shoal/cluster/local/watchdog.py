@@ -46,8 +46,10 @@ class _Kept:
 class Watchdog:
     """Keeps `wanted()` (component names) of a home alive from a thread of its own until closed.
 
-    `started` is told each component that was started anew.
+    `started` is called with each component that was started again.
     """
+
+    name = "watchdog"
 
     def __init__(
         self,

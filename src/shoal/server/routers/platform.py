@@ -43,7 +43,7 @@ async def version(services: ServicesNow, actor: ActorNow) -> Response:
         python=platform.python_version(),
         pid=os.getpid(),
         started=services.started,
-        home=str(services.home or "") if actor.job is None else "",
+        home=services.home if actor.job is None else "",
     )
     return Response(codec.encode(report), media_type="application/json")
 
