@@ -11,6 +11,7 @@ the kernel's, and everything else is in the store or with the agents.
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
@@ -25,6 +26,7 @@ from typing import Any
 
 from shoal import __version__, faults
 from shoal.cluster.local import home as homes
+from shoal.cluster.local import statefiles
 from shoal.cluster.local.home import Home, HomeError
 
 __all__ = ["Options", "main"]
@@ -145,7 +147,7 @@ def _parse(arguments: list[str]) -> Options | None:
 def _remembered(home: Home, options: Options) -> Options:
     """What was said, or else what was said the last time: agents that restart a server know only its
     home."""
-    kept = _kept(home)
+    kept = _kept(home, options.store)
     listen, store = options.listen, options.store
     return Options(
         options.home,
@@ -159,30 +161,33 @@ def _remember(home: Home, options: Options) -> None:
     import msgspec
 
     said = {"listen": options.listen or "", "store": options.store or ""}
-    if said == {"listen": "", "store": "", **_kept(home)}:
+    if said == {"listen": "", "store": "", **_kept(home, options.store)}:
         return
-    draft = _options_file(home).with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(said))
-    draft.replace(_options_file(home))
+    file, copy = _options_files(home)
+    statefiles.write(file, msgspec.json.encode(said), copy=copy)
     faults.point("server.options.written")
 
 
-def _kept(home: Home) -> dict[str, str]:
+def _kept(home: Home, store: str | None) -> dict[str, str]:
     import msgspec
 
     from shoal.objects.errors import Invalid
 
-    try:
-        return msgspec.json.decode(_options_file(home).read_bytes(), type=dict[str, str])
-    except FileNotFoundError:
-        return {}
-    except msgspec.MsgspecError as error:
-        path = _options_file(home)
-        raise Invalid(f"{path} cannot be read: {error}", hint="remove it") from error
+    file, copy = _options_files(home)
+    decode = functools.partial(msgspec.json.decode, type=dict[str, str])
+    found = statefiles.read(file, decode, _LOG.warning, copy=copy)
+    damaged = sorted(path.name for path in home.run.glob("server-options*.damaged-*"))
+    if found is None and damaged and store is None:
+        # without it the server would come up with another store, as if all jobs were gone
+        raise Invalid(
+            f"which store the server uses is not known: {', '.join(damaged)} cannot be read",
+            hint="start it once with --store URL (--store '' for the one in the home)",
+        )
+    return found or {}
 
 
-def _options_file(home: Home) -> Path:
-    return home.run / "server-options.json"
+def _options_files(home: Home) -> tuple[Path, Path]:
+    return home.run / "server-options.json", home.run / "server-options.copy.json"
 
 
 def _announce(home: Home, listeners: list[Any]) -> None:
@@ -196,9 +201,7 @@ def _announce(home: Home, listeners: list[Any]) -> None:
         "socket": str(home.api_socket),
         "addresses": [":".join(map(str, a[:2])) for a in _addresses(listeners)],
     }
-    draft = home.server_json.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(document) + b"\n")
-    draft.replace(home.server_json)
+    statefiles.write(home.server_json, msgspec.json.encode(document) + b"\n")
     faults.point("server.announced")
 
 

@@ -12,14 +12,14 @@ import fcntl
 import os
 import selectors
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from shoal import faults
 from shoal.cluster.local import launch, processes, supervisor_recovery, taskfiles
 from shoal.cluster.local.folders import TaskFolders
-from shoal.cluster.local.ledger import Record, StopRequest
+from shoal.cluster.local.ledger import Record, StopRequest, copy_of
 from shoal.cluster.local.loop import Loop, Timer
 from shoal.cluster.local.taskfiles import Exit, Started
 from shoal.objects.task import TaskBootstrap
@@ -43,6 +43,11 @@ class Host(Protocol):
 
     loop: Loop
 
+    @property
+    def cgroup_parents(self) -> Mapping[str, str]:
+        """Where the tasks' control groups are."""
+        ...
+
     def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
         """What the supervisor is given."""
         ...
@@ -61,6 +66,10 @@ class Host(Protocol):
 
     def ended(self, record: Record, end: Exit) -> None:
         """Nothing of the task is left."""
+        ...
+
+    def damaged(self, message: str) -> None:
+        """A file of the task was put aside."""
         ...
 
     def reap(self) -> None:
@@ -93,6 +102,11 @@ class Attendant:
         (start it)."""
         self._timer = None
         lock_file = self.folders.task / taskfiles.LOCK
+        if not self.folders.task.exists() and self.folders.log.exists():
+            # it has run: the ledger is older than what happened, or its folder was removed
+            processes.kill(_search(str(self.folders.task)))
+            self._settle()
+            return
         try:
             self.folders.task.mkdir(mode=0o700, exist_ok=True)
             lock = _try_lock(lock_file)
@@ -134,7 +148,8 @@ class Attendant:
         """Take note of `started.json` if it is there."""
         if self.started is not None:
             return
-        self.started = taskfiles.read(str(self.folders.task), taskfiles.STARTED, Started)
+        folder = str(self.folders.task)
+        self.started = taskfiles.read(folder, taskfiles.STARTED, Started, self._host.damaged)
         if self.started is not None:
             self._host.started(self.record, self.started)
 
@@ -161,6 +176,7 @@ class Attendant:
     def _prepare(self) -> None:
         self.folders.create(self.record.told or TaskBootstrap())
         folder = str(self.folders.task)
+        taskfiles.write(folder, taskfiles.RECORD, copy_of(self.record))
         taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))
         taskfiles.reserve(folder, taskfiles.STOP)
         faults.point("agent.launch.prepared")
@@ -190,10 +206,11 @@ class Attendant:
     def _find(self) -> None:
         """A supervisor holds the lock, or what is left of its task does."""
         self.look_for_start()
-        pid = supervisor_of(self.folders.task)
+        pid = supervisor_of(self.folders.task, self._host.damaged)
         if pid:
             self._watch(pid, processes.start_ticks(pid))
             if self.started is None:
+                processes.send(pid, self._ticks, signal.SIGTERM)  # without stop.json: announce again
                 self._await_start()
             return
         self._searches += 1
@@ -259,16 +276,26 @@ class Attendant:
     def _settle(self) -> None:
         """Finish the work of a supervisor that is gone: nothing of the task may be left, and somebody
         must say how it ended. Elsewhere, for it may take a while."""
-        folder = str(self.folders.task)
+        folder, parents = str(self.folders.task), self._host.cgroup_parents
 
         def job() -> Callable[[], None]:
-            end = supervisor_recovery.settle(folder)
-            return lambda: self._settled(end)
+            problems: list[str] = []
+            end = supervisor_recovery.settle(folder, parents, problems.append)
+            return lambda: self._settled(end, problems)
 
-        self._loop.work(job)
+        def failed(error: Exception) -> Callable[[], None]:
+            return lambda: self._settle_later(error)
 
-    def _settled(self, end: Exit) -> None:
+        self._loop.work(job, failed)
+
+    def _settle_later(self, error: Exception) -> None:
+        self._host.damaged(f"the end of task {self.record.spec.name} cannot be recorded yet: {error}")
+        self._timer = self._loop.later(RETRY_SECONDS, self._settle)
+
+    def _settled(self, end: Exit, problems: list[str]) -> None:
         faults.point("agent.supervisor.settled")
+        for problem in problems:
+            self._host.damaged(problem)
         self._host.reap()
         self.look_for_start()
         self._host.ended(self.record, end)
@@ -276,8 +303,11 @@ class Attendant:
     def _conclude(self) -> None:
         """The task has ended, and its folder says how."""
         self.look_for_start()
-        end = taskfiles.read(str(self.folders.task), taskfiles.EXIT, Exit)
-        self._host.ended(self.record, end or _failed(self._complaint()))
+        end = taskfiles.read(str(self.folders.task), taskfiles.EXIT, Exit, self._host.damaged)
+        if end is None:
+            self._settle()  # what the init noted says the same
+        else:
+            self._host.ended(self.record, end)
 
     def _complaint(self) -> str:
         try:
@@ -300,9 +330,10 @@ class Attendant:
             self._pidfd = -1
 
 
-def supervisor_of(folder: Path) -> int:
-    """The pid of the supervisor that is alive for that task's folder; 0 when there is none."""
-    started = taskfiles.read(str(folder), taskfiles.STARTED, Started)
+def supervisor_of(folder: Path, report: Callable[[str], None]) -> int:
+    """The pid of the supervisor that is alive for that task's folder; 0 when there is none. `report` is
+    given a sentence about a damaged file."""
+    started = taskfiles.read(str(folder), taskfiles.STARTED, Started, report)
     if started is None:
         return _search(str(folder))
     alive = processes.alive(started.supervisor_pid, started.supervisor_start_ticks)

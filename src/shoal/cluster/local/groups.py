@@ -7,15 +7,20 @@ also when the agent that made them was killed, or ran in another place than the 
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import zlib
 from pathlib import Path
 
 import msgspec
 
+from shoal.cluster.local import statefiles
 from shoal.cluster.local.home import NodeHome
 from shoal.cluster.local.isolation import cgroup_parents
 
 __all__ = ["prepare", "release", "scope"]
+
+_log = logging.getLogger(__name__)
 
 _NOTE = "cgroups.json"
 
@@ -29,7 +34,7 @@ def prepare(node: NodeHome) -> dict[str, str]:
     cgroup_parents.release(stale)
     if found != before:
         with contextlib.suppress(OSError):  # a full disk: then they are found by their name alone
-            note.write_bytes(msgspec.json.encode(found))
+            statefiles.write(note, msgspec.json.encode(found))
     return found
 
 
@@ -47,7 +52,5 @@ def scope(node: NodeHome) -> str:
 
 
 def _noted(note: Path) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(note.read_bytes(), type=dict[str, str])
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return {}
+    decode = functools.partial(msgspec.json.decode, type=dict[str, str])
+    return statefiles.read(note, decode, _log.warning) or {}

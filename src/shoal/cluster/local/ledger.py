@@ -5,6 +5,9 @@ committed together, once for all that a turn of the agent's loop brings; nothing
 or signalled before the commit that says so. (A commit of one change costs 0.07 ms plus the disk's own
 flush, within a factor of two of a bare append to a file, and a torn write is SQLite's to mend.)
 
+A ledger that is damaged is put aside; what it held of launched tasks is rebuilt from their folders
+(`recovery`), and what was only promised is asked for again.
+
 A commit that fails, because the disk is full, leaves the last complete state: `commit` raises, and
 memory is as the disk has it. Room for some hundred small changes is taken beforehand, so that on a full
 disk tasks can still be stopped and their ends recorded.
@@ -13,17 +16,19 @@ disk tasks can still be stopped and their ends recorded.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from shoal.cluster.base import Outcome, StopReason, Task, TaskPhase
+from shoal.cluster.local import statefiles
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = ["Ledger", "Progress", "Record", "StopRequest"]
+__all__ = ["Ledger", "Progress", "Record", "StopRequest", "copy_of", "record_of"]
 
 FORGOTTEN_SECONDS = 3600.0
 """How long an acknowledged task's name is remembered, so that a late start does not run it again."""
@@ -124,6 +129,29 @@ class Record(msgspec.Struct, kw_only=True):
         )
 
 
+class _Copy(Part, frozen=True, kw_only=True):
+    """A record as it is kept in its task's folder."""
+
+    spec: TaskSpec
+    told: TaskBootstrap | None
+    progress: Progress
+
+
+def copy_of(record: Record) -> bytes:
+    """The record as it was when the task was launched, for `taskfiles.RECORD`."""
+    return codec.encode(_Copy(spec=record.spec, told=record.told, progress=record.progress))
+
+
+def record_of(copy: bytes) -> Record:
+    """What `copy_of` was given.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    found = codec.decode(copy, _Copy)
+    return Record(spec=found.spec, told=found.told, progress=found.progress)
+
+
 class Ledger:
     """See the module's docstring. Used by one thread."""
 
@@ -134,14 +162,41 @@ class Ledger:
         self.forgotten: dict[TaskKey, tuple[str, Stamp]] = {}
         """Names of acknowledged tasks, the oldest first, with their job's uid and since when."""
         path.touch(mode=0o600, exist_ok=True)
+        self._staged: list[tuple[str, tuple[object, ...]]] = []
         self._database = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._open()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _open(self) -> None:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA cache_size = -512")
         self._database.executescript(_SCHEMA)
+        (found,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
         self._take_room()
-        self._staged: list[tuple[str, tuple[object, ...]]] = []
         self._load()
+
+    @classmethod
+    def open(cls, path: Path, report: Callable[[str], None]) -> Ledger:
+        """The ledger of this file. One that is damaged is put aside and an empty one returned; `report`
+        is given a sentence then.
+
+        Raises:
+            sqlite3.OperationalError: the file cannot be opened or written.
+        """
+        try:
+            return cls(path)
+        except sqlite3.OperationalError:
+            raise
+        except (sqlite3.DatabaseError, msgspec.MsgspecError, ValueError) as error:
+            for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+                statefiles.put_aside(file, str(error), report)
+        return cls(path)
 
     def put(self, record: Record) -> None:
         """A new task, or what it was told."""

@@ -36,6 +36,8 @@ __all__ = ["Isolations", "Node"]
 
 HOST = "127.0.0.1"
 RETRY_SECONDS = 1.0
+MOST_CHARACTERS = 2000
+"""Of the sentences in one condition of the node; the newest stay."""
 CLOCK_SLACK_SECONDS = 0.02
 """The time of an end may be a file's, which the kernel takes from a clock that ticks slowly."""
 
@@ -71,15 +73,15 @@ class Node:
         self.loop = loop
         self.isolations = isolations
         self.paths: NodeHome = home.node(declaration.name).create()
-        self.ledger = Ledger(self.paths.ledger)
+        self.problems: dict[str, str] = {}
+        self.on_state: Callable[[NodeState], None] = lambda _: None
+        self.ledger = Ledger.open(self.paths.ledger, self.damaged)
         self.ports = Ports(declaration.name, self.ledger, str(self.paths.path))
         self.attendants: dict[TaskKey, Attendant] = {}
         self.exec_pids: set[int] = set()
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
-        self.on_state: Callable[[NodeState], None] = lambda _: None
-        self.problems: dict[str, str] = {}
         self.turn = Turn(self.ledger, self._tell, self._undone)
         self._emptying = False
         loop.end_turn = self.turn.end
@@ -101,8 +103,10 @@ class Node:
     def problem(self, kind: str, message: str) -> None:
         """Something on this node needs a person: a line in the log and a condition of the node."""
         report(message)
-        if self.problems.get(kind) != message:
-            self.problems = {**self.problems, kind: message}
+        before = self.problems.get(kind, "")
+        if message not in before:
+            joined = f"{before}; {message}" if before else message
+            self.problems = {**self.problems, kind: joined[-MOST_CHARACTERS:]}
             self.on_state(self.state())
 
     def admit(self, specs: Iterable[TaskSpec]) -> tuple[Endpoint, ...]:
@@ -115,7 +119,7 @@ class Node:
         specs = tuple(specs)
         new = [spec for spec in specs if spec.key not in self.ledger.tasks]
         for spec in new:
-            if spec.key in self.ledger.forgotten:
+            if spec.key in self.ledger.forgotten or self._folders(spec).log.exists():
                 raise Conflict(f"task {spec.name} has run and was acknowledged; it does not run again")
         if new:
             held = [record.spec for record in self.ledger.tasks.values() if record.holds_capacity]
@@ -194,6 +198,19 @@ class Node:
         self.ledger.forget_job(namespace, job_uid)
         self.turn.after(functools.partial(self._forgotten, namespace, job_uid, outputs))
 
+    def adopt(self, record: Record, stop: taskfiles.Stop | None) -> None:
+        """Take a launched task into a ledger that has lost it."""
+        if stop is not None:
+            asked = StopRequest(
+                reason=cast("StopReason", stop.reason),  # what an agent wrote
+                first=stop.at,
+                grace_seconds=stop.grace_seconds,
+                at=stop.at,
+            )
+            record.progress = msgspec.structs.replace(record.progress, stop=asked)
+        self.ledger.put(record)
+        self.ports.adopt(record.spec, record.progress.endpoint.ports)
+
     def snapshot(self) -> tuple[Change, ...]:
         """All tasks, complete."""
         return tuple(self._change(key, whole=True) for key in self.ledger.tasks)
@@ -204,8 +221,17 @@ class Node:
         """See `attendant.Host`."""
         told = record.told
         assert told is not None, "launched tasks were told"
-        parents = self.isolations.cgroup_parents
+        parents = self.cgroup_parents
         return launching.description(self.home, folders, record.spec, told, cgroup_parents=parents)
+
+    @property
+    def cgroup_parents(self) -> Mapping[str, str]:
+        """See `attendant.Host`."""
+        return self.isolations.cgroup_parents
+
+    def damaged(self, message: str) -> None:
+        """See `attendant.Host`."""
+        self.problem("StateDamaged", message)
 
     def claims(self, record: Record) -> list[int]:
         """See `attendant.Host`."""
@@ -268,7 +294,7 @@ class Node:
 
     def attend(self, record: Record) -> Attendant:
         """Begin to look after a launched task."""
-        attendant = Attendant(self, record, TaskFolders(self.home, self.paths, record.spec))
+        attendant = Attendant(self, record, self._folders(record.spec))
         self.attendants[record.key] = attendant
         return attendant
 
@@ -308,6 +334,9 @@ class Node:
         self.ports.close()
         self.ledger.close()
 
+    def _folders(self, spec: TaskSpec) -> TaskFolders:
+        return TaskFolders(self.home, self.paths, spec)
+
     def _admit(self, spec: TaskSpec, ports: dict[str, int]) -> None:
         endpoint = Endpoint(
             role=spec.role,
@@ -344,7 +373,7 @@ class Node:
 
     def _acknowledged(self, record: Record) -> None:
         faults.point("agent.acknowledge.recorded")
-        places = TaskFolders(self.home, self.paths, record.spec)
+        places = self._folders(record.spec)
         self.discard((places.task, places.work))
         faults.point("agent.acknowledge.removed")
 

@@ -6,14 +6,15 @@ is: that is how gangs and preemption are tried on a laptop.
 
 from __future__ import annotations
 
-import os
+import logging
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from shoal.cluster.local import machine
+from shoal.cluster.local import machine, statefiles
 from shoal.cluster.local.home import Home
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, Problem
@@ -22,6 +23,8 @@ from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError
 
 __all__ = ["NodeDecl", "declare", "is_default", "load", "parse", "save"]
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HINT = "give a list of nodes, each with a name"
@@ -112,31 +115,35 @@ def parse(document: Any) -> tuple[NodeDecl, ...]:  # Any: what a YAML or JSON fi
 
 def load(home: Home) -> tuple[NodeDecl, ...]:
     """The declared nodes; none before the first `shoal up` or `run`."""
-    try:
-        document = home.nodes_json.read_bytes()
-    except FileNotFoundError:
-        return ()
-    return codec.decode(document, _Nodes).nodes
+    found = _read(home)
+    return () if found is None else found.nodes
 
 
 def is_default(home: Home) -> bool:
     """True when nobody ever said which nodes there are."""
-    try:
-        document = home.nodes_json.read_bytes()
-    except FileNotFoundError:
-        return True
-    return codec.decode(document, _Nodes).by_default
+    found = _read(home)
+    return found is None or found.by_default
 
 
 def save(home: Home, nodes: Iterable[NodeDecl], *, by_default: bool = False) -> None:
     """Declare these nodes, and no others."""
     declared = _Nodes(nodes=tuple(nodes), by_default=by_default)
-    draft = home.nodes_json.with_suffix(f".{os.getpid()}")
-    with draft.open("wb") as file:
-        file.write(msgspec.json.format(codec.encode(declared), indent=2) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(home.nodes_json)
+    document = msgspec.json.format(codec.encode(declared), indent=2) + b"\n"
+    statefiles.write(home.nodes_json, document, copy=_copy(home))
+
+
+def _read(home: Home) -> _Nodes | None:
+    """What is declared. A file that is damaged is put aside, and the copy of the last declaration takes
+    its place: a mistake in an edited file, or a bad disk, takes no node away."""
+
+    def decode(document: bytes) -> _Nodes:
+        return codec.decode(document, _Nodes)
+
+    return statefiles.read(home.nodes_json, decode, _log.warning, copy=_copy(home))
+
+
+def _copy(home: Home) -> Path:
+    return home.run / "nodes.json"
 
 
 def _repeated(names: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import socket
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from shoal.cluster.base import Refused
@@ -64,6 +64,15 @@ class Ports:
         names = sorted({*spec.ports, RENDEZVOUS})
         own = spec.ports if spec.isolation == "strict" and spec.index == 0 else {}
         return {name: own.get(name) or self._lease_one(_owner(spec, name)) for name in names}
+
+    def adopt(self, spec: TaskSpec, ports: Mapping[str, int]) -> None:
+        """Record the leases of a task that runs already, whose ledger was lost."""
+        own = spec.ports if spec.isolation == "strict" and spec.index == 0 else {}
+        for name, port in ports.items():
+            if own.get(name) != port:
+                self._ledger.lease(_owner(spec, name), port)
+                self._claim(_block_of(port))
+                self._free.pop(port, None)
 
     def hold(self, ports: Iterable[int]) -> bool:
         """True when all of these that are leased lie in blocks that are ours, now."""

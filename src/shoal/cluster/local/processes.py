@@ -11,7 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
-__all__ = ["SPAWNING", "alive", "command_line", "open_process", "send", "start_ticks", "state"]
+__all__ = ["SPAWNING", "alive", "command_line", "kill", "open_process", "send", "start_ticks", "state"]
 
 SPAWNING = threading.Lock()
 """Held while descriptors are inheritable and a child is spawned, by every thread that spawns: a child
@@ -67,6 +67,11 @@ def send(pid: int, ticks: int, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def kill(pid: int) -> None:
+    """Kill a process that was found just now; nothing happens for 0 or one that is gone."""
+    send(pid, start_ticks(pid), signal.SIGKILL)
 
 
 def command_line(pid: int) -> list[str]:

@@ -5,22 +5,25 @@
    never was.
 2. Tasks that were admitted and not launched stay so, unless their ports are no longer ours: then they
    go, and a repeated start admits them anew.
-3. Folders of tasks that the ledger does not know (it was restored from an older copy, or an
-   acknowledgement was cut short) go, and before them whatever runs there.
-4. Trash is emptied, and what an earlier agent could not remove is tried once more; control groups and
+3. Launched tasks that the ledger does not know (it was damaged, lost, or is an older copy) are
+   taken over with the copy of their record that their folder holds; `begun` in it, and their log, keep
+   them from running a second time.
+4. Other folders of tasks that the ledger does not know (an acknowledgement was cut short, or the copy is
+   damaged) are removed, and before that whatever runs there is ended.
+5. Trash is emptied, and what an earlier agent could not remove is tried once more; control groups and
    sandboxes without a task are removed.
 """
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from shoal import faults
-from shoal.cluster.local import folders, processes, supervisor_recovery, taskfiles
+from shoal.cluster.local import folders, processes, statefiles, supervisor_recovery, taskfiles
 from shoal.cluster.local.attendant import supervisor_of
 from shoal.cluster.local.isolation import cgroups, cleanup
+from shoal.cluster.local.ledger import record_of
 from shoal.cluster.local.node import Node
 
 __all__ = ["recover"]
@@ -29,6 +32,7 @@ __all__ = ["recover"]
 def recover(node: Node) -> None:
     """Take over; returns at once, the rest happens in the loop."""
     node.ledger.trim(node.clock.now())
+    _adopt(node)
     for record in list(node.ledger.tasks.values()):
         if record.can_be_taken_back:
             ports = set(record.progress.endpoint.ports.values())
@@ -50,16 +54,37 @@ def recover(node: Node) -> None:
     _sweep(node)
 
 
+def _adopt(node: Node) -> None:
+    adopted: list[str] = []
+    for folder in sorted(node.paths.tasks.iterdir()):
+        key = folders.key_of(folder)
+        known = node.ledger.tasks.get(key)
+        if key in node.ledger.forgotten or (known is not None and not known.can_be_taken_back):
+            continue
+        record = statefiles.read(folder / taskfiles.RECORD, record_of, node.damaged)
+        if record is not None and record.key == key:
+            stop = taskfiles.read(str(folder), taskfiles.STOP, taskfiles.Stop, node.damaged)
+            node.adopt(record, stop)
+            adopted.append(key.name)
+    if adopted:
+        node.damaged(f"the ledger did not know {', '.join(adopted)}: taken over from the tasks' folders")
+
+
 def _end_stray(node: Node, folder: Path) -> None:
     """End what runs there, then remove the folder. In a thread of its own."""
 
     def job() -> Callable[[], None]:
-        pid = supervisor_of(folder)
-        if pid:
-            processes.send(pid, processes.start_ticks(pid), signal.SIGKILL)
+        problems: list[str] = []
+        processes.kill(supervisor_of(folder, problems.append))
         if (folder / taskfiles.BEGUN).exists():
-            supervisor_recovery.settle(str(folder))
-        return lambda: node.discard((folder, node.paths.work / folder.name))
+            supervisor_recovery.settle(str(folder), node.cgroup_parents, problems.append)
+
+        def done() -> None:
+            for problem in problems:
+                node.damaged(problem)
+            node.discard((folder, node.paths.work / folder.name))
+
+        return done
 
     def failed(error: Exception) -> Callable[[], None]:
         return lambda: node.problem("CleanupFailed", f"{folder} cannot be cleaned up: {error}")

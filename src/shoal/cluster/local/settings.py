@@ -8,12 +8,12 @@ not understand stops no decision. The previous value stays in effect, and one wa
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 
 import msgspec
 
+from shoal.cluster.local import statefiles
 from shoal.cluster.local.home import Home
 from shoal.cluster.platform import ClusterSettings
 from shoal.objects import codec
@@ -44,12 +44,8 @@ def load(home: Home) -> ClusterSettings:
 
 def save(home: Home, settings: ClusterSettings) -> None:
     """Make these the settings."""
-    draft = home.settings_json.with_suffix(f".{os.getpid()}")
-    with draft.open("wb") as file:
-        file.write(msgspec.json.format(codec.encode(settings), indent=2) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(home.settings_json)
+    document = msgspec.json.format(codec.encode(settings), indent=2) + b"\n"
+    statefiles.write(home.settings_json, document)
 
 
 def problems(settings: ClusterSettings) -> dict[str, str]:

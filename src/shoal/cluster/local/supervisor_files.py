@@ -11,6 +11,7 @@ anything else happens, for whoever finds the supervisor gone.
 from __future__ import annotations
 
 import os
+import time
 from _json import encode_basestring_ascii, make_scanner
 
 TYPE_CHECKING = False  # as typing has it, without its import
@@ -24,19 +25,19 @@ _STATUS_BYTES = 2048
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
-    """What the file says; None when there is none.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
+    """What the file holds; None when it is absent, or damaged: then it is put aside, which standard
+    error says."""
+    path = f"{folder}/{name}"
     try:
-        descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        return _load(path)
+    except ValueError as error:
+        aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+        try:
+            os.rename(path, aside)
+        except FileNotFoundError:
+            return None
+        os.write(2, f"{path} is damaged ({error}); it was moved to {aside}\n".encode())
         return None
-    try:
-        return parse_json(_read_all(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 def write(folder: str, name: str, value: dict[str, Any]) -> None:
@@ -96,7 +97,7 @@ class Status:
     def read(folder: str) -> dict[str, Any] | None:
         """What was noted; None while nothing was, or where the writer was killed in the middle."""
         try:
-            return read(folder, "status")
+            return _load(f"{folder}/status")
         except ValueError:
             return None
 
@@ -146,6 +147,20 @@ class _Strict:
     parse_int = int
     parse_constant = float
     memo: dict[str, str] = {}
+
+
+def _load(path: str) -> dict[str, Any] | None:
+    """Raises:
+    ValueError: the file is not JSON.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return parse_json(_read_all(descriptor))
+    finally:
+        os.close(descriptor)
 
 
 def _read_all(descriptor: int) -> bytes:

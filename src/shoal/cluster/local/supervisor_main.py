@@ -73,6 +73,7 @@ class Supervisor:
         self._groups = cgroups.Groups(plan.cgroup_parents, plan.cgroup_name)
         self._started = time.time()
         self._released = False
+        self._announced = False
 
     def run(self) -> None:
         """From the first fork to the last file."""
@@ -120,6 +121,7 @@ class Supervisor:
             "namespaces": child.namespaces,
             "unenforced": [f"{name}: {why}" for name, why in child.unenforced.items()],
         })  # fmt: skip
+        self._announced = True
         faults.point("supervisor.started.recorded")
         self._call_for_a_look()
 
@@ -162,6 +164,8 @@ class Supervisor:
         heard = os.read(self._signals, 4096)
         if signal.SIGTERM in heard:
             self._send(child, self._stopping.heard(time.monotonic()))
+            if self._announced and not os.path.exists(f"{self._plan.folder}/started.json"):
+                self._announce(child)  # it was damaged, and an agent asks for it again
             faults.point("supervisor.stop.signalled")
 
     def _send(self, child: Child, what: str) -> None:

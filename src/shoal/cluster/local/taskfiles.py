@@ -16,17 +16,23 @@ back tells from the lock alone whether a supervisor is there.
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+
+from shoal.cluster.local import statefiles
 
 __all__ = [
     "BEGUN",
     "EXIT",
     "LAUNCH",
     "LOCK",
+    "RECORD",
     "STARTED",
     "STOP",
     "Exit",
@@ -47,6 +53,10 @@ STOP = "stop.json"
 EXIT = "exit.json"
 LOCK = "lock"
 BEGUN = "begun"
+RECORD = "record.json"
+"""The ledger's record of the task (`ledger.copy_of`), for an agent whose ledger is lost."""
+
+_log = logging.getLogger(__name__)
 
 _SPARE_BYTES = 1024
 
@@ -156,27 +166,23 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     ended: float = 0.0
 
 
-def read(folder: str, name: str, struct: type[T]) -> T | None:
-    """What the file says, None when there is none.
-
-    Raises:
-        msgspec.MsgspecError: it says something else, which a complete file never does.
-    """
-    try:
-        document = Path(folder, name).read_bytes()
-    except FileNotFoundError:
-        return None
-    return msgspec.json.decode(document, type=struct)
+def read(
+    folder: str, name: str, struct: type[T], report: Callable[[str], None] = _log.warning
+) -> T | None:
+    """What the file holds; None when it is absent or damaged (see `statefiles.read`)."""
+    return statefiles.read(
+        Path(folder, name), functools.partial(msgspec.json.decode, type=struct), report
+    )
 
 
-def write(folder: str, name: str, value: Any) -> None:  # Any: one of the Structs above
+def write(folder: str, name: str, value: Any) -> None:  # Any: one of the Structs above, or bytes
     """Put the file in place whole. Survives the writer's death at any moment; not forced to the disk,
     for the ledger knows all of it, and no supervisor survives the machine.
 
     Raises:
         OSError: there is no room for it.
     """
-    document = msgspec.json.encode(value)
+    document = value if isinstance(value, bytes) else msgspec.json.encode(value)
     draft = Path(folder, f".{name}.{os.getpid()}")
     try:
         _fill(draft, document)

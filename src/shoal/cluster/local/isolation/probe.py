@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
 import shoal
-from shoal.cluster.local import launch
+from shoal.cluster.local import launch, statefiles
 from shoal.cluster.local.isolation import cgroup_parents, names
 
 __all__ = ["probe"]
+
+_log = logging.getLogger(__name__)
 
 _ENFORCED = "enforced"
 _COMMAND = ["sh", "-c", ":"]
@@ -34,9 +37,7 @@ def probe(cache: Path | None = None) -> dict[str, str]:
             return found
     found = _try_all()
     if cache is not None:
-        draft = cache.with_name(f".{cache.name}.{os.getpid()}")
-        draft.write_text(json.dumps({"key": key, "isolations": found}))
-        draft.replace(cache)
+        statefiles.write(cache, json.dumps({"key": key, "isolations": found}).encode())
     return found
 
 
@@ -52,11 +53,16 @@ def _key() -> str:
 
 
 def _cached(cache: Path, key: str) -> dict[str, str] | None:
-    try:
-        document = json.loads(cache.read_text())
-    except (OSError, ValueError):
-        return None
-    return document["isolations"] if document.get("key") == key else None
+    found = statefiles.read(cache, _decode, _log.warning)
+    return found[1] if found is not None and found[0] == key else None
+
+
+def _decode(document: bytes) -> tuple[str, dict[str, str]]:
+    """Raises:
+    ValueError, TypeError, KeyError: the file holds something else.
+    """
+    held = json.loads(document)
+    return str(held["key"]), {str(name): str(how) for name, how in held["isolations"].items()}
 
 
 def _try_all() -> dict[str, str]:
