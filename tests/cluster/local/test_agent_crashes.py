@@ -263,7 +263,7 @@ def test_folders_that_the_ledger_does_not_know_go_and_what_runs_there(
     started = local.started(local.task(spec.key))
     node = local.home.node("one")
     local.kill("one")
-    for path in node.path.glob("ledger.db*"):
+    for path in [*node.path.glob("ledger.db*"), *node.tasks.glob("*/record.json")]:
         path.unlink()
     local.up()
     wait_until(lambda: not any(list(p.iterdir()) for p in (node.tasks, node.work, node.trash)))
