@@ -17,6 +17,7 @@ import pytest
 from shoal.client import Client
 from shoal.cluster.local import home as homes
 from shoal.history.base import Entry
+from shoal.objects.elastic import with_coordinator
 from shoal.objects.errors import Invalid
 from shoal.objects.job import Job, Role
 from shoal.objects.kinds import JOB
@@ -58,7 +59,9 @@ class Task:
 
 def elastic(server: LiveServer, name: str = "train", least: int = 1, most: int = 4) -> Job:
     roles = (Role(command=("true",), replicas=most, min_replicas=least),)
-    return server.store.create(a_job(name, roles=roles, runtime="elastic"), actor=SYSTEM)
+    job = a_job(name, roles=roles, runtime="elastic")
+    spec = with_coordinator(job.spec, "python")
+    return server.store.create(msgspec.structs.replace(job, spec=spec), actor=SYSTEM)
 
 
 def status(server: LiveServer, job: Job, **fields: Any) -> Job:

@@ -15,7 +15,7 @@ import msgspec
 from shoal.objects.columns import AGE, NAME, Column
 from shoal.objects.elastic import elastic_role, is_coordinator, own_roles
 from shoal.objects.errors import Conflict, Invalid, NotFound, Problem
-from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, Role
+from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role
 from shoal.objects.kind import Kind, Outcome, Reference, Size, State, Verb
 from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding
@@ -155,6 +155,12 @@ def _check(job: Job) -> Iterable[Finding]:
     return check(job.spec)
 
 
+def _check_status(status: JobStatus, spec: bytes) -> Iterable[Finding]:
+    from shoal.objects.status_rules import check_job_status
+
+    return check_job_status(status, spec)
+
+
 def _check_change(old: Job, new: Job) -> Iterable[Finding]:
     from shoal.objects.job_rules import check_change
 
@@ -224,6 +230,7 @@ JOB = Kind(
     },
     check=_check,
     check_change=_check_change,
+    check_status=_check_status,
     references=_references,
     columns=(
         NAME,

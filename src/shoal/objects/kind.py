@@ -164,6 +164,9 @@ class Kind:
     """Everything wrong with an object whose types are right."""
     check_change: Callable[[Any, Any], Iterable[Finding]] = _no_findings
     """Which changes of spec from the stored object (with its status) to a new one are refused."""
+    check_status: Callable[[Any, bytes], Iterable[Finding]] = _no_findings
+    """Everything wrong with the fields of a status patch, whose types are right, beside the stored spec
+    (JSON). Numbers below 0 are refused for every kind."""
     references: Callable[[Any], Iterable[Reference]] = _no_references
 
     columns: tuple[Column, ...] = ()

@@ -6,7 +6,7 @@ is observed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Annotated, Literal
 
@@ -117,6 +117,12 @@ def _with_spec(node: Node, **fields: object) -> Node:
     return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, **fields))
 
 
+def _check_status(status: NodeStatus, _spec: bytes) -> Iterable[Finding]:
+    from shoal.objects.status_rules import repeated  # only where objects are stored
+
+    return repeated(status.capacity.gpus, ("status", "capacity", "gpus"))
+
+
 def _check(node: Node) -> Iterator[Finding]:
     yield from label_findings(node.spec.labels, ("spec", "labels"))
     seen: set[tuple[str, str]] = set()
@@ -178,6 +184,7 @@ NODE = Kind(
     struct=Node,
     status_writers={"node": ("*",)},
     check=_check,
+    check_status=_check_status,
     columns=(
         NAME,
         Column("STATUS", _node_status),

@@ -6,8 +6,11 @@ gives it a new one.
 **Writes.** `update` replaces labels, annotations, finalizers, owners and spec, and tests the
 resource_version it was read at; a change of spec raises `generation`. `patch_status` changes the
 named fields of one writer, tests uid, that writer's own counter and (when given) the generation, and
-leaves every other field alone, so two writers never overwrite each other. An acknowledged write is
-durable. A write that would change nothing gives no event and no new version.
+leaves every other field alone, so two writers never overwrite each other. A writer's name is bound to
+the actor: the platform's own components (role `system`) may use every name, an actor with the role
+`controller:NAME` that one, others none. Values are checked by meaning too
+(`shoal.objects.status_rules`). An acknowledged write is durable. A write that would change nothing gives
+no event and no new version.
 
 **Deletion.** `delete` stamps `metadata.deleted`; the object goes, with a `Deleted` event, when its
 last finalizer is removed, at once if it has none. Objects that name it as owner are then deleted too.
@@ -253,8 +256,8 @@ class Store(Protocol):
         Raises:
             NotFound: no object of this name and uid.
             Conflict: counter or generation differ.
-            Forbidden: a field is not this writer's.
-            Invalid: a field could not be read back.
+            Forbidden: the actor is not this writer, or a field is not this writer's.
+            Invalid: a field could not be read back, or has a value that cannot be.
         """
         ...
 

@@ -16,7 +16,7 @@ from shoal.objects import codec
 from shoal.objects.errors import Invalid
 from shoal.objects.meta import Object
 
-__all__ = ["Draft", "encoded", "merged_status", "same", "validated"]
+__all__ = ["Draft", "encoded", "merged_status", "same", "status_of", "validated"]
 
 _ORDER = ("apiVersion", "kind", "metadata", "spec", "status")
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -85,25 +85,30 @@ def validated(document: bytes, struct: type[Object], what: str) -> Any:  # Any: 
         raise Invalid(f"{what} is not valid: {error}") from error
 
 
-def merged_status(
-    stored: dict[str, msgspec.Raw], fields: bytes, struct: type[Object], what: str
-) -> dict[str, msgspec.Raw]:
-    """The patched `fields` (a JSON object) in the form in which they are stored.
-
-    What equals its default is left out, so that writing a default again is seen to change nothing;
-    unknown fields, those given and those stored inside the same fields, are kept.
+def status_of(fields: bytes, struct: type[Object], what: str) -> msgspec.Struct:
+    """The status of that kind of object which `fields` (a JSON object) describe.
 
     Raises:
         Invalid: a field has a type or value that could not be read back.
     """
-    shape = _status_struct(struct)
-    given = _PARTS.decode(fields)
-    before = _PLAIN.encode({name: stored[name] for name in given if name in stored})
     try:
-        canonical = codec.encode(codec.decode(fields, shape))
+        return codec.decode(fields, _status_struct(struct))
     except msgspec.ValidationError as error:
         raise Invalid(f"the status of {what} is not valid: {error}") from error
-    canonical = codec.merge_unknown(fields, canonical, shape)
+
+
+def merged_status(
+    stored: dict[str, msgspec.Raw], fields: bytes, status: msgspec.Struct
+) -> dict[str, msgspec.Raw]:
+    """The patched `fields` (a JSON object, decoded: `status`) in the form in which they are stored.
+
+    What equals its default is left out, so that writing a default again is seen to change nothing;
+    unknown fields, those given and those stored inside the same fields, are kept.
+    """
+    shape = type(status)
+    given = _PARTS.decode(fields)
+    before = _PLAIN.encode({name: stored[name] for name in given if name in stored})
+    canonical = codec.merge_unknown(fields, codec.encode(status), shape)
     after = _PARTS.decode(codec.merge_unknown(before, canonical, shape))
     return {name: raw for name, raw in after.items() if name in given}
 

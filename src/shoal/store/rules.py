@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,8 +18,11 @@ from shoal.objects import codec
 from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
+from shoal.objects.paths import spell
+from shoal.objects.status_rules import check_numbers
 from shoal.store.backend import Change, Found, Row, View
-from shoal.store.document import Draft, encoded, merged_status, same, validated
+from shoal.store.base import Actor
+from shoal.store.document import Draft, encoded, merged_status, same, status_of, validated
 
 __all__ = ["Outcome", "Patch", "create", "delete", "described", "patch_status", "update"]
 
@@ -41,6 +45,7 @@ class Outcome:
 class Patch:
     """A status patch, as `Store.patch_status` has it; `fields` still as given."""
 
+    actor: Actor
     writer: str
     uid: str
     counter: int
@@ -114,11 +119,11 @@ def patch_status(view: View, kind: Kind, namespace: str, name: str, patch: Patch
     Raises:
         NotFound: no object of this key and uid.
         Conflict: the writer's counter or the generation differ.
-        Forbidden: a field is not this writer's.
-        Invalid: a field could not be read back.
+        Forbidden: the actor is not this writer, or a field is not this writer's.
+        Invalid: a field could not be read back, or has a value that cannot be.
     """
     what = described(kind, namespace, name)
-    _check_fields(kind, patch)
+    _check_writer(kind, patch)
     row = _found(view, kind, namespace, name, patch.uid)
     draft = Draft(row.document)
     if patch.generation is not None and patch.generation != draft.metadata["generation"]:
@@ -129,7 +134,7 @@ def patch_status(view: View, kind: Kind, namespace: str, name: str, patch: Patch
         raise Conflict(
             f"{patch.writer!r} has written the status of {what} since it was read", hint="read it again"
         )
-    if not _apply(status, kind, patch, what):
+    if not _apply(status, draft.parts["spec"], kind, patch, what):
         return Outcome(row.document)
     writers[patch.writer] = patch.counter + 1
     status["writers"] = msgspec.Raw(codec.encode(writers))
@@ -227,7 +232,14 @@ def _check_deleted(row: Found, draft: Draft, edited: set[str], what: str) -> Non
         raise Invalid(f"{what} is being deleted: its finalizers can be removed, nothing else changes")
 
 
-def _check_fields(kind: Kind, patch: Patch) -> None:
+def _check_writer(kind: Kind, patch: Patch) -> None:
+    """A writer's name belongs to an identity: the platform's own components have all of them, and an
+    actor with the role `controller:NAME` the one of that name. People and tasks have none."""
+    if not {"system", f"controller:{patch.writer}"} & set(patch.actor.roles):
+        raise Forbidden(
+            f"{patch.actor.name} cannot write the status of {kind.plural} as {patch.writer!r}",
+            hint="status is written by controllers: change the spec instead",
+        )
     owned = kind.status_writers.get(patch.writer, ())
     others = {
         name for writer, names in kind.status_writers.items() if writer != patch.writer for name in names
@@ -237,10 +249,21 @@ def _check_fields(kind: Kind, patch: Patch) -> None:
             raise Forbidden(f"status.{name} of {kind.plural} is not {patch.writer!r}'s to write")
 
 
-def _apply(status: dict[str, msgspec.Raw], kind: Kind, patch: Patch, what: str) -> bool:
+def _apply(
+    status: dict[str, msgspec.Raw], spec: msgspec.Raw, kind: Kind, patch: Patch, what: str
+) -> bool:
     """Bring the patch into `status`; whether anything differs."""
     given = {name: value for name, value in patch.fields.items() if value is not None}
-    new = merged_status(status, encoded(given, what), kind.struct, what)
+    fields = encoded(given, what)
+    typed = status_of(fields, kind.struct, what)
+    findings = chain(check_numbers(typed), kind.check_status(typed, bytes(spec)))
+    try:
+        wrong = next(findings, None)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Invalid(f"the spec of {what}, as stored, cannot be read: {error}") from error
+    if wrong is not None:
+        raise Invalid(f"the status of {what} is not valid: {spell(wrong.path)}: {wrong.message}")
+    new = merged_status(status, fields, typed)
     changed = False
     for name in patch.fields:
         raw = new.get(name)

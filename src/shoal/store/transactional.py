@@ -136,7 +136,7 @@ class TransactionalStore:
         """See `Store.patch_status`."""
         namespace, name = _key(kind, namespace, name)
         self._authorise(actor, "patch_status", kind, namespace, name)
-        patch = rules.Patch(writer, uid, counter, fields, generation)
+        patch = rules.Patch(actor, writer, uid, counter, fields, generation)
 
         def operation(transaction: Transaction) -> bytes:
             return _applied(transaction, rules.patch_status(transaction, kind, namespace, name, patch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +10,12 @@ import msgspec
 import pytest
 
 from shoal.objects.errors import Conflict, Forbidden, Invalid, NotFound
-from shoal.objects.job import Allocation, Job, Scheduling, Slots
-from shoal.objects.kinds import JOB
-from shoal.store.base import SYSTEM, Record, Store
+from shoal.objects.job import Allocation, ArraySpec, Job, Scheduling, Slots
+from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
+from shoal.objects.meta import Metadata
+from shoal.objects.node import Node
+from shoal.objects.queue import Queue
+from shoal.store.base import SYSTEM, Actor, Record, Store
 from shoal.testing.store.harness import Rules, collect, document, job, start_of
 
 __all__ = ["StatusRules"]
@@ -52,6 +56,110 @@ class StatusRules(Rules):
             with pytest.raises(Forbidden):
                 patch(store, made, 0, fields, writer=writer)
         assert store.get(Job, "default", "a", actor=SYSTEM) == made
+
+    def test_a_writers_name_is_bound_to_the_actor(self, store: Store) -> None:
+        """Otherwise a user could grant slots to a job of their own."""
+        made = store.create(job("a"), actor=SYSTEM)
+        uid = made.metadata.uid
+        slots = {"allocation": Allocation(id=1, slots=(Slots(role="worker", indices="0", node="n1"),))}
+        for actor in (
+            Actor("alice"),
+            Actor("alice", ("admin",)),
+            Actor("scheduler", ("user",)),
+            Actor("system", ("admin",)),
+            Actor("controller:job", ("controller:job",)),
+            Actor("job:default/a", ("job",), ("default", "a", uid)),
+        ):
+            with pytest.raises(Forbidden):
+                patch(store, made, 0, slots, writer="scheduler", actor=actor)
+        assert store.get(Job, "default", "a", actor=SYSTEM) == made
+        controller = Actor("job-controller", ("controller:job",))
+        assert patch(store, made, 0, {"phase": "Starting"}, actor=controller).object.status.attempt == 0
+
+    def test_slots_that_cannot_be_are_refused(self, store: Store) -> None:
+        """A slot that no reader can make sense of would stop all scheduling."""
+        made = store.create(job("a"), actor=SYSTEM)
+        for slots, wrong in (
+            ([("worker", "zero", "n1")], "[0].indices"),
+            ([("worker", "", "n1")], "[0].indices"),
+            ([("worker", "4-2", "n1")], "[0].indices"),
+            ([("worker", "-1", "n1")], "[0].indices"),
+            ([("worker", "99999999", "n1")], "[0].indices"),
+            ([("worker", "0", "")], "[0].node"),
+            ([("server", "0", "n1")], "[0].role"),
+            ([("worker", "0-2", "n1"), ("worker", "2", "n2")], "[1].indices"),
+            ([("worker", "0", "n1"), ("worker", "0", "n1")], "[1].indices"),
+            ([("worker", "0-1", "n1", "a")], "[0].devices"),
+            ([("worker", "0", "n1", "a"), ("worker", "1", "n1", "a")], "[1].devices"),
+        ):
+            given = [
+                {"role": role, "indices": indices, "node": node, "devices": devices}
+                for role, indices, node, *devices in slots
+            ]
+            for place in ("allocation.slots", "scheduling.reserved", "scheduling.place"):
+                field, name = place.split(".")
+                with pytest.raises(Invalid, match=re.escape(f"status.{place}{wrong}")):
+                    patch(store, made, 0, {field: {name: given}}, writer="scheduler")
+        assert store.get(Job, "default", "a", actor=SYSTEM) == made
+
+    def test_values_that_cannot_be_are_refused(self, store: Store) -> None:
+        made = store.create(job("a"), actor=SYSTEM)
+        refusal = {"allocation": -1, "node": "n", "reason": "x", "at": 1}
+        attempts: tuple[tuple[str, dict[str, Any], str], ...] = (
+            ("job", {"attempt": -1}, "attempt"),
+            ("job", {"attempt": 2**60}, "attempt"),
+            ("job", {"started": -0.5}, "started"),
+            ("job", {"exitCode": 256}, "exitCode"),
+            ("job", {"exitCode": -2}, "exitCode"),
+            ("job", {"nodeTime": {"nodes": -1}}, "nodeTime.nodes"),
+            ("job", {"refusal": refusal}, "refusal.allocation"),
+            ("job", {"roles": [{"name": "server"}]}, "roles[0].name"),
+            ("job", {"roles": [{"name": "worker"}, {"name": "worker"}]}, "roles[1]"),
+            ("job", {"roles": [{"name": "worker", "running": -1}]}, "roles[0].running"),
+            ("job", {"roles": [{"name": "worker", "nodes": "x"}]}, "roles[0].nodes"),
+            ("job", {"roles": [{"name": "worker", "incarnations": "0=a"}]}, "roles[0].incarnations"),
+            ("job", {"roles": [{"name": "worker", "incarnations": "3-1=1"}]}, "roles[0].incarnations"),
+            ("job", {"roles": [{"name": "worker", "outcomes": "0=Great"}]}, "roles[0].outcomes"),
+            ("scheduler", {"allocation": {"id": -1}}, "allocation.id"),
+            ("scheduler", {"allocation": {"served": -1.0}}, "allocation.served"),
+            ("scheduler", {"scheduling": {"promised": -1.0}}, "scheduling.promised"),
+            ("elastic", {"elastic": {"world": -1}}, "elastic.world"),
+            ("elastic", {"elastic": {"goodput": 1.5}}, "elastic.goodput"),
+        )
+        for writer, fields, wrong in attempts:
+            with pytest.raises(Invalid, match=re.escape(f"status.{wrong}: ")):
+                patch(store, made, 0, fields, writer=writer)
+        assert store.get(Job, "default", "a", actor=SYSTEM) == made
+
+    def test_the_status_of_nodes_and_queues_is_checked_too(self, store: Store) -> None:
+        node = store.create(Node(metadata=Metadata(name="n", namespace="")), actor=SYSTEM)
+        queue = store.create(Queue(metadata=Metadata(name="q", namespace="")), actor=SYSTEM)
+        attempts: tuple[tuple[Kind, Node | Queue, dict[str, Any], str], ...] = (
+            (NODE, node, {"capacity": {"gpus": ["a", "a"]}}, "status.capacity.gpus[1]"),
+            (NODE, node, {"seen": -1}, "status.seen"),
+            (QUEUE, queue, {"running": -1}, "status.running"),
+            (QUEUE, queue, {"spent": {"year": -2.0}}, "status.spent.year"),
+            (QUEUE, queue, {"usage": {"gpu": -0.5}}, "status.usage.gpu"),
+        )
+        for kind, made, fields, wrong in attempts:
+            with pytest.raises(Invalid, match=re.escape(wrong)):
+                store.patch_status(
+                    kind, "", made.metadata.name, actor=SYSTEM, writer=kind.name.lower(),
+                    uid=made.metadata.uid, counter=0, fields=fields,
+                )  # fmt: skip
+
+    def test_an_array_has_slots_for_its_own_indices(self, store: Store) -> None:
+        made = job("a")
+        array = ArraySpec(indices="200000-200009")
+        made = store.create(
+            msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, array=array)),
+            actor=SYSTEM,
+        )
+        slot = {"role": "worker", "indices": "200000-200001", "node": "n1"}
+        patch(store, made, 0, {"allocation": {"slots": [slot]}}, writer="scheduler")
+        slot["indices"] = "0"
+        with pytest.raises(Invalid, match="no task of index 0"):
+            patch(store, made, 1, {"allocation": {"slots": [slot]}}, writer="scheduler")
 
     def test_a_patch_needs_its_writers_own_counter(self, store: Store) -> None:
         made = store.create(job("a"), actor=SYSTEM)
@@ -123,7 +231,7 @@ class StatusRules(Rules):
 
     def test_a_patch_keeps_fields_of_a_newer_version(self, store: Store) -> None:
         made = store.create(job("a"), actor=SYSTEM)
-        newer = {"id": 1, "colour": "green", "slots": [{"role": "w", "indices": "0", "node": "n"}]}
+        newer = {"id": 1, "colour": "green", "slots": [{"role": "worker", "indices": "0", "node": "n"}]}
         patch(store, made, 0, {"allocation": newer}, writer="scheduler")
         patch(store, made, 0, {"phase": "Starting", "mood": "good"})
         patch(store, made, 1, {"phase": "Running"})
@@ -142,13 +250,14 @@ def patch(
     *,
     writer: str = "job",
     generation: int | None = None,
+    actor: Actor = SYSTEM,
 ) -> Record:
     """A patch of the job's status."""
     return store.patch_status(
         JOB,
         made.metadata.namespace,
         made.metadata.name,
-        actor=SYSTEM,
+        actor=actor,
         writer=writer,
         uid=made.metadata.uid,
         counter=counter,
