@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import doctest
+import inspect
 import threading
 import time
 
@@ -7,6 +9,8 @@ import msgspec
 import pytest
 
 from shoal.client import Client
+from shoal.client import client as client_module
+from shoal.client.submit import job_of
 from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, KINDS, NODE, QUEUE
@@ -192,3 +196,37 @@ def test_names_cannot_lead_elsewhere(client: Client) -> None:
     for name in ("../default/jobs/train", "train/status", "train?watch=true", "train#x", "..", "%2e"):
         with pytest.raises(NotFound):
             client.get(Job, "default", name)
+
+
+def test_a_kind_may_be_its_class_its_name_or_itself(client: Client) -> None:
+    client.run("python train.py", name="mine", cpu="500m")
+    for kind in (JOB, Job, "job", "Jobs", "j"):
+        assert [record.object.metadata.name for record in client.list(kind).records] == ["mine"]
+        assert client.get(kind, "default", "mine").metadata.name == "mine"
+        assert client.explain(kind, "default", "mine").phase == "Pending"
+        assert client.events(kind=kind, name="nope") == ()
+        assert client.schema(kind)
+    with pytest.raises(NotFound, match="there is no kind called 'jbo'") as caught:
+        client.list("jbo")
+    assert "did you mean Job" in caught.value.hint
+    with pytest.raises(NotFound, match="42 is not a kind"):
+        client.list(42)  # pyright: ignore[reportArgumentType]
+    assert client.delete("job", "default", "mine").object.metadata.name == "mine"
+
+
+def test_run_has_the_signature_of_job_of(client: Client) -> None:
+    build, run = (inspect.signature(each).parameters for each in (job_of, Client.run))
+    assert [(p.name, p.default, p.annotation) for p in build.values()] == [
+        (p.name, p.default, p.annotation) for p in run.values() if p.name != "self"
+    ]
+    with pytest.raises(TypeError, match="worker"):
+        client.run("true", worker=2)  # pyright: ignore[reportCallIssue]
+
+
+def test_the_examples_of_the_docstrings_are_true(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOAL_HOME", str(server.home.path))
+    monkeypatch.delenv("SHOAL_API", raising=False)
+    failed, tried = doctest.testmod(client_module)
+    assert (failed, tried > 5) == (0, True)

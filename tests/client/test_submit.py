@@ -71,6 +71,24 @@ def test_a_name_is_made_up(command: list[str], stem: str) -> None:
     assert name != job_of(command).metadata.name
 
 
+def test_a_command_in_one_string_is_split_into_words() -> None:
+    assert job_of("python train.py --name 'my run'").spec.roles[0].command == (
+        "python", "train.py", "--name", "my run",
+    )  # fmt: skip
+    with pytest.raises(Invalid, match="cannot be split into words: No closing quotation"):
+        job_of("python 'train.py")
+    with pytest.raises(Invalid, match="5 in the command is not text"):
+        job_of(["sleep", 5])  # pyright: ignore[reportArgumentType]
+
+
+def test_an_array_with_a_bound_as_the_command_line_spells_it() -> None:
+    array = job_of("true", array="0-99%10").spec.array
+    assert array is not None
+    assert (array.indices, array.parallelism) == ("0-99", 10)
+    with pytest.raises(Invalid, match="such as 0-99%10"):
+        job_of("true", array="0-99%x")
+
+
 def test_what_it_cannot_make() -> None:
     with pytest.raises(Invalid, match="no command"):
         job_of([])

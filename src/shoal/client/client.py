@@ -1,34 +1,47 @@
 """The client: the Store, and the verbs that are more than one call to it.
 
-    from shoal.client import Client
+>>> from shoal.client import Client
+>>> shoal = Client.connect()  # the server of $SHOAL_HOME
+>>> job = shoal.run("python train.py --epochs 5", name="train", workers=4, cpu="500m")
+>>> job.spec.roles[0].command
+('python', 'train.py', '--epochs', '5')
+>>> [record.object.metadata.name for record in shoal.list("jobs").records]
+['train']
+>>> shoal.scale("default", "train", 6).spec.roles[0].replicas
+6
+>>> shoal.explain("job", "default", "train").phase
+'Pending'
+>>> shoal.cancel("default", "train").spec.cancelled
+True
+>>> shoal.get("job", "default", "trian")
+Traceback (most recent call last):
+shoal.objects.errors.NotFound: job default/trian does not exist
 
-    shoal = Client.connect()                       # the server of $SHOAL_HOME
-    job = shoal.run(["python", "train.py"], workers=4, cpu="2")
-    for record in shoal.logs("default", job.metadata.name, follow=True):
-        print(f"{record.role}-{record.index}", record.data)
-    print(shoal.wait_finished("default", job.metadata.name).status.phase)
+Then `shoal.logs("default", "train", follow=True)` gives what the tasks write, and
+`shoal.wait_finished("default", "train").status.phase` how the job ended.
 
-Every verb that changes state edits a spec, and tries again when somebody else's write came between.
-Thread-safe; errors are those of `shoal.objects.errors`.
+A kind may be given as its class (`Job`), as its name in any spelling (`"job"`, `"jobs"`) or as the
+`Kind`. Every verb that changes state edits a spec, and tries again when another write came between.
+Thread-safe; errors are those of `shoal.objects.errors`, one sentence each.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from urllib.parse import quote
 
 from shoal.client.address import Address, home_address, shoal_home
-from shoal.client.store import RemoteStore, object_path
+from shoal.client.store import AnyKind, RemoteStore, object_path
 from shoal.client.transport import Transport
 from shoal.client.wire import API
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, NotFound
-from shoal.objects.job import FINISHED, Job
+from shoal.objects.job import FINISHED, Job, Runtime
 from shoal.objects.job_kind import cancelled, scaled, suspended
-from shoal.objects.kinds import JOB, Kind, kind_of
+from shoal.objects.kinds import JOB, as_kind
 from shoal.objects.meta import Object
 from shoal.objects.node import Node, cordoned, declared_lost, drained
 
@@ -149,12 +162,65 @@ class Client(RemoteStore):
 
     # Runs
 
-    def run(self, command: Sequence[str], **options: Any) -> Job:
-        """Submit `command` as a job, as `shoal run -d` does; see `shoal.client.submit.job_of` for the
-        options. Returns at once."""
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        name: str = "",
+        namespace: str = "default",
+        workers: int = 1,
+        min_workers: int | None = None,
+        array: str = "",
+        parallelism: int | None = None,
+        runtime: Runtime | None = None,
+        queue: str = "default",
+        priority: int | str = 0,
+        cpu: str | float = 1,
+        memory: str | int | None = None,
+        gpu: float = 0,
+        env: Mapping[str, str] | None = None,
+        working_directory: str | os.PathLike[str] | None = None,
+        restarts: int | None = None,
+        wall_time: str | float | None = None,
+        node_hours: float | None = None,
+        within: str = "",
+        isolation: Literal["default", "strict"] = "default",
+        labels: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Submit `command` as a job, as `shoal run -d` does, and return at once. The options are those
+        of `shoal.client.submit.job_of`, which explains each.
+
+        Raises:
+            Invalid: an option, or the Job that they describe, is wrong; the message says what.
+            Exists: a job has this name.
+        """
         from shoal.client.submit import job_of
 
-        return self.create(job_of(command, **options))
+        return self.create(
+            job_of(
+                command,
+                name=name,
+                namespace=namespace,
+                workers=workers,
+                min_workers=min_workers,
+                array=array,
+                parallelism=parallelism,
+                runtime=runtime,
+                queue=queue,
+                priority=priority,
+                cpu=cpu,
+                memory=memory,
+                gpu=gpu,
+                env=env,
+                working_directory=working_directory,
+                restarts=restarts,
+                wall_time=wall_time,
+                node_hours=node_hours,
+                within=within,
+                isolation=isolation,
+                labels=labels,
+            )
+        )
 
     def wait(
         self,
@@ -171,7 +237,7 @@ class Client(RemoteStore):
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            watch = self.watch_object(kind_of(kind), namespace, name)
+            watch = self.watch_object(kind, namespace, name)
             there: K | None = None
             known = False
             try:
@@ -206,11 +272,11 @@ class Client(RemoteStore):
             raise NotFound(f"there is no job {name} in namespace {namespace}")
         return job
 
-    def reflect(self, kind: Kind, namespace: str = "") -> Iterator[Change]:
+    def reflect(self, kind: AnyKind, namespace: str = "") -> Iterator[Change]:
         """Changes of state without end; see `shoal.client.watch.reflect`."""
         from shoal.client.watch import reflect
 
-        return reflect(self, kind, namespace)
+        return reflect(self, as_kind(kind), namespace)
 
     # What tasks do
 
@@ -275,7 +341,7 @@ class Client(RemoteStore):
         self,
         *,
         namespace: str = "",
-        kind: Kind | None = None,
+        kind: AnyKind | None = None,
         name: str = "",
         uid: str = "",
         since: float = 0.0,
@@ -292,7 +358,7 @@ class Client(RemoteStore):
         """Starts and ends of a job's tasks, oldest first."""
         return self._entries("attempts", namespace, JOB, name, uid=uid, limit=limit)
 
-    def explain(self, kind: Kind, namespace: str, name: str) -> Explanation:
+    def explain(self, kind: AnyKind, namespace: str, name: str) -> Explanation:
         """Why the object is in the state it is in.
 
         Raises:
@@ -300,7 +366,7 @@ class Client(RemoteStore):
         """
         from shoal.client.reports import Explanation
 
-        answer = self.transport.request("GET", f"{object_path(kind, namespace, name)}/explain")
+        answer = self.transport.request("GET", f"{object_path(as_kind(kind), namespace, name)}/explain")
         return codec.decode(answer.body, Explanation)
 
     def usage(self, namespace: str = "") -> UsageReport:
@@ -324,9 +390,10 @@ class Client(RemoteStore):
 
         return codec.decode(self.transport.request("GET", "/readyz?verbose=true").body, Readiness)
 
-    def schema(self, kind: Kind) -> dict[str, Any]:
+    def schema(self, kind: AnyKind) -> dict[str, Any]:
         """The kind's JSON schema."""
-        return codec.decode(self.transport.request("GET", f"/schema/{kind.name}").body, dict[str, Any])
+        answer = self.transport.request("GET", f"/schema/{as_kind(kind).name}")
+        return codec.decode(answer.body, dict[str, Any])
 
     def issue_token(self, name: str) -> str:
         """A new token for the server's TCP door, under a name of its own; shown this once.
@@ -348,11 +415,11 @@ class Client(RemoteStore):
         self.close()
 
     def _entries(
-        self, what: str, namespace: str, kind: Kind | None, name: str, **query: Any
+        self, what: str, namespace: str, kind: AnyKind | None, name: str, **query: Any
     ) -> tuple[Entry, ...]:
         from shoal.history.base import Entry
 
-        asked = {"namespace": namespace, "kind": kind.name if kind else "", "name": name}
+        asked = {"namespace": namespace, "kind": as_kind(kind).name if kind else "", "name": name}
         asked |= {key: value for key, value in query.items() if value}
         answer = self.transport.request("GET", f"{API}/{what}", query=asked)
         return codec.decode(answer.body, tuple[Entry, ...])

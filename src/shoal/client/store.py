@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -19,16 +19,19 @@ from shoal.client.transport import Transport
 from shoal.client.wire import API, IDEMPOTENCY_HEADER, RESULT_HEADER
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable
-from shoal.objects.kinds import Kind, kind_of
+from shoal.objects.kinds import Kind, as_kind, kind_of
 from shoal.objects.meta import Object
 from shoal.store.base import Actor, Lease, Page, Record, Watch
 
 if TYPE_CHECKING:
     from shoal.client.watch import RemoteWatch
 
-__all__ = ["Applied", "RemoteStore"]
+__all__ = ["AnyKind", "Applied", "RemoteStore"]
 
 K = TypeVar("K", bound=Object)
+
+AnyKind: TypeAlias = "Kind | type[Object] | str"
+"""How callers may name a kind: `JOB`, `Job`, or `"job"` in any spelling that the command line takes."""
 
 
 class Applied(NamedTuple):
@@ -70,17 +73,24 @@ class RemoteStore:
         )
         return codec.decode(answer.body, type(obj))
 
-    def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor | None = None) -> K:
-        """See `Store.get`."""
-        return self.record(kind_of(kind), namespace, name).object
+    @overload
+    def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor | None = None) -> K: ...
 
-    def record(self, kind: Kind, namespace: str, name: str, *, actor: Actor | None = None) -> Record:
+    @overload
+    def get(self, kind: Kind | str, namespace: str, name: str, *, actor: Actor | None = None) -> Any: ...
+
+    def get(self, kind: AnyKind, namespace: str, name: str, *, actor: Actor | None = None) -> Any:
+        """See `Store.get`."""
+        return self.record(kind, namespace, name).object
+
+    def record(self, kind: AnyKind, namespace: str, name: str, *, actor: Actor | None = None) -> Record:
         """See `Store.record`."""
+        kind = as_kind(kind)
         return Record(kind, self.transport.request("GET", object_path(kind, namespace, name)).body)
 
     def list(
         self,
-        kind: Kind,
+        kind: AnyKind,
         *,
         actor: Actor | None = None,
         namespace: str = "",
@@ -89,6 +99,7 @@ class RemoteStore:
         cursor: str = "",
     ) -> Page:
         """See `Store.list`."""
+        kind = as_kind(kind)
         answer = self.transport.request(
             "GET",
             _collection(kind, namespace),
@@ -149,7 +160,7 @@ class RemoteStore:
 
     def patch_status(
         self,
-        kind: Kind,
+        kind: AnyKind,
         namespace: str,
         name: str,
         *,
@@ -164,12 +175,13 @@ class RemoteStore:
         patch = {
             "writer": writer, "uid": uid, "counter": counter, "fields": fields, "generation": generation,
         }  # fmt: skip
+        kind = as_kind(kind)
         path = object_path(kind, namespace, name) + "/status"
         return Record(kind, self.transport.request("PATCH", path, body=_document(patch)).body)
 
     def delete(
         self,
-        kind: Kind,
+        kind: AnyKind,
         namespace: str,
         name: str,
         *,
@@ -178,23 +190,24 @@ class RemoteStore:
         dry_run: bool = False,
     ) -> Record:
         """See `Store.delete`."""
+        kind = as_kind(kind)
         answer = self.transport.request(
             "DELETE", object_path(kind, namespace, name), query={"uid": uid, "dryRun": dry_run}
         )
         return Record(kind, answer.body)
 
     def watch(
-        self, kind: Kind, *, version: str, namespace: str = "", actor: Actor | None = None
+        self, kind: AnyKind, *, version: str, namespace: str = "", actor: Actor | None = None
     ) -> Watch:
         """See `Store.watch`; survives a restart of the server."""
         if not version:
             raise Expired("a watch needs the version to go on from", hint="list first")
-        return self._watch(kind, namespace, {"resourceVersion": version}, version)
+        return self._watch(as_kind(kind), namespace, {"resourceVersion": version}, version)
 
-    def watch_object(self, kind: Kind, namespace: str, name: str) -> Watch:
+    def watch_object(self, kind: AnyKind, namespace: str, name: str) -> Watch:
         """Watch one object: its present state first, as `Added`, if it is there, then a `Bookmark`;
         then each change."""
-        return self._watch(kind, namespace, {"name": name}, "")
+        return self._watch(as_kind(kind), namespace, {"name": name}, "")
 
     def acquire(
         self, name: str, holder: str, duration_seconds: float, *, actor: Actor | None = None

@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 from shoal.objects.errors import Invalid
-from shoal.objects.job import ArraySpec, Job, JobSpec, Limits, Resources, Restart, Role, Runtime
+from shoal.objects.job import (
+    ArraySpec,
+    Job,
+    JobSpec,
+    Limits,
+    Resources,
+    Restart,
+    Role,
+    Runtime,
+    Topology,
+)
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["default_restarts", "devices", "job_name", "job_of", "passed_on"]
+__all__ = ["default_restarts", "devices", "job_name", "job_of", "passed_on", "words_of"]
 
 _ELASTIC_RESTARTS = 3
 """Losing a worker is nothing that an elastic job should end of."""
@@ -38,7 +50,7 @@ def devices(gpu: float) -> tuple[int, float | None]:
 
 
 def job_of(
-    command: Sequence[str],
+    command: str | Sequence[str],
     *,
     name: str = "",
     namespace: str = "default",
@@ -57,34 +69,37 @@ def job_of(
     restarts: int | None = None,
     wall_time: str | float | None = None,
     node_hours: float | None = None,
+    within: str = "",
+    isolation: Literal["default", "strict"] = "default",
     labels: Mapping[str, str] | None = None,
 ) -> Job:
-    """The Job that runs `command` on `workers` tasks (elastic where `min_workers` is given), or once
-    per index of `array`, such as `0-99`.
+    """The Job that runs `command` on `workers` tasks (elastic, with at most so many, where
+    `min_workers` is given), or once per index of `array`, such as `0-99` or, with ten at once,
+    `0-99%10`. A command in one string is split as a shell splits it, without running a shell.
 
     The tasks run in `working_directory` (else this process's) and get this process's PATH, virtual
-    environment and their kin, then `env`. An elastic job has the runtime `elastic`, one of several
-    workers torchrun's environment, unless `runtime` says otherwise. A name is made up where none is
-    given: all defaults but `cpu` are those of `shoal run`. Quantities are spelt as in YAML:
-    `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`; `gpu=0.5` is a part of one device.
+    environment and the like, then `env`. An elastic job has the runtime `elastic`, one of several
+    workers torchrun's environment, unless `runtime` says otherwise. `within` is a level of the
+    topology. A name is made up where none is given: all defaults but `cpu` are those of `shoal run`.
+    Quantities are spelt as in YAML: `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`; `gpu=0.5` is a
+    part of one device.
 
     Raises:
-        Invalid: there is no command, an array has workers, or `gpu` is no number of devices.
-        QuantityError: a quantity is none.
+        Invalid: there is no command, an array has workers, or `gpu` is not a number of devices.
+        QuantityError: a quantity cannot be read.
     """
-    if not command:
-        raise Invalid("there is no command to run")
-    if array and workers != 1:
+    words = words_of(command)
+    if array and (workers != 1 or min_workers is not None):
         raise Invalid("an array runs one task per index, so it takes no number of workers")
     whole, part = devices(gpu)
     role = Role(
         replicas=workers,
         min_replicas=min_workers,
-        command=tuple(command),
+        command=words,
         env={**passed_on(os.environ), **(env or {})},
         working_directory=os.fspath(working_directory or Path.cwd()),
         resources=Resources(
-            cpu=CpuMillis.parse(cpu),
+            cpu=cpu if isinstance(cpu, CpuMillis) else CpuMillis.parse(cpu),
             memory=None if memory is None else Bytes.parse(memory),
             gpu=whole,
             gpu_share=part,
@@ -95,14 +110,45 @@ def job_of(
         runtime=runtime or _runtime(workers, min_workers),
         queue=queue,
         priority=priority,
-        array=ArraySpec(indices=array, parallelism=parallelism) if array else None,
+        array=_array(array, parallelism) if array else None,
+        topology=Topology(required=within) if within else None,
         limits=Limits(
             wall_time=None if wall_time is None else Seconds.parse(wall_time), node_hours=node_hours
         ),
         restart=Restart(limit=default_restarts(min_workers) if restarts is None else restarts),
+        isolation=isolation,
     )
-    metadata = Metadata(name=name or job_name(command), namespace=namespace, labels=dict(labels or {}))
+    metadata = Metadata(name=name or job_name(words), namespace=namespace, labels=dict(labels or {}))
     return Job(metadata=metadata, spec=spec)
+
+
+def words_of(command: str | Sequence[str]) -> tuple[str, ...]:
+    """The words of a command; one string is split as a shell splits it.
+
+    Raises:
+        Invalid: there are none, a quote is not closed, or a word is no text.
+    """
+    if isinstance(command, str):
+        try:
+            command = shlex.split(command)
+        except ValueError as error:
+            raise Invalid(f"the command {command!r} cannot be split into words: {error}") from error
+    words: tuple[Any, ...] = tuple(command)
+    if not words:
+        raise Invalid("there is no command to run")
+    wrong = next((word for word in words if not isinstance(word, str)), None)
+    if wrong is not None:
+        raise Invalid(f"{wrong!r} in the command is not text", hint=f"write {str(wrong)!r}")
+    return words
+
+
+def _array(text: str, parallelism: int | None) -> ArraySpec:
+    indices, percent, most = text.partition("%")
+    if percent and parallelism is None and most.isdecimal() and int(most):
+        parallelism = int(most)
+    elif percent:
+        raise Invalid(f"array {text!r}: one number of tasks at once follows %, such as 0-99%10")
+    return ArraySpec(indices=indices, parallelism=parallelism)
 
 
 def _runtime(workers: int, minimum: int | None) -> Runtime:

@@ -26,6 +26,7 @@ __all__ = [
     "QUEUE",
     "Column",
     "Kind",
+    "as_kind",
     "kind_called",
     "kind_named",
     "kind_of",
@@ -73,6 +74,21 @@ def kind_of(obj: Object | type[Object]) -> Kind:
         if kind.struct is struct:
             return kind
     raise NotFound(f"{struct.__name__} is no registered kind")
+
+
+def as_kind(kind: Kind | type[Object] | str) -> Kind:
+    """The kind that a caller means: a Kind, its class, or its name as `kind_named` takes it.
+
+    Raises:
+        NotFound: it is none.
+    """
+    if isinstance(kind, Kind):
+        return kind
+    if isinstance(kind, str):
+        return kind_named(kind)
+    if isinstance(kind, type) and issubclass(kind, Object):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return kind_of(kind)
+    raise NotFound(f"{kind!r} is not a kind", hint="pass a class such as Job, or a name such as 'job'")
 
 
 _BY_WORD = {

@@ -8,19 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from shoal.cli.failures import Usage
-from shoal.client.submit import default_restarts, devices, job_name, passed_on
+from shoal.client.submit import job_of, passed_on
 from shoal.objects.job import (
-    ArraySpec,
     Job,
-    JobSpec,
-    Limits,
-    Resources,
-    Restart,
-    Role,
     Runtime,
-    Topology,
 )
-from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
 __all__ = ["Request", "at_once", "build_job", "cpu_share", "local_cores_millis", "task_environment"]
@@ -81,38 +73,32 @@ class Request:
 
 def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> Job:
     """The Job; `node_millis` are the sizes of the nodes, for the processors of a task."""
-    replicas = request.workers or request.most or 1
-    minimum = (request.least or 1) if request.most is not None else None
+    elastic = request.most is not None
     cpu = request.cpu
     if cpu is None:
         cpu = CpuMillis(cpu_share(node_millis, at_once(request, node_millis)))
-    whole, part = devices(request.gpu)
-    role = Role(
-        replicas=replicas,
-        min_replicas=minimum,
-        command=request.command,
+    indices, parallelism = request.indices or ("", None)
+    return job_of(
+        request.command,
+        name=request.name,
+        namespace=namespace,
+        workers=request.workers or request.most or 1,
+        min_workers=(request.least or 1) if elastic else None,
+        array=indices,
+        parallelism=parallelism,
+        runtime=cast("Runtime | None", request.runtime or None),
+        queue=request.queue,
+        priority=request.priority,
+        cpu=cpu,
+        memory=request.memory,
+        gpu=request.gpu,
         env=request.environment,
         working_directory=request.directory,
-        resources=Resources(cpu=cpu, memory=request.memory, gpu=whole, gpu_share=part),
-    )
-    array = None
-    if request.indices is not None:
-        array = ArraySpec(indices=request.indices[0], parallelism=request.indices[1])
-    return Job(
-        metadata=Metadata(name=request.name or job_name(request.command), namespace=namespace),
-        spec=JobSpec(
-            roles=(role,),
-            runtime=_runtime(request),
-            queue=request.queue,
-            priority=request.priority,
-            array=array,
-            topology=Topology(required=request.within) if request.within else None,
-            limits=Limits(wall_time=request.wall_time, node_hours=request.node_hours),
-            restart=Restart(
-                limit=default_restarts(minimum) if request.restarts is None else request.restarts
-            ),
-            isolation=request.isolation,
-        ),
+        restarts=request.restarts,
+        wall_time=request.wall_time,
+        node_hours=request.node_hours,
+        within=request.within,
+        isolation=request.isolation,
     )
 
 
@@ -134,16 +120,6 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _runtime(request: Request) -> Runtime:
-    """What was asked for; else the elastic runtime for a range, torchrun's contract for several workers,
-    so that torch finds its peers, and nothing for a single task or independent ones."""
-    if request.runtime:
-        return cast("Runtime", request.runtime)
-    if request.most is not None:
-        return "elastic"
-    return "torchrun" if (request.workers or 1) > 1 else "plain"
 
 
 def task_environment(
