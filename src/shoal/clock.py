@@ -48,11 +48,11 @@ class SystemClock:
 
 
 class SteadyClock(SystemClock):
-    """Wall time as it was at the start of this process, carried on by a clock that nobody sets.
+    """Wall time as it was at the start of this process, carried on by a clock that is never set.
 
     A wall clock that is set back or forth while the process runs ends no wall-time limit early and
-    orders no two events wrongly; the next process starts from the new wall time. Where the system can
-    tell (Linux), the time that the machine was asleep counts.
+    orders no two events wrongly; the next process starts from the new wall time. Where the system
+    supports it (Linux), the time that the machine was asleep counts.
     """
 
     def __init__(self) -> None:

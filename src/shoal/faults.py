@@ -24,7 +24,7 @@ __all__ = ["FaultInjected", "point"]
 
 
 class FaultInjected(Exception):
-    """Raised at a point whose action is `raise`."""
+    """Raised at a point with the action `raise`."""
 
 
 def point(name: str) -> None:

@@ -2,7 +2,7 @@
 # pathlib would double what this module costs, and the supervisor of every task pays for it.
 """How the files of a log are named and what its indexes say: what writer and reader share.
 
-Everything here takes the files as it finds them: one that went meanwhile is not there, a line that
+Everything here takes the files as it finds them: one that has gone since is not there, a line that
 cannot be right is passed over. Standard library only.
 """
 
@@ -42,7 +42,7 @@ def segments(directory: str) -> list[tuple[int, int]]:
 
 
 def index_line(at: float, offset: int) -> bytes:
-    """One entry. Its first newline ends a line that was torn; the fixed width tells such a line."""
+    """One entry. Its first newline ends a line that was torn; the fixed width identifies such a line."""
     return f"\n{at:.3f} {offset:0{_OFFSET_DIGITS}d}\n".encode()
 
 
@@ -73,7 +73,7 @@ def entries(path: str, length: int, begin: int = 0, size: int = 1 << 40) -> list
 
 
 def entries_from(path: str, length: int, position: int) -> list[tuple[float, int]]:
-    """Entries from the one that dates `position` on. Read from the end: whoever follows is near it."""
+    """Entries from the one that dates `position` on. Read from the end: followers are near it."""
     with Opened(path) as descriptor:
         size = os.fstat(descriptor).st_size if descriptor >= 0 else 0
     window = 4096

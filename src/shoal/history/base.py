@@ -112,7 +112,7 @@ class History(Protocol):
 
 
 class LogKey(Part, frozen=True, kw_only=True):
-    """Whose log: one incarnation of one task."""
+    """Identifies a log: one incarnation of one task."""
 
     namespace: str
     job: str

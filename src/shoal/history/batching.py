@@ -134,7 +134,7 @@ class Batcher(Generic[T]):
         return self._closing or self._urgent > 0 or len(self._waiting) >= _BATCH
 
     def _keep(self, batch: list[T], error: Unavailable) -> bool:
-        """Put the batch back; False when nobody will wait for it any more."""
+        """Put the batch back; False when no caller waits for it any more."""
         with self._changed:
             if self._failure is None:
                 _LOG.warning("history cannot be written: %s", error)

@@ -1,8 +1,8 @@
 """Logs as folders of segments (`shoal.history.segments`) below one root.
 
-On the local cluster supervisors write them and everybody reads; a cluster whose tasks' output is
-fetched from elsewhere appends here. A log counts as ended when no writer has it open, which also holds
-for one whose writer was killed.
+On the local cluster supervisors write them and all components read them; a cluster that fetches its
+tasks' output from elsewhere appends here. A log counts as ended when no writer has it open, which also
+holds for one with a writer that was killed.
 """
 
 from __future__ import annotations

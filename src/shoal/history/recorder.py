@@ -55,8 +55,8 @@ class Recorder:
     ) -> None:
         """Something happened to the object. `reason` is a CamelCase code, `message` one sentence.
 
-        `actor` is the person whose write it was. With a `key`, which names the occurrence, the event
-        is recorded once, with its first time, however often it is told; without, equal ones close
+        `actor` made the write. With a `key`, which names the occurrence, the event
+        is recorded once, with its first time, however often it is reported; without, equal ones close
         together are counted, and `data["last"]` is the last time.
         """
         extra = {**(data or {}), **({"actor": actor} if actor else {})}
@@ -95,7 +95,7 @@ class Recorder:
         stop_reason: str = "",
         message: str = "",
     ) -> None:
-        """A task's start; told again with the rest once it has ended, it is the same entry.
+        """A task's start; the entry is completed once the task has ended.
 
         `started` is 0 for a task that never was. `reason` says how it ended, `stop_reason` why the
         platform ended it.
@@ -134,7 +134,7 @@ class Recorder:
     def decision(
         self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
     ) -> None:
-        """A step of a plan for the object, with its evidence. `key` tells it from the object's other
+        """A step of a plan for the object, with its evidence. `key` separates it from the object's other
         decisions, such as the id of the allocation that it wrote: the same key is recorded once."""
         entry = self._entry(about, "decision", key, self._clock.now())
         self._append(entry, reason=code, message=message, data=evidence)

@@ -2,7 +2,7 @@
 
 Every History stores what `normal` gives, so an entry reads the same from each of them. Texts come
 from users' programs and machines: what a database could not hold is replaced, never refused, for
-nobody who records what happened could do anything about a refusal.
+the caller that records an event cannot act on a refusal.
 """
 
 from __future__ import annotations

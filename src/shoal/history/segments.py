@@ -17,8 +17,8 @@ dates the bytes from its offset up to the next entry's, all written less than `I
 its time. Times in it never decrease (a clock that is set back is held until it has caught up). A line
 that is torn, or says what cannot be, is ignored.
 
-A writer holds a shared lock (flock) on its open segment, so that whoever cleans up can tell a log that
-still grows, however silent, from one whose writer has ended or was killed.
+A writer holds a shared lock (flock) on its open segment, so that clean-up can
+distinguish a log with a live writer, however silent, from one with a writer that has ended.
 
 One writer per log; any number of readers, in other processes, at any time. Bytes reach the file as
 they come, without a buffer in between, so a killed writer loses nothing that it had accepted; they
@@ -90,7 +90,7 @@ def create(
 
 
 def job_name(root: str, namespace: str, job_uid: str) -> str:
-    """The name of the job whose logs are in that folder; empty when it was never noted."""
+    """The name of the job with logs in that folder; empty when it was never recorded."""
     try:
         with open(f"{root}/{namespace}/{job_uid}/job", encoding="utf-8") as file:
             return file.read()

@@ -110,7 +110,7 @@ class SqlHistory:
             _LOG.info("reading history without its newest entries: %s", error)
 
     def trim(self, retention: Retention, now: Stamp) -> int:
-        """See `History.trim`. In small transactions, so that appending goes on meanwhile."""
+        """See `History.trim`. In small transactions, so that appends are not blocked."""
         self.flush()
         oldest = entry.c.at < now - retention.max_age_seconds
         gone = self._delete_oldest(oldest)

@@ -1,4 +1,4 @@
-"""The members of one attempt: who is there, in which order, and where."""
+"""The members of one attempt, in order, with their endpoints."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Group:
 
     @property
     def run_id(self) -> str:
-        """Tells this attempt of the job from any other."""
+        """Identifies this attempt of the job."""
         return f"{self.job.metadata.uid}-{self.attempt}"
 
     def rank(self, member: Endpoint) -> int:

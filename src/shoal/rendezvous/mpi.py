@@ -1,12 +1,12 @@
 """Open MPI: a launcher, hosts, and a remote shell that runs commands beside the hosts' tasks.
 
-The launcher is the task of the role `launcher`, whose hosts are the workers; in a job of one role it is
+The launcher is the task of the role `launcher`, its hosts are the workers; in a job of one role it is
 the first task, which is a host too. Its command calls `mpirun -n N program` and nothing else is needed:
 the hostfile and the remote shell are found through `OMPI_MCA_*`. The shell (`shoal.client.rsh`) asks
 the platform to run `orted` beside the task, so that every rank lives in the isolation and under the
 limits of its own task, and ends with it.
 
-Hosts are called `ROLE-INDEX` in the hostfile: names for the remote shell, which nobody resolves. A host
+Hosts are called `ROLE-INDEX` in the hostfile: names for the remote shell, never resolved. A host
 has a slot per device that it asks for, and one if it asks for none; `SHOAL_SLOTS` in its role's `env`
 says otherwise.
 

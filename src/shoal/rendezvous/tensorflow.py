@@ -1,8 +1,8 @@
 """TensorFlow: `TF_CONFIG`, as a TFJob's tasks get it.
 
-Roles are named as TensorFlow names them: chief or master, worker, ps, evaluator. A job whose workers
-may come and go one by one (an elastic role, not restarted as a gang) gets the sparse form: nobody needs
-to know the workers, each knows itself and the parameter servers.
+Roles are named as TensorFlow names them: chief or master, worker, ps, evaluator. A job with workers
+that may come and go one by one (an elastic role, not restarted as a gang) gets the sparse form: no task
+needs to know the workers, each knows itself and the parameter servers.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ and disks that fill up; at a named point (`shoal.faults`), on demand, or at rand
         chaos = Chaos(local.home)                 # prints its seed
         chaos.kill("server")                      # SIGKILL; an agent starts it again
         with chaos.stopped("one"): ...            # SIGSTOP: its node does not answer
-        with chaos.partitioned("two"): ...        # nobody reaches it, its tasks go on
+        with chaos.partitioned("two"): ...        # its agent is unreachable, its tasks go on
         marks = chaos.arm("one", "agent.admit.recorded", tmp_path / "marks")
-        chaos.strike()                            # somebody, at random
+        chaos.strike()                            # a random component
 
 Random blows are drawn from a seed that is printed, so that the same choices can be made again; what they
 meet depends on the machine. Components are `server` and the names of nodes. Linux.
@@ -45,7 +45,7 @@ _PIDFD_GETFD = 438  # the same number on every architecture
 
 @dataclass(frozen=True)
 class Blow:
-    """What was done to whom, and when (wall time)."""
+    """What was done to which process, and when (wall time)."""
 
     at: float
     what: str
@@ -54,7 +54,7 @@ class Blow:
 
 @dataclass(frozen=True)
 class Victim:
-    """A supervisor that is alive: its process, and the task (`NAMESPACE.NAME`) whose parent it is."""
+    """A live supervisor: its process, and its task (`NAMESPACE.NAME`)."""
 
     task: str
     pid: int
@@ -115,7 +115,7 @@ class Chaos:
 
     @contextlib.contextmanager
     def stopped(self, component: str) -> Generator[None, None, None]:
-        """SIGSTOP for the length of the block: it holds its locks and sockets, and answers nobody."""
+        """SIGSTOP for the length of the block: it holds its locks and sockets, and does not answer."""
         if not self._signal(component, signal.SIGSTOP, "stop"):
             raise LookupError(f"{component} is not up")
         try:
@@ -148,7 +148,7 @@ class Chaos:
 
     @contextlib.contextmanager
     def partitioned(self, node: str) -> Generator[None, None, None]:
-        """Nobody reaches the node's agent, and connections to it are cut; it goes on, as do its tasks.
+        """The node's agent is unreachable and connections to it are cut; it goes on, as do its tasks.
 
         Raises:
             PermissionError: the kernel does not let this process into the agent's descriptors.
@@ -162,7 +162,7 @@ class Chaos:
             yield
         finally:
             if path.exists():
-                hidden.unlink()  # an agent that started anew meanwhile listens there
+                hidden.unlink()  # an agent that has restarted since listens there
             else:
                 hidden.rename(path)
 
@@ -178,16 +178,16 @@ class Chaos:
     ) -> Path:
         """Start the component anew, so that it (of an agent, also the supervisors it starts) does
         `action` at the nth visit of the named point. That happens once in all; the file that is returned
-        is there from then on. Who starts the component after that starts it unarmed.
+        is there from then on. Later starts of the component are unarmed.
 
-        `marks` is a folder for that file; tasks whose init is to reach a point must be able to write it.
+        `marks` is a folder for that file; tasks with a point in their init must be able to write it.
         `also` are more entries as `shoal.faults` takes them.
         """
         marks.mkdir(exist_ok=True)
         name = _component(component)
         faults = ",".join([f"{point}:{action}:{nth}", *also])
         variables = {"SHOAL_FAULTS": faults, "SHOAL_FAULTS_ONCE": str(marks)}
-        lock = Lock(self.home.run / "components.lock")  # so that nobody else starts it
+        lock = Lock(self.home.run / "components.lock")  # so that no other component starts it
         lock.acquire(30.0)
         with lock, environment_with(variables):
             old = components.running(self.home, name)
@@ -253,7 +253,7 @@ def _cut(pid: int, bound_to: str) -> None:
             try:
                 target = entry.readlink().name
             except FileNotFoundError:
-                continue  # it has been closed meanwhile
+                continue  # it has been closed since
             if target.removeprefix("socket:[").removesuffix("]") not in inodes:
                 continue
             copy = libc.syscall(_PIDFD_GETFD, process, int(entry.name), 0)

@@ -38,7 +38,7 @@ class ClusterHarness(Protocol):
         ...
 
     def sleeps(self) -> tuple[str, ...]:
-        """A command that runs until it is told to end, and ends at once on SIGTERM."""
+        """A command that runs until SIGTERM, and ends at once then."""
         ...
 
     def stays(self) -> tuple[str, ...]:

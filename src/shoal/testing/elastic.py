@@ -111,12 +111,12 @@ class ElasticJob:
         return self.workers[name].wait(timeout_seconds)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """What a worker has told so far: its lines that are JSON objects."""
+        """What a worker has reported so far: its lines that are JSON objects."""
         path = self.folder / f"{name}.log"
         return _objects(path.read_text()) if path.exists() else []
 
     def news(self, name: str) -> list[dict[str, Any]]:
-        """Of `lines`, those that were not there at the last call: for jobs that tell much."""
+        """Of `lines`, those that were not there at the last call: for jobs with much output."""
         path = self.folder / f"{name}.log"
         if not path.exists():
             return []

@@ -187,7 +187,7 @@ def leftovers(home: Home) -> list[str]:
 
 @contextlib.contextmanager
 def environment_with(added: Mapping[str, str]) -> Generator[None, None, None]:
-    """These variables for what is started meanwhile."""
+    """Set these variables for processes that are started within the block."""
     before = {name: os.environ.get(name) for name in added}
     os.environ.update(added)
     try:

@@ -29,7 +29,7 @@ def needs(*tools: str) -> None:
 
 
 def namespace(name: str, undo: ExitStack) -> None:
-    """Make one whose loopback is up; `undo` removes it."""
+    """Make a namespace and bring its loopback up; `undo` removes it."""
     run("ip", "netns", "add", name, or_skip="namespaces cannot be made here")
     undo.callback(run, "ip", "netns", "del", name)
     run("ip", "-n", name, "link", "set", "lo", "up")

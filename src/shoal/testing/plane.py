@@ -61,7 +61,7 @@ class Plane:
         *,
         schedules: bool = True,
     ) -> None:
-        """`schedules=False`: whoever made it gives out slots."""
+        """`schedules=False`: the caller writes allocations."""
         self.clock = VirtualClock()
         self.store = self.make_store()
         self.cluster = self.make_cluster(dict(nodes), behave)

@@ -1,4 +1,4 @@
-"""Who may: every call names its actor, and `authorise` sees it before anything is read or changed."""
+"""Access: every call names its actor, and `authorise` runs before anything is read or changed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class AccessRules(Rules):
 def calls(
     store: Store, made: Job, queue: Queue, lease: Lease | None
 ) -> dict[tuple[str, str, str, str], Callable[[], object]]:
-    """What `authorise` is to be told (verb, kind, namespace, name), and alice's call that does so."""
+    """Expected arguments of `authorise` (verb, kind, namespace, name), and alice's call with them."""
     assert lease is not None
     uid = made.metadata.uid
 

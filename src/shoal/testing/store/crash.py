@@ -1,4 +1,4 @@
-"""A writer that is killed: whatever it was told was stored is there, and nothing is half done."""
+"""A writer that is killed: each acknowledged write is stored, and no write is stored in part."""
 
 from __future__ import annotations
 

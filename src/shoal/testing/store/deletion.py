@@ -130,7 +130,7 @@ class DeletionRules(Rules):
         eventually(store, [])
 
     def test_nothing_stays_with_an_owner_that_is_gone(self, store: Store) -> None:
-        """It is refused, or goes soon: nobody would ever delete it."""
+        """The create is refused or the object is deleted soon: no later event would delete it."""
         parent = store.create(job("parent"), actor=SYSTEM)
         store.delete(JOB, "default", "parent", actor=SYSTEM)
         with suppress(Conflict):

@@ -69,7 +69,7 @@ class ListRules(Rules):
         assert second.cursor == ""
 
     def test_pages_carry_the_first_ones_version(self, store: Store) -> None:
-        """So that a watch from there tells whatever changed while they were read."""
+        """A watch from there delivers all changes made while the pages were read."""
         for number in range(4):
             store.create(job(f"j{number}"), actor=SYSTEM)
         first = store.list(JOB, actor=SYSTEM, limit=2)
