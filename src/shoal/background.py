@@ -11,8 +11,6 @@ Standard library only: servers, agents and stores import this.
 
 from __future__ import annotations
 
-import logging
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +19,6 @@ from shoal.clock import Clock, SystemClock
 
 __all__ = ["Backoff", "SupervisedThread", "ThreadReport", "reports"]
 
-_LOG = logging.getLogger("shoal.background")
 STEADY_SECONDS = 10.0
 """A target that has run so long without an exception works again."""
 
@@ -36,6 +33,8 @@ class Backoff:
     def after(self, failures: int, seed: str) -> float:
         """The wait after that many failures in a row; equal arguments give equal waits."""
         exponent = min(failures - 1, 30)
+        import random  # late: it costs a command-line program a few milliseconds
+
         jitter = random.Random(f"{seed}:{failures}").uniform(0.75, 1.25)
         return min(self.first_seconds * 2.0**exponent, self.most_seconds) * jitter
 
@@ -115,7 +114,10 @@ class SupervisedThread(threading.Thread):
             self._begun, self._error = None, text
             pause = self._backoff.after(self._in_a_row, self.name)
         if not known:
-            _LOG.error("thread %s failed and is restarted: %s", self.name, text, exc_info=error)
+            import logging  # late, as above
+
+            log = logging.getLogger("shoal.background")
+            log.error("thread %s failed and is restarted: %s", self.name, text, exc_info=error)
         return pause
 
     def _steady(self) -> bool:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from shoal.control.cache import ObjectCache, compare
-from shoal.objects.errors import Conflict, Exists, NotFound
+from shoal.objects import codec
+from shoal.objects.errors import Conflict, Exists, Expired, Invalid, NotFound, Unavailable
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore, Window
 from shoal.testing.clock import VirtualClock
+from shoal.testing.store.harness import NewerJob, newer_job
 
 KEY = ("default", "j")
 
@@ -36,7 +38,7 @@ class Hooked:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name not in ("patch_status", "update", "create", "delete", "get", "list"):
+        if name not in ("patch_status", "update", "create", "delete", "record", "list"):
             return method
 
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -63,10 +65,21 @@ class World:
         return self.store.create(new_job(name), actor=SYSTEM)
 
     def true(self, name: str = "j") -> Job | None:
+        """The job as stored, None also when it cannot be decoded."""
         try:
             return self.store.get(Job, "default", name, actor=SYSTEM)
-        except NotFound:
+        except (NotFound, msgspec.ValidationError):
             return None
+
+    def there(self, name: str = "j") -> bool:
+        return any(r.identity.name == name for r in self.store.list(JOB, actor=SYSTEM).records)
+
+    def rewrite(self, runtime: str, name: str = "j") -> None:
+        """A newer version changes the spec: with `quantum` this one cannot decode it."""
+        document = self.store.record(JOB, "default", name, actor=SYSTEM).document
+        job = codec.decode(document, NewerJob)
+        spec = msgspec.structs.replace(job.spec, runtime=runtime)
+        self.store.update(msgspec.structs.replace(job, spec=spec), actor=SYSTEM)
 
     def stranger(self, writer: str = "job", name: str = "j", **fields: Any) -> None:
         """Another process writes the status."""
@@ -295,13 +308,164 @@ def test_a_write_that_a_whole_list_overtook_is_read_again():
     assert world.cache.get(KEY).metadata.labels == {"x": "after"}
 
 
+def test_what_cannot_be_decoded_is_left_out_and_the_rest_goes_on():
+    world = World()
+    world.create("a")
+    world.store.create(newer_job("b"), actor=SYSTEM)
+    found = []
+    world.cache.on_undecodable(found.append)
+    world.cache.sync()
+    assert world.cache.synced
+    assert [job.metadata.name for job in world.cache.all()] == ["a"]
+    assert [(each.kind, each.name) for each in world.cache.undecodable()] == [("Job", "b")]
+    assert "quantum" in found[0].error and len(found) == 1
+    world.store.create(newer_job("c"), actor=SYSTEM)
+    world.create("d")
+    world.cache.sync()
+    assert world.cache.get(("default", "d")) is not None, "an event behind a bad one was lost"
+    assert [each.name for each in found] == ["b", "c"]
+
+
+def test_what_is_mended_comes_back_and_what_is_deleted_is_forgotten(world: World):
+    world.rewrite("quantum")
+    world.cache.sync()
+    assert world.cache.get(KEY) is None and world.cache.is_undecodable(KEY)
+    assert [job.metadata.name for job in world.cache.last_known()] == ["j"]
+    world.rewrite("plain")
+    world.cache.sync()
+    assert world.cache.get(KEY) == world.true() and not world.cache.undecodable()
+    assert [new is None for _, new in world.changes] == [True, False]
+    world.rewrite("quantum")
+    world.cache.sync()
+    world.gone()
+    world.cache.sync()
+    assert not world.cache.undecodable() and not world.cache.last_known()
+
+
+def test_a_relist_takes_in_what_became_undecodable_or_went(world: World):
+    world.store.create(newer_job("b"), actor=SYSTEM)
+    world.cache.sync()
+    world.rewrite("quantum")
+    world.gone("b")
+    world.cache.close()
+    world.cache.sync()
+    assert [each.name for each in world.cache.undecodable()] == ["j"]
+    assert world.cache.all() == []
+
+
+def test_an_own_write_to_what_cannot_be_decoded_any_more_fails_and_leaves_nothing_behind(world: World):
+    job = world.cache.get(KEY)
+    world.rewrite("quantum")
+    with pytest.raises(Invalid, match="cannot be decoded"):
+        world.cache.patch_status(job, writer="scheduler", fields={"scheduling": {"since": 2.0}})
+    assert world.cache.is_undecodable(KEY)
+    assert world.cache.refresh(KEY) is None
+    assert world.cache._in_flight == []
+    world.cache.sync()
+    world.rewrite("plain")
+    world.cache.sync()
+    assert world.cache.get(KEY) == world.true()
+
+
+def test_what_cannot_be_decoded_can_be_deleted_through_the_cache(world: World):
+    job = world.cache.get(KEY)
+    world.rewrite("quantum")
+    world.cache.delete(job)
+    world.cache.sync()
+    assert not world.there() and world.cache.get(KEY) is None and not world.cache.undecodable()
+
+
+def test_a_callback_that_raises_gets_the_change_again_and_costs_the_others_nothing(world: World):
+    seen, broken = [], [True]
+
+    def fragile(old: Job | None, new: Job | None) -> None:
+        if broken[0]:
+            raise KeyError("bug")
+        seen.append((old and old.metadata.name, new and new.metadata.name))
+
+    world.cache.on_change(fragile)
+    after: list[str] = []
+    world.cache.on_change(lambda old, new: after.append((new or old).metadata.name))
+    world.stranger()
+    world.create("k")
+    world.cache.sync()
+    assert after == ["j", "k"] and len(world.changes) == 2
+    world.stranger()
+    world.cache.sync()
+    assert seen == [] and after == ["j", "k", "j"]
+    broken[0] = False
+    world.cache.sync()
+    assert set(seen) == {(None, "k"), ("j", "j")}
+    world.cache.sync()
+    assert len(seen) == 2
+
+
+class Hostile:
+    """A store whose watch fails as it likes, and takes what it had with it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.polls: list[Exception] = []
+        self.lists: list[Exception] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def list(self, *args: Any, **kwargs: Any) -> Any:
+        if self.lists:
+            raise self.lists.pop()
+        return self._store.list(*args, **kwargs)
+
+    def watch(self, *args: Any, **kwargs: Any) -> Any:
+        watch, poll = self._store.watch(*args, **kwargs), None
+        poll = watch.poll
+
+        def hostile() -> Any:
+            events = poll()
+            if self.polls:
+                raise self.polls.pop()
+            return events
+
+        watch.poll = hostile
+        return watch
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Expired("gone"), RuntimeError("a bug"), msgspec.DecodeError("half a frame"), OSError("cut")],
+)
+def test_a_watch_that_fails_is_opened_anew_and_nothing_is_missed(error: Exception):
+    store = MemoryStore(clock=VirtualClock())
+    hostile = Hostile(store)
+    cache: ObjectCache[Job] = ObjectCache(hostile, JOB, actor=SYSTEM, clock=VirtualClock())
+    changes = []
+    cache.on_change(lambda old, new: changes.append((old and old.key[1], new and new.key[1])))
+    for name in ("kept", "gone"):
+        store.create(new_job(name), actor=SYSTEM)
+    cache.sync()
+    changes.clear()
+    store.create(new_job("new"), actor=SYSTEM)
+    store.delete(JOB, "default", "gone", actor=SYSTEM)
+    hostile.polls.append(error)
+    hostile.lists.append(Unavailable("not now"))
+    for _ in range(4):
+        with suppress(Unavailable, RuntimeError, msgspec.DecodeError, OSError):
+            cache.sync()
+    assert sorted(job.metadata.name for job in cache.all()) == ["kept", "new"]
+    assert set(changes) == {("gone", None), (None, "new")} and len(changes) == 2, (
+        "the difference, once each"
+    )
+    assert cache._in_flight == []
+
+
 class CacheMachine(RuleBasedStateMachine):
     """Any interleaving of own writes, strangers' writes, events, gaps and crossings: the cache never
     goes back in time, and with everything delivered it is what the store has."""
 
     names = st.sampled_from(["a", "b"])
     meanwhiles = st.lists(
-        st.sampled_from(["sync", "stranger", "label", "own", "flood", "delete"]), max_size=3
+        st.sampled_from(["sync", "stranger", "label", "own", "flood", "delete", "spoil", "mend"]),
+        max_size=3,
     )
 
     @initialize(small=st.booleans())
@@ -332,27 +496,32 @@ class CacheMachine(RuleBasedStateMachine):
             world.stranger(name=name)
         elif what == "label" and there:
             world.label(str(len(self.newest)) + str(id(what) % 97), name)
-        elif what == "delete" and there:
+        elif what == "delete" and world.there(name):
             world.gone(name)
+        elif what in ("spoil", "mend") and world.there(name):
+            world.rewrite("quantum" if what == "spoil" else "plain", name)
         elif what == "own" and cached is not None:
             self.write(cached)
 
     def write(self, cached: Job) -> None:
         fields = {"scheduling": {"since": 1.0 + cached.status.attempt}}
-        with suppress(Conflict, NotFound):
+        with suppress(Conflict, NotFound, Invalid):
             self.world.cache.patch_status(cached, writer="scheduler", fields=fields)
 
     def arm(self, before: list[str], after: list[str], name: str) -> None:
         self.world.hooked.before = lambda: [self.do(what, name) for what in before] and None
         self.world.hooked.after = lambda: [self.do(what, name) for what in after] and None
 
-    @rule(what=st.sampled_from(["sync", "stranger", "label", "flood", "delete"]), name=names)
+    @rule(
+        what=st.sampled_from(["sync", "stranger", "label", "flood", "delete", "spoil", "mend"]),
+        name=names,
+    )
     def simple(self, what: str, name: str) -> None:
         self.do(what, name)
 
     @rule(name=names)
     def create(self, name: str) -> None:
-        if self.world.true(name) is None:
+        if not self.world.there(name):
             self.world.create(name)
 
     @rule(name=names, before=meanwhiles, after=meanwhiles)
@@ -394,7 +563,9 @@ class CacheMachine(RuleBasedStateMachine):
         for _ in range(3):
             self.world.cache.sync()
         for name in ("a", "b"):
-            assert self.world.cache.get(("default", name)) == self.world.true(name)
+            key, true = ("default", name), self.world.true(name)
+            assert self.world.cache.get(key) == true
+            assert self.world.cache.is_undecodable(key) == (true is None and self.world.there(name))
 
 
 TestCacheMachine = CacheMachine.TestCase

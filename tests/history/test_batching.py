@@ -99,3 +99,22 @@ def test_waiting_has_an_end() -> None:
     disk.open.set()
     batcher.close()
     assert disk.written == ["a"]
+
+
+def test_an_entry_that_cannot_be_written_costs_only_itself(caplog) -> None:
+    written: list[int] = []
+
+    def write(items) -> None:
+        if 3 in items:
+            raise TypeError("no such column")
+        written.extend(items)
+
+    batcher = Batcher(write, lambda count: -count)
+    batcher.submit([1, 2, 3, 4])
+    batcher.flush(10)
+    batcher.submit([5])
+    batcher.flush(10)
+    batcher.close()
+    assert written == [1, 2, 4, 5]
+    assert batcher.refused == 1
+    assert "cannot be kept in history" in caplog.text

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
+from shoal.background import SupervisedThread
 from shoal.client.sse import ServerEvent, parse
 from shoal.client.transport import Query, Stream, Transport
 from shoal.objects.errors import Expired, ShoalError, Unavailable, by_code
@@ -45,8 +46,9 @@ class RemoteWatch:
         self._wake: Callable[[], None] | None = None
         self._changed = threading.Condition()
         self._closed = False
+        self._ended = threading.Event()
         self._stream = self._open()
-        self._thread = threading.Thread(target=self._read, name=f"watch {kind.plural}", daemon=True)
+        self._thread = SupervisedThread(f"watch {kind.plural}", self._read, self._ended)
         self._thread.start()
 
     def poll(self) -> list[Event]:
@@ -80,6 +82,7 @@ class RemoteWatch:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        self._ended.set()
         self._stream.close()
         self._thread.join(timeout=5.0)
 

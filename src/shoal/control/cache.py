@@ -10,30 +10,110 @@ and versions only compare for equality. So:
   they are older, for the watch is in order.
 - Generation and the writers' counters only rise. Where they differ they decide, whatever the order.
 - An object that is known to be gone stays gone until its `Deleted` event has passed.
+
+A document that cannot be decoded (an enum of a newer version, a damaged field) is *quarantined*: the
+object is not in the cache, `undecodable` lists it with the reason, and everything else goes on. It
+comes back with the version that can be decoded. A callback that raises is called again with what has
+changed since; the other callbacks and events are not affected.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from zlib import crc32
+
+import msgspec
 
 from shoal.clock import Clock
 from shoal.control.workqueue import Key
 from shoal.objects import codec
-from shoal.objects.errors import Conflict, Expired, NotFound
+from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object, Part
-from shoal.store.base import Actor, Event, Store, Watch
+from shoal.store.base import Actor, Event, Record, Store, Watch
 
-__all__ = ["InFlightList", "InFlightWrite", "ObjectCache", "changed_fields", "compare"]
+__all__ = [
+    "InFlightList",
+    "InFlightWrite",
+    "ObjectCache",
+    "Subscribers",
+    "Undecodable",
+    "changed_fields",
+    "compare",
+]
 
 K = TypeVar("K", bound=Object)
+S = TypeVar("S")
 _LOG = logging.getLogger("shoal.control")
 _POLL_SECONDS = 5.0
 """`sync` is called so often even if the watch never says that it is ready."""
+
+
+@dataclass(frozen=True)
+class Undecodable:
+    """An object that is left out of a cache because its document cannot be decoded."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    error: str
+
+    def __str__(self) -> str:
+        what = "/".join(part for part in (self.kind.lower(), self.namespace, self.name) if part)
+        return f"{what} cannot be decoded and is left as it is: {self.error}"
+
+
+class Subscribers(Generic[S]):
+    """The callbacks of a cache. One that raises gets the change again from `retry`; thread-safe."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[S | None, S | None], None]] = []
+        self._undelivered: dict[tuple[int, Hashable], tuple[S | None, S | None]] = {}
+        self._error = ""
+        self.failures = 0
+        """Exceptions of callbacks so far."""
+
+    def add(self, callback: Callable[[S | None, S | None], None]) -> None:
+        """Call it for each change from now on."""
+        self._callbacks.append(callback)
+
+    def notify(self, key: Hashable, old: S | None, new: S | None) -> None:
+        """Tell all callbacks of a change of that key."""
+        for number in range(len(self._callbacks)):
+            self._call(number, key, old, new)
+
+    def retry(self) -> None:
+        """Tell each callback that raised, again, what has changed since it last took a change in."""
+        if self._undelivered:
+            with self._lock:
+                undelivered, self._undelivered = self._undelivered, {}
+            for (number, key), (old, new) in undelivered.items():
+                self._call(number, key, old, new)
+
+    def _call(self, number: int, key: Hashable, old: S | None, new: S | None) -> None:
+        if self._undelivered:
+            with self._lock:
+                old = self._undelivered.pop((number, key), (old, None))[0]
+        try:
+            self._callbacks[number](old, new)
+        except Exception as error:  # noqa: BLE001 - logged and tried again; the others must get theirs
+            with self._lock:
+                self.failures += 1
+                old = self._undelivered.get((number, key), (old, None))[0]
+                self._undelivered[number, key] = (old, new)
+                text = f"{type(error).__name__}: {error}"
+                known, self._error = text == self._error, text
+            if not known:
+                _LOG.exception("a change of %s %s was not taken in; it is tried again", self._name, key)
 
 
 class ObjectCache(Generic[K]):
@@ -49,7 +129,11 @@ class ObjectCache(Generic[K]):
         self._awaited: dict[Key, str] = {}
         self._gone: dict[Key, str] = {}
         self._in_flight: list[InFlightWrite] = []
-        self._callbacks: list[Callable[[K | None, K | None], None]] = []
+        self._undecodable: dict[Key, Undecodable] = {}
+        self._last_known: dict[Key, K] = {}
+        """Of undecodable objects: what they were before."""
+        self._quarantined: Callable[[Undecodable], None] | None = None
+        self._subscribers: Subscribers[K] = Subscribers(kind.plural)
         self._watch: Watch | None = None
         self._synced = False
         self.ready = threading.Event()
@@ -78,11 +162,30 @@ class ObjectCache(Generic[K]):
 
     def on_change(self, callback: Callable[[K | None, K | None], None]) -> None:
         """See `Cache.on_change`."""
-        self._callbacks.append(callback)
+        self._subscribers.add(callback)
+
+    def on_undecodable(self, callback: Callable[[Undecodable], None]) -> None:
+        """Call `callback` once for each version that is quarantined; it must not block or raise."""
+        self._quarantined = callback
+
+    def undecodable(self) -> tuple[Undecodable, ...]:
+        """The objects that are left out, by key."""
+        with self._lock:
+            return tuple(self._undecodable[key] for key in sorted(self._undecodable))
+
+    def is_undecodable(self, key: Key) -> bool:
+        """True when there is such an object, though `get` does not have it."""
+        return key in self._undecodable
+
+    def last_known(self) -> list[K]:
+        """The undecodable objects as they were when they could be decoded last, where that was seen."""
+        with self._lock:
+            return [obj for key, obj in self._last_known.items() if key in self._undecodable]
 
     def sync(self) -> bool:
         """See `Cache.sync`."""
         self.ready.clear()
+        self._subscribers.retry()
         if self._watch is None:
             return self._relist()
         try:
@@ -90,6 +193,11 @@ class ObjectCache(Generic[K]):
         except Expired:
             self.close()
             return self._relist()
+        except Unavailable:
+            raise  # the watch goes on where it is once the store answers
+        except Exception:
+            self.close()  # what this poll took may be lost with it: the next call lists again
+            raise
         for event in events:
             self._apply_event(event)
         return bool(events)
@@ -126,7 +234,7 @@ class ObjectCache(Generic[K]):
                 fields=fields,
                 generation=generation,
             )
-        return self._commit(write, record.object)
+        return self._commit_record(write, record)
 
     def update(self, obj: K) -> K:
         """`Store.update`; the result shows in the cache.
@@ -166,23 +274,27 @@ class ObjectCache(Generic[K]):
             self._abort(write)
             raise
         else:
-            if record.object.metadata.finalizers:
-                self._commit(write, record.object)
+            kept = codec.decode(record.document, _Kept).metadata.finalizers
+            if kept:
+                self._commit_record(write, record)
             else:
                 self._commit_gone(write, meta.uid)
 
     def refresh(self, key: Key) -> K | None:
-        """Read the object from the store now."""
+        """Read the object from the store now; None also when it cannot be decoded."""
         write = self._begin(key)
         try:
-            obj = self._store.get(self._kind.struct, key[0], key[1], actor=self._actor)
+            record = self._store.record(self._kind, key[0], key[1], actor=self._actor)
         except NotFound:
             self._commit_gone(write, write.uid)
             return None
         except BaseException:
             self._abort(write)
             raise
-        return self._commit(write, obj)  # pyright: ignore[reportArgumentType] - the kind's own Struct
+        try:
+            return self._commit_record(write, record)
+        except Invalid:  # quarantined
+            return None
 
     @contextmanager
     def _writing(self, key: Key) -> Generator[InFlightWrite]:
@@ -207,6 +319,22 @@ class ObjectCache(Generic[K]):
     def _abort(self, write: InFlightWrite) -> None:
         with self._lock:
             self._in_flight = [other for other in self._in_flight if other is not write]
+
+    def _commit_record(self, write: InFlightWrite, record: Record) -> K:
+        """As `_commit`.
+
+        Raises:
+            Invalid: it cannot be decoded, and is quarantined.
+        """
+        obj = self._decoded(record)
+        if not isinstance(obj, Undecodable):
+            return self._commit(write, obj)
+        with self._lock:
+            self._abort(write)
+            stale = obj.version in write.versions or obj.uid in write.gone
+        if not stale:
+            self._quarantine(write.key, obj)
+        raise Invalid(str(obj))
 
     def _commit(self, write: InFlightWrite, obj: K) -> K:
         with self._lock:
@@ -239,24 +367,76 @@ class ObjectCache(Generic[K]):
     def _apply_event(self, event: Event) -> None:
         if event.record is None:
             return
-        obj: K = event.record.object
+        if event.type == "Deleted":
+            self._apply_deleted(event.record)
+            return
+        obj = self._decoded(event.record)
+        if isinstance(obj, Undecodable):
+            self._apply_undecodable(_key_of(event.record), obj)
+            return
         key, uid = obj.key, obj.metadata.uid
         with self._lock:
             old = self._objects.get(key)
-            if event.type == "Deleted":
-                if self._gone.get(key) == uid:
-                    del self._gone[key]
-                if old is None or old.metadata.uid != uid:
-                    self._note_gone(key, uid)
-                    return
-                self._remove(key, uid)
-                new = None
-            else:
-                if self._gone.get(key) == uid or not self._newer(key, old, obj):
-                    return
-                self._set(key, obj)
-                new = obj
-        self._tell(old, new)
+            if self._gone.get(key) == uid or not self._newer(key, old, obj):
+                return
+            self._set(key, obj)
+        self._tell(old, obj)
+
+    def _apply_deleted(self, record: Record) -> None:
+        key, uid = _key_of(record), record.identity.uid
+        with self._lock:
+            held = self._undecodable.get(key)
+            if held is not None and held.uid == uid:
+                self._release(key)
+            if self._gone.get(key) == uid:
+                del self._gone[key]
+            old = self._objects.get(key)
+            if old is None or old.metadata.uid != uid:
+                self._note_gone(key, uid)
+                return
+            self._remove(key, uid)
+        self._tell(old, None)
+
+    def _apply_undecodable(self, key: Key, found: Undecodable) -> None:
+        with self._lock:
+            awaited = self._awaited.get(key)
+            if awaited is not None:
+                if awaited == found.version:
+                    del self._awaited[key]
+                return  # older than what is known, or that very version
+            if self._gone.get(key) == found.uid:
+                return
+        self._quarantine(key, found)
+
+    def _quarantine(self, key: Key, found: Undecodable) -> None:
+        """Leave the object out of the cache; its tasks and capacity stay as they are."""
+        with self._lock:
+            known = self._undecodable.get(key)
+            self._undecodable[key] = found
+            old = self._objects.pop(key, None)
+            self._awaited.pop(key, None)
+            if old is not None:
+                self._last_known[key] = old
+            for write in self._in_flight:
+                write.applied(key, found.version)
+        if known is None or known.version != found.version:
+            _LOG.warning("%s", found)
+            if self._quarantined is not None:
+                self._quarantined(found)
+        if old is not None:
+            self._tell(old, None)
+
+    def _release(self, key: Key) -> None:
+        del self._undecodable[key]
+        self._last_known.pop(key, None)
+
+    def _decoded(self, record: Record) -> K | Undecodable:
+        try:
+            return record.object
+        except Exception as error:  # noqa: BLE001 - whatever the document has made the decoder do
+            namespace, name, uid, version = record.identity
+            text = f"{type(error).__name__}: {error}"
+            return Undecodable(self._kind.name, namespace, name, uid, version, text)
 
     def _newer(self, key: Key, old: K | None, obj: K) -> bool:
         awaited = self._awaited.get(key)
@@ -282,19 +462,31 @@ class ObjectCache(Generic[K]):
             raise
         watch.on_ready(self.ready.set)
         self._watch = watch
-        listed: dict[Key, K] = {record.object.key: record.object for record in page.records}
+        listed: dict[Key, K] = {}
+        undecodable: dict[Key, Undecodable] = {}
+        for record in page.records:
+            obj = self._decoded(record)
+            if isinstance(obj, Undecodable):
+                undecodable[_key_of(record)] = obj
+            else:
+                listed[obj.key] = obj
         with self._lock:
             self._abort(listing)
-            changes = self._take_list(listed, listing)
+            changes = self._take_list(listed, listing, undecodable)
         for old, new in changes:
             self._tell(old, new)
+        for key, found in undecodable.items():
+            if key not in listing.touched:
+                self._quarantine(key, found)
         for key in listing.touched:
             self._settle(key, listed.get(key))
         self._synced = True
         _LOG.debug("listed %d %s", len(listed), self.name)
         return True
 
-    def _take_list(self, listed: dict[Key, K], listing: InFlightList) -> list[tuple[K | None, K | None]]:
+    def _take_list(
+        self, listed: dict[Key, K], listing: InFlightList, undecodable: Mapping[Key, Undecodable]
+    ) -> list[tuple[K | None, K | None]]:
         changes: list[tuple[K | None, K | None]] = []
         self._gone.clear()
         for write in self._in_flight:
@@ -308,9 +500,15 @@ class ObjectCache(Generic[K]):
                 self._set(key, obj)
                 changes.append((old, obj))
         for key, old in list(self._objects.items()):
-            if key not in listed and key not in listing.touched:
+            if key not in listed and key not in listing.touched and key not in undecodable:
                 self._remove(key, old.metadata.uid)
                 changes.append((old, None))
+        for key in [key for key in self._undecodable if key not in undecodable]:
+            if key not in listing.touched:
+                self._release(key)
+        for key in undecodable:
+            if key not in listing.touched:
+                self._awaited.pop(key, None)
         return changes
 
     def _settle(self, key: Key, listed: K | None) -> None:
@@ -329,6 +527,9 @@ class ObjectCache(Generic[K]):
 
     def _set(self, key: Key, obj: K) -> None:
         self._objects[key] = obj
+        if self._undecodable.pop(key, None) is not None:
+            self._last_known.pop(key, None)
+            _LOG.info("%s %s can be decoded again", self.name, "/".join(key))
         for write in self._in_flight:
             write.applied(key, obj.metadata.resource_version)
 
@@ -342,8 +543,27 @@ class ObjectCache(Generic[K]):
             write.deleted(key, uid)
 
     def _tell(self, old: K | None, new: K | None) -> None:
-        for callback in self._callbacks:
-            callback(old, new)
+        obj = new or old
+        if obj is not None:
+            self._subscribers.notify(obj.key, old, new)
+
+
+def _key_of(record: Record) -> Key:
+    """The record's key; of a document that does not say it, one that stands for its bytes."""
+    identity = record.identity
+    if not identity.name:
+        return ("", f"unreadable-{crc32(record.document):08x}")
+    return (identity.namespace if record.kind.namespaced else "", identity.name)
+
+
+class _Finalizers(msgspec.Struct):
+    finalizers: tuple[str, ...] = ()
+
+
+class _Kept(msgspec.Struct):
+    """As much of a deleted object as says whether it is still there."""
+
+    metadata: _Finalizers
 
 
 class InFlightWrite:

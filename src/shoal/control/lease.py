@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shoal import faults
+from shoal.background import Backoff, SupervisedThread
 from shoal.clock import Clock
 from shoal.objects.errors import ShoalError
 from shoal.store.base import Actor, Lease, Store
@@ -103,7 +104,7 @@ class LeaderLease:
         self._entered = threading.local()
         self._callbacks: list[Callable[[], None]] = []
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: SupervisedThread | None = None
         self._error = ""
 
     def held(self) -> bool:
@@ -145,7 +146,10 @@ class LeaderLease:
 
     def start(self) -> None:
         """Renew in a thread from now on."""
-        self._thread = threading.Thread(target=self._renew_forever, name="lease", daemon=True)
+        backoff = Backoff(self._retry / 4, self._retry)  # in time for the renew deadline
+        self._thread = SupervisedThread(
+            "lease", self._renew_forever, self._stopping, clock=self._clock, backoff=backoff
+        )
         self._thread.start()
 
     def stop(self) -> None:

@@ -7,6 +7,7 @@ hangs from nothing, or from itself, stands alone, and own amounts shrink to what
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -18,17 +19,26 @@ from shoal.schedule.cycle.rows import Queue as Row
 
 __all__ = ["queue_row", "queue_rows"]
 
+_LOG = logging.getLogger("shoal.control")
 Nominal = dict[str, dict[str, float]]
 """Queue to resource to amount."""
 
 
 def queue_rows(queues: Iterable[Queue]) -> tuple[Row, ...]:
     """All of them, by name, free of contradictions."""
-    rows = {row.name: row for row in map(queue_row, sorted(queues, key=lambda q: q.metadata.name))}
+    rows = {row.name: row for row in map(_usable_row, sorted(queues, key=lambda q: q.metadata.name))}
     for name, row in rows.items():
         if row.parent and not _reaches_the_top(rows, name):
             rows[name] = msgspec.structs.replace(row, parent="")
     return tuple(_within_limits(rows))
+
+
+def _usable_row(queue: Queue) -> Row:
+    try:
+        return queue_row(queue)
+    except Exception as error:  # noqa: BLE001 - its jobs keep what they hold; the other queues go on
+        _LOG.warning("queue %s counts without limits: %s", queue.metadata.name, error)
+        return Row(name=queue.metadata.name)
 
 
 def queue_row(queue: Queue) -> Row:

@@ -11,12 +11,13 @@ Production calls `start` and `stop`; a test with a virtual clock calls `run_once
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
+from shoal.background import Backoff, SupervisedThread
 from shoal.clock import Clock
 from shoal.control.lease import Guard, NotLeader
 from shoal.control.workqueue import Key, WorkQueue
@@ -107,20 +108,6 @@ class Controller(Protocol):
 
 
 @dataclass(frozen=True)
-class Backoff:
-    """Wait before the n-th retry: `first * 2**(n-1)`, at most `most`, plus or minus a quarter."""
-
-    first_seconds: float = 0.05
-    most_seconds: float = 30.0
-
-    def after(self, failures: int, seed: str) -> float:
-        """The wait after that many failures in a row; equal arguments give equal waits."""
-        exponent = min(failures - 1, 30)
-        jitter = random.Random(f"{seed}:{failures}").uniform(0.75, 1.25)
-        return min(self.first_seconds * 2.0**exponent, self.most_seconds) * jitter
-
-
-@dataclass(frozen=True)
 class Failure:
     """A key, or a cache (its key is empty), that fails now."""
 
@@ -153,7 +140,7 @@ class Runner:
         self._conflicts: dict[tuple[str, Key], int] = {}
         self._stopping = threading.Event()
         self._awake = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[SupervisedThread] = []
         self._workers: list[ControllerWorkers] = []
         self._caches: list[Cache] = []
         for controller, threads in controllers:
@@ -172,10 +159,11 @@ class Runner:
     def start(self) -> None:
         """Start a thread per cache and the threads of each controller."""
         for cache in self._caches:
-            self._spawn(f"cache-{cache.name}", self._sync_forever, cache)
+            self._spawn(f"cache-{cache.name}", partial(self._sync_forever, cache))
         for workers in self._workers:
             for number in range(workers.threads):
-                self._spawn(f"{workers.controller.name}-{number}", self._work_forever, workers)
+                name = f"{workers.controller.name}-{number}"
+                self._spawn(name, partial(self._work_forever, workers))
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
         """End all threads, letting each finish the key it has; True when all have ended in time."""
@@ -218,8 +206,8 @@ class Runner:
         """True once every cache has listed everything."""
         return all(cache.synced for cache in self._caches)
 
-    def _spawn(self, name: str, target: Callable[[Any], None], argument: object) -> None:
-        thread = threading.Thread(target=target, args=(argument,), name=name, daemon=True)
+    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+        thread = SupervisedThread(name, target, self._stopping, clock=self._clock)
         self._threads.append(thread)
         thread.start()
 

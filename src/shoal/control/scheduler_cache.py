@@ -2,11 +2,16 @@
 
 A change marks its job; the next snapshot makes that job's row anew and leaves all others as they are.
 Forms are shared by equal jobs and counted, so that none is kept longer than a job asks for it.
+
+A job whose spec or status cannot be used (indices that are no indices) is skipped: it has no row,
+`skipped` says why, and its tasks count as used capacity. A node that cannot be decoded or used is not
+ready and keeps what it holds; such a queue stays as it was seen last.
 """
 
 from __future__ import annotations
 
 import bisect
+import logging
 import threading
 from collections.abc import Callable
 
@@ -21,6 +26,7 @@ from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.elastic import elastic_role
 from shoal.objects.job import FINISHED, Job
+from shoal.objects.meta import Metadata
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
 from shoal.schedule.cycle import rows
@@ -30,6 +36,8 @@ from shoal.schedule.speed.learned import Slower, slower_with_more
 from shoal.schedule.speed.watching import Look, Watching
 
 __all__ = ["SchedulerCache"]
+
+_LOG = logging.getLogger("shoal.control")
 
 Order = tuple[int, float, str, str]
 
@@ -68,6 +76,8 @@ class SchedulerCache:
         self._said: dict[str, tuple[int, int]] = {}
         """By uid: with which slots it was said of it, and that it is fastest with so many tasks."""
         self._strangers: dict[str, tuple[Hold, ...]] = {}
+        self._skipped: dict[str, tuple[Key, str]] = {}
+        """By uid: jobs without a row, and why."""
         self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
         self._queue_rows: tuple[rows.Queue, ...] = ()
@@ -87,10 +97,9 @@ class SchedulerCache:
         self._known_levels = levels
         try:
             if "nodes" in stale:
-                nodes = sorted(self._nodes.all(), key=lambda node: node.metadata.name)
-                self._node_rows = tuple(node_row(node) for node in nodes)
+                self._node_rows = self._make_node_rows()
             if "queues" in stale:
-                self._queue_rows = queue_rows(self._queues.all())
+                self._queue_rows = self._make_queue_rows()
             policy = self._policy()
             for key, uid in sorted(dirty):
                 news |= self._renew(key, uid, policy)
@@ -109,6 +118,27 @@ class SchedulerCache:
             acted=self._acted,
         )
         return snapshot, news
+
+    def skipped(self) -> dict[str, tuple[Key, str]]:
+        """The jobs that the last snapshot leaves out: uid to key and reason."""
+        return dict(self._skipped)
+
+    def _make_node_rows(self) -> tuple[NodeRow, ...]:
+        rows = {node.metadata.name: _usable_node_row(node) for node in self._nodes.all()}
+        unknown = [each.name for each in self._nodes.undecodable()]
+        known = {node.metadata.name: _usable_node_row(node) for node in self._nodes.last_known()}
+        for name in unknown:
+            row = known.get(name) or NodeRow(name=name)
+            rows[name] = msgspec.structs.replace(row, ready=False)
+        return tuple(rows[name] for name in sorted(rows))
+
+    def _make_queue_rows(self) -> tuple[rows.Queue, ...]:
+        queues = [*self._queues.all(), *self._queues.last_known()]
+        named = {queue.metadata.name for queue in queues}
+        unknown = [each.name for each in self._queues.undecodable() if each.name not in named]
+        # with a row the queue's jobs keep what they hold; those of a missing queue do not
+        queues += [Queue(metadata=Metadata(name=name, namespace="")) for name in unknown]
+        return queue_rows(queues)
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         with self._lock:
@@ -135,6 +165,7 @@ class SchedulerCache:
         job = self._jobs.get(key)
         tasks = self._tasks.of_job(uid)
         strangers = self._strangers.pop(uid, ())
+        self._skipped.pop(uid, None)
         if job is None or job.metadata.uid != uid:
             self._forget(uid)
             holds = task_holds(tasks)
@@ -148,15 +179,26 @@ class SchedulerCache:
         old = self._rows.get(key)
         if old is not None:
             self._remove(key)
-        form = self._forms.take(form_of(job))
-        row = job_row(job, tasks, form, policy, self._learned(job))
-        if row is None:
-            self._forms.drop(form)
-        else:
+        try:
+            made = form_of(job)
+            row = job_row(job, tasks, 0, policy, self._learned(job))
+        except Exception as error:  # noqa: BLE001 - reported on the job; the others must be scheduled
+            self._skip(key, uid, error)
+            holds = task_holds(tasks)
+            if holds:
+                self._strangers[uid] = holds
+            return old is not None or holds != strangers
+        if row is not None:
+            row = msgspec.structs.replace(row, form=self._forms.take(made))
             self._insert(key, row)
             if not row.ending:
                 self._acted = max(self._acted, row.changed)
         return bool(strangers) or _essence(old) != _essence(row)
+
+    def _skip(self, key: Key, uid: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        self._skipped[uid] = (key, reason)
+        _LOG.warning("job %s is left out of scheduling: %s", "/".join(key), reason)
 
     def _learned(self, job: Job) -> tuple[float, ...]:
         """Its curve, from how its steps go and those of its application. It is watched until it ends."""
@@ -210,6 +252,14 @@ def _essence(row: JobRow | None) -> JobRow | None:
         return None
     holds = tuple(msgspec.structs.replace(hold, live=False, claimed=False) for hold in row.holds)
     return msgspec.structs.replace(row, holds=holds, progress=0.0)
+
+
+def _usable_node_row(node: Node) -> NodeRow:
+    try:
+        return node_row(node)
+    except Exception as error:  # noqa: BLE001 - what runs there goes on; the other nodes are used
+        _LOG.warning("node %s is left out of scheduling: %s", node.metadata.name, error)
+        return NodeRow(name=node.metadata.name, ready=False)
 
 
 class _Forms:

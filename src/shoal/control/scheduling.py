@@ -20,6 +20,7 @@ import msgspec
 from shoal import faults
 from shoal.clock import Clock
 from shoal.control.cache import ObjectCache
+from shoal.control.holdings import task_holds
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
 from shoal.control.scheduler_cache import SchedulerCache
@@ -29,7 +30,7 @@ from shoal.control.workqueue import Key
 from shoal.history.base import About
 from shoal.history.recorder import about
 from shoal.objects import codec
-from shoal.objects.errors import Conflict, NotFound
+from shoal.objects.errors import Conflict, Invalid, NotFound
 from shoal.objects.job import Allocation, Job, Scheduling
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
@@ -39,6 +40,7 @@ from shoal.schedule.decide import Decided, Decider
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Write
 from shoal.schedule.record import Record
+from shoal.schedule.snapshot import JobRow, Snapshot
 from shoal.schedule.speed.learned import Slower
 
 __all__ = ["EVERYTHING", "DecisionFiles", "DecisionRecorder", "SchedulingController", "recorded"]
@@ -59,6 +61,9 @@ _DENIALS_PER_PASS = 100
 _REFRESH_SECONDS = 60.0
 _LOOKED_AT = 20
 """Of so many plans that do something one is looked at."""
+UNUSABLE = "Unusable"
+"""Code of a job that the scheduler leaves out because its spec or status makes no sense."""
+_MOST_EXCLUDED_AT_ONCE = 16
 _REFRESHED = 20
 """So many waiting jobs get their numbers renewed so often."""
 
@@ -103,6 +108,10 @@ class SchedulingController:
         self._journal = journal
         self._policy = policy
         self._decider = Decider()
+        self._excluded: dict[str, tuple[JobRow, str]] = {}
+        """By uid: rows with which no decision can be made, and why."""
+        self._reported: dict[str, str] = {}
+        """By uid: the reason that the status of a job that is left out says."""
         self._record_decision = record
         self._scheduler_cache = SchedulerCache(
             jobs=jobs,
@@ -135,8 +144,9 @@ class SchedulingController:
             return self._again - begun
         self._again = 0.0  # whatever stops this pass calls for another
         policy = self._policy_now(begun)
-        decided = self._decider.decide(snapshot, policy, now)
+        decided = self._decide(snapshot, policy, now)
         plan = decided.plan
+        self._report_unusable(now)
         try:
             left = self._apply(plan, now)
         finally:  # nobody waits for these
@@ -150,6 +160,87 @@ class SchedulingController:
             wait = min(wait, max(_COALESCE_SECONDS, plan.again_at - now))
         self._again = ended + wait
         return wait
+
+    def _decide(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> Decided:
+        """The decision, without the jobs whose rows make it fail; those stay out until they change."""
+        try:
+            return self._decider.decide(self._without_excluded(snapshot), policy, now)
+        except Exception as error:
+            found = self._culprits(self._without_excluded(snapshot), policy, now)
+            if not found:
+                raise
+            for row, reason in found:
+                _log.error("job %s/%s makes a decision fail: %s", row.namespace, row.name, reason)
+                self._excluded[row.uid] = (row, reason)
+            _log.debug("the decision that failed", exc_info=error)
+            return self._decider.decide(self._without_excluded(snapshot), policy, now)
+
+    def _without_excluded(self, snapshot: Snapshot) -> Snapshot:
+        if not self._excluded:
+            return snapshot
+        rows = {row.uid: row for row in snapshot.jobs if row.uid in self._excluded}
+        self._excluded = {
+            uid: (row, reason) for uid, (row, reason) in self._excluded.items() if rows.get(uid) is row
+        }
+        out = self._excluded
+        if not out:
+            return snapshot
+        holds = (hold for uid in sorted(out) for hold in task_holds(self._tasks.of_job(uid)))
+        jobs = tuple(row for row in snapshot.jobs if row.uid not in out)
+        strangers = (*snapshot.strangers, *holds)
+        return msgspec.structs.replace(snapshot, jobs=jobs, strangers=strangers)
+
+    def _culprits(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> list[tuple[JobRow, str]]:
+        """Rows without which a decision can be made: each the last of the shortest run of jobs, in
+        order, that fails. Few decisions each: their number doubles the jobs."""
+
+        def failure(jobs: Sequence[JobRow]) -> str:
+            try:
+                Decider().decide(msgspec.structs.replace(snapshot, jobs=tuple(jobs)), policy, now)
+            except Exception as error:  # noqa: BLE001 - what it is does not matter here
+                return f"{type(error).__name__}: {error}"
+            return ""
+
+        jobs, found = list(snapshot.jobs), list[tuple[JobRow, str]]()
+        while len(found) < _MOST_EXCLUDED_AT_ONCE and (reason := failure(jobs)):
+            works, fails = 0, len(jobs)
+            if failure([]):
+                return []  # not a job's fault
+            while fails - works > 1:
+                middle = (works + fails) // 2
+                if why := failure(jobs[:middle]):
+                    fails, reason = middle, why
+                else:
+                    works = middle
+            found.append((jobs.pop(fails - 1), reason))
+        return found
+
+    def _report_unusable(self, now: Stamp) -> None:
+        """Say on each job that is left out why it is."""
+        left_out = self._scheduler_cache.skipped()
+        for uid, (row, reason) in self._excluded.items():
+            left_out[uid] = ((row.namespace, row.name), reason)
+        self._reported = {uid: said for uid, said in self._reported.items() if uid in left_out}
+        for uid, (key, reason) in sorted(left_out.items()):
+            job = self._jobs.get(key)
+            if self._reported.get(uid) == reason or job is None or job.metadata.uid != uid:
+                continue
+            evidence = {"error": reason}
+            message = explain(UNUSABLE, evidence).sentence
+            old = job.status.scheduling
+            scheduling = Scheduling(code=UNUSABLE, message=message, evidence=evidence, since=now)
+            try:
+                if (old.code, old.message) != (UNUSABLE, message):
+                    self._guard.check()
+                    fields = {"scheduling": codec.builtins(scheduling)}
+                    self._jobs.patch_status(job, writer=WRITER, fields=fields)
+                    data = {"code": UNUSABLE, "evidence": evidence}
+                    counter = job.status.writers.get(WRITER, 0) + 1
+                    self._journal.decision(about(job), f"{counter}.0", UNUSABLE, message, data)
+            except (Conflict, NotFound, Invalid) as error:
+                _log.warning("job %s cannot be marked as left out: %s", "/".join(key), error)
+                continue  # tried again by the next pass
+            self._reported[uid] = reason
 
     def _look_at(self, decided: Decided, soon: Stamp) -> None:
         """Now and then: whether the plan is one that may be. It is carried out all the same, for nodes
@@ -194,7 +285,7 @@ class SchedulingController:
             job = self._jobs.patch_status(
                 job, writer=WRITER, generation=write.generation, fields=_fields(job, write, now)
             )
-        except NotFound as error:
+        except (NotFound, Invalid) as error:  # it went, or cannot be decoded any more
             raise Conflict(error.message) from error
         self._record(job, write)
 

@@ -6,21 +6,26 @@ the queue's totals and its new one added.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
-from shoal.control.holdings import holds_of
+from shoal.control.holdings import holds_of, task_holds
 from shoal.control.rows import release_reason
 from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.job import Job
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
+from shoal.schedule.snapshot import Hold
 
 __all__ = ["Shares", "Totals"]
+
+_LOG = logging.getLogger("shoal.control")
 
 
 @dataclass
@@ -68,13 +73,22 @@ class Shares:
         lost = frozenset(node.metadata.name for node in self._nodes.all() if node.spec.lost)
         for key in dirty:
             job = self._jobs.get(key)
-            self._replace(key, None if job is None else self._share(job, lost))
+            self._replace(key, None if job is None else self._usable_share(job, lost))
         return self._totals.get(queue) or Totals()
+
+    def _usable_share(self, job: Job, lost: frozenset[str]) -> _Share:
+        try:
+            return self._share(job, lost)
+        except Exception as error:  # noqa: BLE001 - the scheduler reports it on the job; others count
+            _LOG.warning("job %s counts with its tasks alone: %s", "/".join(job.key), error)
+            return self._counted(job, task_holds(self._tasks.of_job(job.metadata.uid)), pending=False)
 
     def _share(self, job: Job, lost: frozenset[str]) -> _Share:
         tasks = self._tasks.of_job(job.metadata.uid)
         holds = [hold for hold in holds_of(job, tasks) if hold.node not in lost]
-        pending = not holds and not release_reason(job)
+        return self._counted(job, holds, pending=not holds and not release_reason(job))
+
+    def _counted(self, job: Job, holds: Sequence[Hold], *, pending: bool) -> _Share:
         numbers = {
             "pending": int(pending),
             "running": int(bool(holds)),

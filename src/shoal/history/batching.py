@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from shoal.background import SupervisedThread
 from shoal.objects.errors import Unavailable
 
 __all__ = ["Batcher"]
@@ -50,10 +51,12 @@ class Batcher(Generic[T]):
         self._submitted = 0
         self._written = 0
         self._lost = 0
+        self._refused = 0
         self._urgent = 0
         self._failure: Unavailable | None = None
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="history-writer", daemon=True)
+        # never stopped by an event: what is queued is written before `close` returns
+        self._thread = SupervisedThread("history-writer", self._run, threading.Event())
         self._thread.start()
 
     def submit(self, items: Sequence[T]) -> None:
@@ -69,6 +72,11 @@ class Batcher(Generic[T]):
             self._submitted += len(items)
             if len(self._waiting) == len(items) or len(self._waiting) >= _BATCH:
                 self._changed.notify_all()
+
+    @property
+    def refused(self) -> int:
+        """How many entries were dropped because `write` raised something else than `Unavailable`."""
+        return self._refused
 
     def flush(self, timeout_seconds: float) -> None:
         """Return once everything submitted before this call is written.
@@ -110,7 +118,7 @@ class Batcher(Generic[T]):
             if not batch:
                 continue
             try:
-                self._write(batch)
+                self._write_all(batch)
             except Unavailable as error:
                 pause = min(_LONGEST_PAUSE_SECONDS, max(0.1, pause * 2))
                 if self._keep(batch, error):
@@ -118,6 +126,23 @@ class Batcher(Generic[T]):
                 return
             pause = 0.0
             self._done(len(batch))
+
+    def _write_all(self, batch: list[T]) -> None:
+        """Write the batch; where it cannot be written as it is, without the items at fault."""
+        try:
+            self._write(batch)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad entry must not keep the others from the disk
+            if len(batch) == 1:
+                _LOG.exception("an entry cannot be kept in history and is dropped: %.500r", batch[0])
+                self._refused += 1
+                return
+            _LOG.warning("%d entries of history are written one by one: %s", len(batch), error)
+            while batch:  # what is written leaves the batch, so that a retry does not write it twice
+                self._write_all(batch[:1])
+                del batch[0]
+                self._done(1)
 
     def _next_batch(self, pause: float) -> list[T] | None:
         """The next items, after the pause; None when there are none and none will come."""

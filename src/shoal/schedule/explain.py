@@ -34,6 +34,13 @@ def _queue_missing(e: _Evidence) -> Explanation:
     )
 
 
+def _unusable(e: _Evidence) -> Explanation:
+    return Explanation(
+        f"the job is left out of scheduling: its spec or status cannot be used ({e.get('error', '')})",
+        "correct its spec, or delete the job and submit it again",
+    )
+
+
 def _refused(e: _Evidence) -> Explanation:
     why = e.get("message", "")
     sentence = f"node {e.get('node', '')} refused the job a moment ago and is left alone for a while"
@@ -79,6 +86,7 @@ def _count(number: int, noun: str) -> str:
 _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "QueueMissing": _queue_missing,
     "PlacementRefused": _refused,
+    "Unusable": _unusable,
     "Started": _step("the job was given its slots"),
     "Grown": _step("the job was given more slots"),
     "Slower": _slower,

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from shoal import faults
 from shoal.admission.admission import DEFAULT_QUEUE, Admission
+from shoal.background import SupervisedThread
 from shoal.clock import Clock
 from shoal.cluster.base import Task
 from shoal.cluster.platform import Platform, Worker
 from shoal.control.lease import AlwaysLeader, LeaderLease
 from shoal.history.base import About
-from shoal.objects.errors import Exists, ShoalError
+from shoal.objects.errors import Exists
 from shoal.objects.job import Job
 from shoal.objects.kinds import NODE
 from shoal.objects.meta import Metadata
@@ -98,7 +99,7 @@ class Components:
         self._states: dict[str, str] = dict.fromkeys(names, "starting")
         self._stopping = threading.Event()
         self._started = clock.monotonic()
-        self._thread: threading.Thread | None = None
+        self._thread: SupervisedThread | None = None
         self._history: SqlHistory | None = None
         self._runner: Runner | None = None
         self._context: ControllerContext | None = None
@@ -111,9 +112,8 @@ class Components:
 
     def start(self, services: Services) -> None:
         """Bring up the rest, in a thread; gives each to `services` when it is up."""
-        self._thread = threading.Thread(
-            target=self._run, args=(services,), name="components", daemon=True
-        )
+        target = partial(self._run, services)
+        self._thread = SupervisedThread("components", target, self._stopping, clock=self._clock)
         self._thread.start()
 
     def readiness(self) -> dict[str, str]:
@@ -166,17 +166,16 @@ class Components:
             ("controllers", self._start_controllers),
             *((worker.name, _opening(worker)) for worker in self._platform.workers()),
         ):
-            while not self._stopping.is_set():
+            while self._states[name] != "ok" and not self._stopping.is_set():
                 try:
                     start(services)
-                except (ShoalError, OSError) as error:
+                except Exception as error:  # noqa: BLE001 - shown by `readiness`, and tried again
                     if self._states[name] != str(error):
-                        _LOG.error("%s does not come up: %s", name, error)
+                        _LOG.error("%s does not come up: %s", name, error, exc_info=error)
                     self._states[name] = str(error)
                     self._clock.wait(self._stopping, _RETRY_SECONDS)
                 else:
                     self._states[name] = "ok"
-                    break
         faults.point("server.components.started")
         self._tidy_forever()
 
@@ -256,7 +255,7 @@ def _is_listed(node: Node) -> bool:
 def _attempt(name: str, action: Callable[[], object]) -> None:
     try:
         action()
-    except (ShoalError, OSError):
+    except Exception:  # noqa: BLE001 - what follows is done all the same
         _LOG.exception("%s failed", name)
 
 

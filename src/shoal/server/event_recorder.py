@@ -16,6 +16,7 @@ from shoal.history.recorder import Recorder, about
 from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
+from shoal.store.base import Record
 
 __all__ = ["Audit", "HistoryRecorder"]
 
@@ -46,6 +47,12 @@ class Audit:
             recorder.event(about(obj), reason, message, actor=actor)
 
         self._note(note)
+
+    def deleted(self, record: Record, message: str, actor: str) -> None:
+        """The actor has deleted the object, which may be one that cannot be decoded."""
+        namespace, name, uid, _ = record.identity
+        what = About(kind=record.kind.name, namespace=namespace, name=name, uid=uid)
+        self._note(lambda recorder: recorder.event(what, "Deleted", message, actor=actor))
 
     def wrong(self, what: About, reason: str, message: str) -> None:
         """Something is not as it should be, and the server goes on."""

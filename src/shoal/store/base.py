@@ -35,7 +35,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import msgspec
 
 from shoal.objects import codec
 from shoal.objects.errors import Forbidden
@@ -47,6 +49,7 @@ __all__ = [
     "Actor",
     "Authorise",
     "Event",
+    "Identity",
     "Lease",
     "Page",
     "Record",
@@ -104,17 +107,44 @@ def allow_all(actor: Actor, verb: Verb, kind: Kind, namespace: str, name: str) -
         raise Forbidden(f"the token of job {actor.job[1]} does not allow {verb} of {kind.plural}")
 
 
+class Identity(NamedTuple):
+    """What a record is, read without decoding the object; empty where the document does not say."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    version: str = ""
+
+
 @dataclass(frozen=True)
 class Record:
-    """An object as stored: `document` is its JSON, complete; `object` decodes it on first use."""
+    """An object as stored: `document` is its JSON, complete; `object` decodes it on first use.
+
+    A document may come from a newer version, or be damaged: lists and watches carry it undecoded.
+    """
 
     kind: Kind
     document: bytes
 
     @cached_property
     def object(self) -> Any:  # Any: the kind's Struct; `get` and friends of typed callers narrow it
-        """The typed object."""
+        """The typed object.
+
+        Raises:
+            msgspec.MsgspecError: a field has a type or value that this version does not know.
+        """
         return codec.decode(self.document, self.kind.struct)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The record's key, uid and version, also when `object` cannot be decoded."""
+        try:
+            metadata = msgspec.json.decode(self.document, type=_Outline).metadata
+        except (msgspec.MsgspecError, ValueError):  # the latter: bytes that are no text
+            return Identity()
+        fields = ("namespace", "name", "uid", "resourceVersion")
+        found = [value if isinstance(value := metadata.get(field), str) else "" for field in fields]
+        return Identity(*found)
 
 
 @dataclass(frozen=True)
@@ -292,3 +322,7 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
         ...
+
+
+class _Outline(msgspec.Struct):
+    metadata: dict[str, Any]  # Any: whatever the document has there

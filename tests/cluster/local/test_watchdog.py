@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from shoal.background import reports
 from shoal.cluster.local import components, watchdog
 from shoal.cluster.local.home import Home
 from shoal.cluster.local.watchdog import Watchdog
@@ -112,3 +114,74 @@ def test_nothing_stays_open(home):
     kept.open()
     kept.close()
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_declarations_that_cannot_be_read_end_no_watchdog(home, starts):
+    processes, _ = starts
+    broken = threading.Event()
+
+    def wanted():
+        if broken.is_set():
+            raise ValueError("nodes.json cannot be read")
+        return ["a", "b"] if mended else ["a"]
+
+    mended = False
+    kept = Watchdog(home, wanted)
+    kept.open()
+    try:
+        wait_until(lambda: home.component_lock("a").holder())
+        broken.set()
+        wait_until(lambda: kept.problem)
+        assert "nodes.json cannot be read" in kept.problem
+        processes[0].kill()
+        processes[0].wait()
+        wait_until(lambda: len(processes) == 2 and home.component_lock("a").holder())
+        mended = True
+        broken.clear()
+        wait_until(lambda: home.component_lock("b").holder())
+        assert kept.problem == ""
+    finally:
+        kept.close()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_one_component_that_cannot_be_started_does_not_stop_the_others(home, starts, monkeypatch):
+    start = components.start
+
+    def picky(where, component):
+        if component == "a":
+            raise LookupError("no such node")
+        return start(where, component)
+
+    monkeypatch.setattr(components, "start", picky)
+    kept = Watchdog(home, lambda: ["a", "b"])
+    kept.open()
+    try:
+        wait_until(lambda: home.component_lock("b").holder())
+    finally:
+        kept.close()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_watchdog_survives_an_exception_that_it_does_not_expect(home, starts, monkeypatch):
+    wait, calls = Watchdog._wait, []
+
+    def failing(self):
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("injected")
+        wait(self)
+
+    monkeypatch.setattr(Watchdog, "_wait", failing)
+    kept = Watchdog(home, lambda: ["a", "b"] if len(calls) > 1 else [])
+    kept.open()
+    try:
+        wait_until(lambda: home.component_lock("b").holder())
+        mine = next(report for report in reports() if report.name == "watchdog")
+        assert mine.restarts == 1
+    finally:
+        kept.close()

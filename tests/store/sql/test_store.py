@@ -13,7 +13,7 @@ from shoal.testing.store import Capability, StoreContract, StoreHarness
 
 class SqlHarness:
     capabilities: frozenset[Capability] = frozenset(
-        {"authorise", "clock", "window", "durable", "shared"}
+        {"authorise", "clock", "window", "durable", "shared", "newer"}
     )
 
     def __init__(self, place: str) -> None:

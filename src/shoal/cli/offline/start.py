@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
+from shoal.background import SupervisedThread
 from shoal.cli.output import say
 from shoal.cli.text import memory
 from shoal.client.address import connect_unix, home_address
@@ -67,7 +68,7 @@ class Reviving:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="revive", daemon=True)
+        self._thread = SupervisedThread("revive", self._watch, self._over)
 
     def __enter__(self) -> Self:
         self._thread.start()

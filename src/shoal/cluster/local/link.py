@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import msgspec
 
+from shoal.background import Backoff, SupervisedThread
 from shoal.cluster.base import NodeState, Task
 from shoal.cluster.local import home, protocol
 from shoal.cluster.local.protocol import Answer, AnyRequest, Call, Frames, frame, raise_error
@@ -109,7 +110,9 @@ class Link:
         self._down_since = time.monotonic()
         self._probe: Pending | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"link-{node}", daemon=True)
+        self._thread = SupervisedThread(
+            f"link-{node}", self._run, self._closing, backoff=Backoff(0.01, 2.0)
+        )
         self._thread.start()
 
     @property
@@ -217,8 +220,9 @@ class Link:
                 self.message = "its agent is not up"
             except (OSError, ShoalError, ValueError, msgspec.MsgspecError) as error:
                 self.message = str(error)
-            was_ready = self._ready.is_set()
-            self._lost()
+            finally:  # also before an exception that nothing here expects restarts the loop
+                was_ready = self._ready.is_set()
+                self._lost()
             retry = _FIRST_RETRY_SECONDS if was_ready else min(retry * 1.5, _LONGEST_RETRY_SECONDS)
             self._closing.wait(retry)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shoal import faults
+from shoal.background import Backoff, SupervisedThread
 from shoal.cluster.local import components, processes
 from shoal.cluster.local.home import Home, Lock
 
@@ -32,6 +33,8 @@ STEADY_SECONDS = 1.0
 """A life that was not short."""
 LOOK_SECONDS = 0.5
 """How often declarations are read again, and those looked for who were not up."""
+
+_BACKOFF = Backoff(0.05, 5.0)
 
 
 @dataclass
@@ -62,8 +65,9 @@ class Watchdog:
         self._started = started
         self._kept: dict[str, _Kept] = {}
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._closing = threading.Event()
+        self._problem = ""
+        self._thread = SupervisedThread("watchdog", self._run, self._closing, backoff=_BACKOFF)
 
     def open(self) -> None:
         """Begin."""
@@ -71,9 +75,9 @@ class Watchdog:
 
     def close(self) -> None:
         """End; what is up stays up. Idempotent."""
-        if self._closing:
+        if self._closing.is_set():
             return
-        self._closing = True
+        self._closing.set()
         os.write(self._wake_write, b"x")
         if self._thread.is_alive():
             self._thread.join()
@@ -83,19 +87,40 @@ class Watchdog:
         os.close(self._wake_write)
 
     def _run(self) -> None:
-        while not self._closing:
+        while not self._closing.is_set():
             if not self._home.down.exists():
-                for component in self._wanted():
+                for component in self._components():
                     self._keep(component)
             self._wait()
+
+    @property
+    def problem(self) -> str:
+        """Why the declared components are not known; empty: they are."""
+        return self._problem
+
+    def _components(self) -> list[str]:
+        """The components to keep; the last known ones while the declarations cannot be read."""
+        try:
+            wanted = self._wanted()
+        except Exception as error:  # noqa: BLE001 - reported, and asked again at the next look
+            problem = f"{error}; the components known before are kept alive"
+            if problem != self._problem:
+                self._report(problem)
+            self._problem = problem
+            return list(self._kept)
+        self._problem = ""
+        return wanted
+
+    def _report(self, problem: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk: there is no other place to report it
+            os.write(2, f"{problem}\n".encode())
 
     def _keep(self, component: str) -> None:
         kept = self._kept.setdefault(component, _Kept())
         try:
             self._look(component, kept)
-        except OSError as error:  # no more processes, a full disk: there may be, later
-            with contextlib.suppress(OSError):  # nowhere to say it either
-                os.write(2, f"{component} cannot be started: {error}\n".encode())
+        except Exception as error:  # noqa: BLE001 - reported; the other components are kept all the same
+            self._report(f"{component} cannot be started: {error}")
             kept.not_before = time.monotonic() + LONGEST_BACKOFF_SECONDS
 
     def _look(self, component: str, kept: _Kept) -> None:
@@ -134,7 +159,7 @@ class Watchdog:
     def _until_held(self, component: str, pid: int) -> None:
         """Until it holds its lock: so that nobody starts a second one meanwhile."""
         deadline = time.monotonic() + 5.0
-        while time.monotonic() < deadline and not self._closing:
+        while time.monotonic() < deadline and not self._closing.is_set():
             if self._home.component_lock(component).holder() is not None or components.reap(pid):
                 return
             time.sleep(0.005)

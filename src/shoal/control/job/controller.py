@@ -185,6 +185,8 @@ class JobController:
         if not orphans:
             return
         there = self._jobs.refresh(key)  # the cache may be behind another server's write
+        if self._jobs.is_undecodable(key):
+            return  # the job is there: a version that can decode it drives its tasks
         for uid in orphans - ({there.metadata.uid} if there is not None else set()):
             tasks = [t for t in self._tasks.of_job(uid) if self._tasks.knows(t.spec.placement.node)]
             for task in tasks:
@@ -302,15 +304,25 @@ class JobController:
                 return []
         names = {node.metadata.name for node in (old, new) if node is not None}
         there = {_key_of(task) for task in self._tasks.all() if task.spec.placement.node in names}
-        return [*there.union(job.key for job in self._jobs.all() if not _settled(job))]
+        return [*there.union(job.key for job in self._jobs.all() if _concerned(job, names))]
 
 
 def _key_of(task: Task) -> Key:
     return (task.spec.namespace, task.spec.job)
 
 
-def _settled(job: Job) -> bool:
-    return job.status.phase in ("Succeeded", "Failed", "Cancelled") and not job.metadata.deleted
+def _concerned(job: Job, nodes: set[str]) -> bool:
+    """Whether the job has, or had, something on one of these nodes, or waits for all nodes to forget it.
+
+    Its own map of nodes is not parsed: that a name occurs in it is enough for a look at the job.
+    """
+    if job.metadata.deleted:
+        return True
+    if job.status.phase in ("Succeeded", "Failed", "Cancelled"):
+        return False
+    return any(slots.node in nodes for slots in job.status.allocation.slots) or any(
+        node in role.nodes for role in job.status.roles for node in nodes
+    )
 
 
 def _final(refused: Refused, count: int, limit: int) -> dict[str, object]:

@@ -165,10 +165,10 @@ async def delete(
         if not dry_run:
             gone = services.store.delete(kind, space, name, uid=uid, actor=actor)
             message = f"deleted by {actor.name}"
-            services.audit.wrote(gone.object, "Deleted", message, actor.name)
+            services.audit.deleted(gone, message, actor.name)
             return gone
         record = services.store.record(kind, space, name, actor=actor)
-        if uid and record.object.metadata.uid != uid:
+        if uid and record.identity.uid != uid:
             raise NotFound(f"{kind.name.lower()} {name} has another uid now")
         return record
 

@@ -7,7 +7,6 @@ the events table.
 
 from __future__ import annotations
 
-import logging
 import selectors
 import threading
 from contextlib import AbstractContextManager
@@ -15,17 +14,17 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
+from shoal.background import Backoff, SupervisedThread
 from shoal.store.sql.connect import Database
 from shoal.store.sql.schema import CHANNEL, HEAD
 from shoal.store.watch_cache import WatchCache
 
 __all__ = ["Follower"]
 
-_LOG = logging.getLogger("shoal.store")
 _LOOK_SECONDS = 0.1
 _LISTEN_SECONDS = 0.25
 """How long a stop may have to wait for the listening thread."""
-_RETRY_SECONDS = 1.0
+_BACKOFF = Backoff(0.5, 5.0)
 
 
 class Follower:
@@ -43,13 +42,15 @@ class Follower:
         self._own = own
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: SupervisedThread | None = None
 
     def start(self) -> None:
         """Begin to follow, unless it has begun."""
         with self._lock:
             if self._thread is None and not self._stop.is_set():
-                self._thread = threading.Thread(target=self._run, name="store-follower", daemon=True)
+                self._thread = SupervisedThread(
+                    "store-follower", self._run, self._stop, backoff=_BACKOFF
+                )
                 self._thread.start()
 
     def close(self) -> None:
@@ -62,17 +63,8 @@ class Follower:
 
     def _run(self) -> None:
         follow = self._poll if self._database.sqlite else self._listen
-        failing = False
-        while not self._stop.is_set():
-            try:
-                with self._database.reader.connect() as connection:
-                    follow(connection)
-                failing = False
-            except Exception:  # noqa: BLE001  whatever it is, it is tried again
-                if not failing:
-                    _LOG.exception("watches hear nothing of other processes' writes now")
-                failing = True
-                self._stop.wait(_RETRY_SECONDS)
+        with self._database.reader.connect() as connection:
+            follow(connection)
 
     def _poll(self, connection: Connection) -> None:
         while not self._stop.wait(_LOOK_SECONDS):

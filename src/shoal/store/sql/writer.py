@@ -20,6 +20,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from sqlalchemy.exc import DBAPIError
 
 from shoal import faults
+from shoal.background import SupervisedThread
 from shoal.clock import Clock
 from shoal.objects.errors import Unavailable
 from shoal.store.backend import Step, Transaction, Window
@@ -50,7 +51,7 @@ class Writer:
         """Held from before a transaction until the cache knows of it."""
         self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: SupervisedThread | None = None
         self._closed = False
 
     def write(self, operation: Callable[[Transaction], T]) -> T:
@@ -60,7 +61,8 @@ class Writer:
             if self._closed:
                 raise Unavailable("the store has been closed")
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+                # never stopped by an event: what is queued is written before `close` returns
+                self._thread = SupervisedThread("store-writer", self._run, threading.Event())
                 self._thread.start()
             self._queue.put(queued)
         return queued.future.result()

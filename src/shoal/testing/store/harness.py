@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from shoal.clock import Clock
-from shoal.objects.job import Job, JobSpec, Role
+from shoal.objects.job import Job, JobSpec, JobStatus, Role
 from shoal.objects.kinds import JOB, Kind
-from shoal.objects.meta import Metadata
+from shoal.objects.meta import Metadata, Object, Part
 from shoal.store.backend import Window
 from shoal.store.base import SYSTEM, Actor, Authorise, Event, Page, Store, Watch
 
@@ -22,6 +22,7 @@ __all__ = [
     "ALICE",
     "DEADLINE_SECONDS",
     "Capability",
+    "NewerJob",
     "Rules",
     "StoreHarness",
     "collect",
@@ -30,15 +31,17 @@ __all__ = [
     "job",
     "names",
     "needs",
+    "newer_job",
     "opened",
     "start_of",
     "together",
 ]
 
-Capability = Literal["authorise", "clock", "window", "durable", "shared"]
+Capability = Literal["authorise", "clock", "window", "durable", "shared", "newer"]
 """authorise, clock, window: `open` obeys the argument of that name. durable: what was acknowledged is
 there when the store is opened again, also by another process after the first was killed. shared: two
-stores that are open at once have the same objects, and each sees what the other writes."""
+stores that are open at once have the same objects, and each sees what the other writes. newer: it takes
+objects of a newer Shoal, which this one cannot decode."""
 
 ALICE = Actor("alice")
 DEADLINE_SECONDS = 30.0
@@ -119,6 +122,27 @@ def job(name: str, namespace: str = "default", **metadata: Any) -> Job:  # Any: 
         metadata=Metadata(name=name, namespace=namespace, **metadata),
         spec=JobSpec(roles=(Role(command=("true",)),)),
     )
+
+
+class NewerSpec(Part, frozen=True, kw_only=True):
+    """A spec with a value that this version does not know."""
+
+    runtime: str = "plain"
+    roles: tuple[Role, ...]
+
+
+class NewerJob(Object, frozen=True, kw_only=True):
+    """A job of a newer Shoal: a store keeps it, and `Job` cannot decode it."""
+
+    kind: str = "Job"
+    spec: NewerSpec
+    status: JobStatus = JobStatus()
+
+
+def newer_job(name: str, namespace: str = "default", runtime: str = "quantum") -> NewerJob:
+    """A job that this version cannot decode; with runtime `plain` it can."""
+    spec = NewerSpec(runtime=runtime, roles=(Role(command=("true",)),))
+    return NewerJob(metadata=Metadata(name=name, namespace=namespace), spec=spec)
 
 
 def document(store: Store, name: str, namespace: str = "default", kind: Kind = JOB) -> Any:

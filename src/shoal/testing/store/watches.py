@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from shoal.objects.errors import Expired, ShoalError
@@ -22,6 +23,7 @@ from shoal.testing.store.harness import (
     collect,
     job,
     needs,
+    newer_job,
     opened,
     start_of,
 )
@@ -58,6 +60,24 @@ class WatchRules(Rules):
         for event in events:
             assert event.record is not None
             assert event.record.object.metadata.resource_version == event.version
+        watch.close()
+
+    @needs("newer")
+    def test_an_object_that_cannot_be_decoded_is_carried_as_its_document(self, store: Store) -> None:
+        watch = store.watch(JOB, actor=SYSTEM, version=start_of(store))
+        store.create(job("a"), actor=SYSTEM)
+        made = store.create(newer_job("b"), actor=SYSTEM)
+        store.create(job("c"), actor=SYSTEM)
+        listed = store.list(JOB, actor=SYSTEM).records
+        store.delete(JOB, "default", "b", actor=SYSTEM)
+        events = collect(watch, 4)
+        records = [event.record for event in events if event.record is not None]
+        assert [record.identity.name for record in listed] == ["a", "b", "c"]
+        assert [record.identity.name for record in records] == ["a", "b", "c", "b"]
+        with pytest.raises(msgspec.ValidationError, match="quantum"):
+            _ = listed[1].object
+        meta = made.metadata
+        assert listed[1].identity == ("default", "b", meta.uid, meta.resource_version)
         watch.close()
 
     def test_a_watch_is_of_one_kind_and_namespace(self, store: Store) -> None:
