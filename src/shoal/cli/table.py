@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.cli.text import printable
+from shoal.objects.text import printable
 
 __all__ = ["Table", "terminal_width"]
 

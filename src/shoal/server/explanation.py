@@ -6,19 +6,18 @@ reason is the job controller's. What is added is who goes first, and what happen
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from shoal.client.reports import Explanation, TaskReport
 from shoal.cluster.base import Cluster
 from shoal.history.base import About, Entry, EntryType, History
-from shoal.objects.elastic import elastic_role
 from shoal.objects.errors import ShoalError
-from shoal.objects.job import Job, priority_number
-from shoal.objects.kinds import JOB, Kind
+from shoal.objects.job import priority_number
+from shoal.objects.kind import Kind, Size
+from shoal.objects.kinds import JOB
 from shoal.objects.meta import Object
-from shoal.objects.node import Node
-from shoal.objects.queue import Queue
-from shoal.objects.ranges import IndexSet
 from shoal.schedule.explain import explain as in_words
 from shoal.server.task_reports import reports_of
 from shoal.store.base import SYSTEM, Store
@@ -28,7 +27,6 @@ __all__ = ["explanation_of"]
 _MOST_AHEAD = 20
 _PORTION = 500
 _MOST_ENTRIES = 20
-_WAITING = ("Pending", "Starting", "Running")
 _TAKEN = ("Preempted", "Resized", "NodeLost", "NodeDrained", "Refused")
 """Steps of a plan after which a job has less than it wants."""
 
@@ -43,66 +41,37 @@ def explanation_of(
         name=obj.metadata.name,
         uid=obj.metadata.uid,
     )
-    phase, code, message, remedy, evidence, since = _state(obj)
+    state = kind.state(obj)
+    message, remedy = state.message, state.remedy
     decisions = _entries(history, about, "decision")
-    if isinstance(obj, Job) and phase == "Running" and not (code or message):
-        message, remedy = _room_for_more(obj, decisions)
+    if state.scheduler:
+        words = in_words(state.code, dict(state.evidence))
+        message, remedy = message or words.sentence, remedy or words.remedy
+    elif state.size is not None and not (state.code or message):
+        message, remedy = _room_for_more(state.size, decisions)
     return Explanation(
         kind=kind.name,
         namespace=about.namespace,
         name=about.name,
-        phase=phase,
-        code=code,
+        phase=state.phase,
+        code=state.code,
         message=message,
         remedy=remedy,
-        evidence=evidence,
-        since=since,
-        starts=obj.status.scheduling.promised if isinstance(obj, Job) and phase == "Pending" else None,
-        ahead=_ahead(store, obj) if isinstance(obj, Job) and code and phase in _WAITING else (),
-        tasks=_tasks(cluster, obj),
+        evidence=dict(state.evidence),
+        since=state.since,
+        starts=state.starts,
+        ahead=_ahead(store, obj) if state.queued else (),
+        tasks=_tasks(cluster, kind, obj),
         decisions=decisions,
         events=_entries(history, about, "event"),
     )
 
 
-def _state(obj: Object) -> tuple[str, str, str, str, dict[str, object], float]:
-    """Phase, code, message, remedy, evidence, since."""
-    if isinstance(obj, Job):
-        return _job_state(obj)
-    if isinstance(obj, Node):
-        ready = next((c for c in obj.status.conditions if c.type == "Ready"), None)
-        phase = "Lost" if obj.spec.lost else "Ready" if ready and ready.status == "True" else "NotReady"
-        if obj.spec.unschedulable:
-            phase += ", cordoned"
-        if ready is None:
-            return phase, "", "the node has not been heard of yet", "", {}, 0.0
-        return phase, ready.reason, ready.message, "", {}, ready.changed
-    if isinstance(obj, Queue):
-        status = obj.status
-        message = f"{status.running} of its jobs run and {status.pending} wait"
-        return "", "", message, "", {}, status.oldest_pending
-    return "", "", "", "", {}, 0.0
-
-
-def _job_state(job: Job) -> tuple[str, str, str, str, dict[str, object], float]:
-    status, held = job.status, job.status.scheduling
-    if held.code and status.phase in _WAITING:
-        words = in_words(held.code, held.evidence)
-        message = held.message or words.sentence
-        return status.phase, held.code, message, words.remedy, held.evidence, held.since
-    return status.phase, status.reason, status.message, "", {}, status.finished or status.started
-
-
-def _room_for_more(job: Job, decisions: tuple[Entry, ...]) -> tuple[str, str]:
-    """Why an elastic job that runs has fewer tasks than it may have, and what would change it."""
-    if job.spec.runtime != "elastic":
+def _room_for_more(size: Size, decisions: tuple[Entry, ...]) -> tuple[str, str]:
+    """Why an object that runs holds less than it may have, and what would change it."""
+    if size.held >= size.most:
         return "", ""
-    role = elastic_role(job.spec)
-    slots = [each.indices for each in job.status.allocation.slots if each.role == role.name]
-    held = sum(len(IndexSet.parse(indices)) for indices in slots)
-    if held >= role.replicas:
-        return "", ""
-    runs = f"it runs with {held} of at most {role.replicas} tasks of role {role.name}"
+    runs = f"it runs with {size.held} of at most {size.most} {size.unit}"
     steps = [each for each in decisions if each.reason in ("Started", "Grown", "Slower", *_TAKEN)]
     last = steps[-1] if steps else None
     if last is not None and last.reason == "Slower":
@@ -113,7 +82,7 @@ def _room_for_more(job: Job, decisions: tuple[Entry, ...]) -> tuple[str, str]:
     return f"{runs}: {why}", "it grows by itself when there is room"
 
 
-def _ahead(store: Store, job: Job) -> tuple[str, ...]:
+def _ahead(store: Store, job: Any) -> tuple[str, ...]:  # Any: only jobs wait in queues
     """Jobs of its queue that wait as well and are tried first: higher priority, then older."""
     metadata = _WaitingMetadata(job.metadata.name, job.metadata.created, job.metadata.namespace)
     own = _order(_Waiting(metadata, _WaitingSpec(job.spec.queue, job.spec.priority)))
@@ -166,8 +135,8 @@ def _order(job: _Waiting) -> tuple[int, float, str, str]:
     return (-priority_number(job.spec.priority), metadata.created, metadata.namespace, metadata.name)
 
 
-def _tasks(cluster: Cluster | None, obj: Object) -> tuple[TaskReport, ...]:
-    if cluster is None or not isinstance(obj, Job):
+def _tasks(cluster: Cluster | None, kind: Kind, obj: Object) -> tuple[TaskReport, ...]:
+    if cluster is None or kind.tasks != "owned":
         return ()
     try:
         listing = cluster.list()

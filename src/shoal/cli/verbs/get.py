@@ -16,11 +16,10 @@ from shoal.cli.options import reports, verb, whole
 from shoal.cli.output import object_table, say, write_document, write_json, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, spelt, targets, with_nearest
+from shoal.cli.targets import Target, beside, spelt, targets, with_nearest
 from shoal.client import Client
 from shoal.objects.errors import ShoalError
-from shoal.objects.kinds import QUEUE, Kind, kind_named
-from shoal.objects.queue import Queue
+from shoal.objects.kinds import Kind, kind_named
 
 _ROWS = 100
 
@@ -89,11 +88,9 @@ def _list(
         write_document(settings, {"kind": f"{kind.name}List", "metadata": metadata, "items": items})
     elif settings.output == "name":
         write_names(spelt(kind, record.object.metadata.name) for record in page.records)
-    elif shown and kind is QUEUE:
-        _write_queues(client, settings, [record.object for record in page.records])
     elif shown:
-        table, row = object_table(settings, kind, namespaces=not namespace)
-        table.write([row(record.object) for record in page.records])
+        objects = [record.object for record in page.records]
+        _write_table(client, settings, kind, objects, namespaces=not namespace)
     else:
         where = f" in namespace {namespace}" if namespace else ""
         matching = f" with {selector}" if selector else ""
@@ -119,25 +116,23 @@ def _show(client: Client, settings: Settings, named: Sequence[Target], kinds: li
     else:
         for kind in kinds:
             objects = [record.object for record in records if record.kind is kind]
-            if objects and kind is QUEUE:
-                _write_queues(client, settings, objects)
-            elif objects:
-                table, row = object_table(settings, kind, namespaces=False)
-                table.write([row(obj) for obj in objects])
+            if objects:
+                _write_table(client, settings, kind, objects, namespaces=False)
     for error in failures[1:]:
         say(f"error: {error.message}")
     if failures:
         raise failures[0]
 
 
-def _write_queues(client: Client, settings: Settings, shown: list[Queue]) -> None:
-    """A queue's numbers are also those of the queues below it, whichever of them are shown."""
-    from shoal.cli.queuetext import queue_table
-
-    there = {queue.metadata.name: queue for queue in (r.object for r in client.list(QUEUE).records)}
-    there |= {queue.metadata.name: queue for queue in shown}
-    titles, rows = queue_table(shown, list(there.values()), time.time(), wide=settings.output == "wide")
-    Table(titles).write(rows)
+def _write_table(
+    client: Client, settings: Settings, kind: Kind, shown: list[Any], *, namespaces: bool
+) -> None:
+    if kind.table is None:
+        table, row = object_table(settings, kind, namespaces=namespaces)
+        table.write([row(obj) for obj in shown])
+        return
+    made = kind.table(shown, beside(client, kind, shown), time.time(), settings.output == "wide")
+    Table(made.titles).write(made.rows)
 
 
 def _watch(
