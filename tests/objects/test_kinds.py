@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from shoal.objects import kinds
 from shoal.objects.columns import age
 from shoal.objects.errors import NotFound
 from shoal.objects.job import (
@@ -37,6 +38,13 @@ from shoal.objects.queue import Queue, QueueSpec, QueueStatus, Quota
 )  # fmt: skip
 def test_singular_plural_and_aliases_in_any_case(word: str, kind: Kind) -> None:
     assert kind_named(word) is kind
+
+
+def test_two_kinds_of_one_word_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = Kind(name="Jig", plural="jigs", aliases=("j",), struct=Job)
+    monkeypatch.setattr(kinds, "KINDS", {"Job": JOB, "Jig": twin})
+    with pytest.raises(ValueError, match="the kinds Job and Jig are both called j"):
+        kinds._words()  # pyright: ignore[reportPrivateUsage]
 
 
 def test_an_unknown_kind_names_the_nearest_or_all() -> None:

@@ -119,8 +119,13 @@ def as_kind(kind: Kind | type[Object] | str) -> Kind:
     raise NotFound(f"{kind!r} is not a kind", hint="pass a class such as Job, or a name such as 'job'")
 
 
-_BY_WORD = {
-    word: kind
-    for kind in KINDS.values()
-    for word in (kind.name.lower(), kind.plural, f"{kind.plural}.shoal.dev", *kind.aliases)
-}
+def _words() -> dict[str, Kind]:
+    found: dict[str, Kind] = {}
+    for kind in KINDS.values():
+        for word in (kind.name.lower(), kind.plural, f"{kind.plural}.shoal.dev", *kind.aliases):
+            if found.setdefault(word, kind) is not kind:
+                raise ValueError(f"the kinds {found[word].name} and {kind.name} are both called {word}")
+    return found
+
+
+_BY_WORD = _words()
