@@ -1,21 +1,34 @@
-"""Why a job that runs has fewer tasks than it may have."""
+"""Explanations: running jobs with fewer tasks than they may have, and waiting jobs."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import msgspec
 import pytest
 
+from shoal.client.reports import Explanation
+from shoal.cluster.base import Listing
+from shoal.cluster.simulated import Script, SimulatedCluster, run_for
 from shoal.history.memory import MemoryHistory
 from shoal.history.recorder import Recorder, about
-from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Role, Slots
+from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Resources, Role, Slots
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
+from shoal.objects.node import Capacity
+from shoal.objects.quantities import CpuMillis
+from shoal.objects.queue import Amounts, Queue, QueueSpec
+from shoal.objects.task import TaskSpec
 from shoal.schedule.explain import explain
 from shoal.server.explanation import explanation_of
-from shoal.store.memory import MemoryStore
+from shoal.server.task_reports import find_task, reports_of, usage_report
+from shoal.store.base import SYSTEM
 from shoal.testing.clock import VirtualClock
+from shoal.testing.plane import Plane, capacity
+from tests.server.harness import a_job
 
 SLOWER = {"best": 2, "speed": 9.16, "most": 4, "with_most": 7.954}
 TAKEN = {"for": ["default/report"], "tasks": 2, "left": 2}
@@ -54,8 +67,8 @@ def test_the_last_thing_that_was_done_to_it_says_why(steps: tuple[str, ...], sai
             evidence = {"Slower": SLOWER, "Preempted": TAKEN}.get(code, {})
             data = {"code": code, "evidence": evidence}
             recorder.decision(about(train), str(number), code, explain(code, evidence).sentence, data)
-        why = explanation_of(JOB, train, store=MemoryStore(), history=history, cluster=None)
-        full = explanation_of(JOB, job("0-3"), store=MemoryStore(), history=history, cluster=None)
+        why = explanation_of(JOB, train, history=history, cluster=None, control=None)
+        full = explanation_of(JOB, job("0-3"), history=history, cluster=None, control=None)
     assert why.message == f"it runs with 2 of at most 4 tasks of role worker: {said}"
     slower = steps[-1:] == ("Slower",)
     assert why.remedy == (
@@ -65,3 +78,96 @@ def test_the_last_thing_that_was_done_to_it_says_why(steps: tuple[str, ...], sai
     )
     assert full.message == ""
     assert msgspec.json.encode(why)
+
+
+def waiting_plane() -> Plane:
+    """One node of 4 cores, full; `report` runs in queue `lent`, and two jobs wait in other queues."""
+    plane = Plane({"n0": capacity(4)}, run_for(None))
+    plane.store.create(
+        Queue(
+            metadata=Metadata(name="owned", namespace=""),
+            spec=QueueSpec(nominal=Amounts(cpu=CpuMillis(4000))),
+        ),
+        actor=SYSTEM,
+    )
+    plane.submit(sized("report", cpu=4, preemptible=False))
+    plane.advance(1)
+    plane.submit(sized("older", cpu=3))
+    plane.advance(1)
+    plane.submit(sized("newer", cpu=3, queue="owned"))
+    plane.advance(5)
+    return plane
+
+
+def sized(name: str, cpu: int, **spec: object) -> Job:
+    role = Role(command=("true",), resources=Resources(cpu=CpuMillis(cpu * 1000)))
+    return a_job(name, roles=(role,), **spec)
+
+
+def explained(plane: Plane, name: str) -> Explanation:
+    return explanation_of(
+        JOB, plane.job(name), history=None, cluster=plane.cluster, control=plane.context
+    )
+
+
+def test_jobs_ahead_stand_in_the_order_of_the_last_decision() -> None:
+    """The newer job goes first: it asks for no more than its queue's nominal quota."""
+    plane = waiting_plane()
+    assert explained(plane, "older").ahead == ("default/newer",)
+    assert explained(plane, "newer").ahead == ()
+
+
+def test_a_cancelled_job_is_not_ahead() -> None:
+    plane = waiting_plane()
+    plane.edit("newer", cancelled=True)
+    plane.context.cache(JOB).sync()
+    assert explained(plane, "older").ahead == ()
+
+
+def test_a_job_that_has_ended_holds_nothing_in_an_explanation() -> None:
+    """The evidence in the status is written again only when its code changes."""
+    plane = waiting_plane()
+    assert "default/report" in explained(plane, "older").message
+    job = plane.job("older")
+    plane.edit("report", cancelled=True)
+    plane.advance(1)
+    told = explanation_of(JOB, job, history=None, cluster=plane.cluster, control=plane.context)
+    assert "default/report" in job.status.scheduling.message
+    assert "default/report" not in told.message
+    assert told.evidence["holders"] == []
+    assert told.remedy == "it starts when running jobs finish or are preempted"
+
+
+class CountingCluster(SimulatedCluster):
+    """Counts the calls that ask nodes."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.calls: Counter[str] = Counter()
+
+    def list(self) -> Listing:
+        self.calls["list"] += 1
+        return super().list()
+
+
+class CountingPlane(Plane):
+    def make_cluster(
+        self, nodes: dict[str, Capacity], behave: Callable[[TaskSpec], Script]
+    ) -> SimulatedCluster:
+        return CountingCluster(self.clock, nodes, behave)
+
+
+@pytest.mark.parametrize("tasks", [1, 200])
+def test_reads_answer_from_the_cache_of_tasks(tasks: int) -> None:
+    plane = CountingPlane({"n0": capacity(tasks), "n1": capacity(tasks)}, run_for(None))
+    role = Role(command=("true",), replicas=2 * tasks, resources=Resources(cpu=CpuMillis(1000)))
+    plane.submit(a_job("wide", roles=(role,)))
+    plane.advance(5)
+    assert isinstance(plane.cluster, CountingCluster)
+    plane.cluster.calls.clear()
+    assert len(explained(plane, "wide").tasks) == 2 * tasks
+    report = usage_report(plane.cluster, plane.context.tasks, "", 0.0)
+    assert [node.tasks for node in report.nodes] == [tasks, tasks]
+    assert len(reports_of(plane.cluster, plane.context.tasks.all())) == 2 * tasks
+    assert find_task(plane.context.tasks, plane.job("wide"), "", 2 * tasks - 1)
+    assert plane.cluster.calls == {}

@@ -24,7 +24,7 @@ from shoal.control.lease import Guard
 from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
 from shoal.control.runner import Controller
-from shoal.control.scheduling import DecisionRecorder, SchedulingController
+from shoal.control.scheduling import DecisionRecorder, SchedulingController, WaitingOrder
 from shoal.control.task_cache import TaskCache
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
 from shoal.schedule.plan import Policy
@@ -57,6 +57,8 @@ class ControllerContext:
     """Of the topology; asked for every decision."""
     record: Callable[[Record], None] | None = None
     """Takes every decision that is to be kept as a file."""
+    order: WaitingOrder = field(default_factory=WaitingOrder)
+    """Where the scheduler publishes the order of each decision."""
     _caches: dict[Kind, ObjectCache[Any]] = field(
         default_factory=dict[Kind, ObjectCache[Any]], init=False
     )
@@ -111,6 +113,7 @@ def _scheduling(context: ControllerContext) -> Controller:
         policy=context.policy,
         levels=context.levels,
         record=context.record,
+        order=context.order,
     )
 
 

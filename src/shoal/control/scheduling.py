@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,7 +44,14 @@ from shoal.schedule.record import Record
 from shoal.schedule.snapshot import JobRow, Snapshot
 from shoal.schedule.speed.learned import Slower
 
-__all__ = ["EVERYTHING", "DecisionFiles", "DecisionRecorder", "SchedulingController", "recorded"]
+__all__ = [
+    "EVERYTHING",
+    "DecisionFiles",
+    "DecisionRecorder",
+    "SchedulingController",
+    "WaitingOrder",
+    "recorded",
+]
 
 EVERYTHING: Key = ("", "everything")
 """The only key."""
@@ -78,6 +86,27 @@ class DecisionRecorder(Protocol):
         ...
 
 
+class WaitingOrder:
+    """The order in which the last decision considered the jobs that ask for something. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._names: tuple[str, ...] = ()
+
+    def publish(self, names: tuple[str, ...]) -> None:
+        """The order of a new decision: `namespace/name`, with `#index` for an index of an array."""
+        self._names = names
+
+    def before(self, job: Key) -> Iterator[Key]:
+        """The jobs that were considered before this one, first first; none for a job that asked for
+        nothing in the last decision."""
+        name, names = "/".join(job), self._names
+        seen = dict.fromkeys(each.partition("#")[0] for each in names)
+        if name in seen:
+            for other in takewhile(name.__ne__, seen):
+                namespace, _, short = other.partition("/")
+                yield namespace, short
+
+
 class SchedulingController:
     """See the module's docstring; needs one thread."""
 
@@ -96,6 +125,7 @@ class SchedulingController:
         policy: Callable[[], Policy] = Policy,
         levels: Callable[[], tuple[str, ...]] = tuple,
         record: Callable[[Record], None] | None = None,
+        order: WaitingOrder | None = None,
     ) -> None:
         """`policy` and `levels` (of the topology) are asked for each decision; what is decided goes to
         `record`."""
@@ -112,6 +142,7 @@ class SchedulingController:
         """By uid: rows with which no decision can be made, and why."""
         self._reported: dict[str, str] = {}
         """By uid: the reason that the status of a job that is left out says."""
+        self._order = order or WaitingOrder()
         self._record_decision = record
         self._scheduler_cache = SchedulerCache(
             jobs=jobs,
@@ -147,6 +178,7 @@ class SchedulingController:
         decided = self._decide(snapshot, policy, now)
         plan = decided.plan
         self._report_unusable(now)
+        self._order.publish(decided.steps.order)
         try:
             left = self._apply(plan, now)
         finally:  # nobody waits for these

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["Opened", "entries", "entries_from", "index_line", "index_path", "log_path", "segments"]
+__all__ = [
+    "Opened",
+    "entries",
+    "entries_from",
+    "index_line",
+    "index_path",
+    "log_path",
+    "only_segment",
+    "segments",
+]
 
 _OFFSET_DIGITS = 12
 
@@ -41,6 +50,16 @@ def segments(directory: str) -> list[tuple[int, int]]:
     return found
 
 
+def only_segment(directory: str) -> int | None:
+    """The first offset of the only segment; None when there are several, or none."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return None
+    logs = [name[:-4] for name in names if name.endswith(".log")]
+    return int(logs[0]) if len(logs) == 1 and logs[0].isdigit() else None
+
+
 def index_line(at: float, offset: int) -> bytes:
     """One entry. Its first newline ends a line that was torn; the fixed width identifies such a line."""
     return f"\n{at:.3f} {offset:0{_OFFSET_DIGITS}d}\n".encode()
@@ -52,7 +71,11 @@ def entries(path: str, length: int, begin: int = 0, size: int = 1 << 40) -> list
     with Opened(path) as descriptor:
         if descriptor < 0:
             return []
-        lines = os.pread(descriptor, min(size, os.fstat(descriptor).st_size), begin).split(b"\n")
+        return _parsed(os.pread(descriptor, min(size, os.fstat(descriptor).st_size), begin), length)
+
+
+def _parsed(part: bytes, length: int) -> list[tuple[float, int]]:
+    lines = part.split(b"\n")
     found: list[tuple[float, int]] = []
     last_at, last_offset = 0.0, -1
     for line in lines[1:-1]:  # the first and the last are empty, or cut by `begin` and `size`
@@ -75,13 +98,15 @@ def entries(path: str, length: int, begin: int = 0, size: int = 1 << 40) -> list
 def entries_from(path: str, length: int, position: int) -> list[tuple[float, int]]:
     """Entries from the one that dates `position` on. Read from the end: followers are near it."""
     with Opened(path) as descriptor:
-        size = os.fstat(descriptor).st_size if descriptor >= 0 else 0
-    window = 4096
-    while True:
-        found = entries(path, length, max(0, size - window), window)
-        if window >= size or (found and found[0][1] <= position):
-            break
-        window *= 8
+        if descriptor < 0:
+            return []
+        size, window = os.fstat(descriptor).st_size, 4096
+        while True:
+            part = os.pread(descriptor, min(window, size), max(0, size - window))
+            found = _parsed(part, length)
+            if window >= size or (found and found[0][1] <= position):
+                break
+            window *= 8
     first = 0
     for place, entry in enumerate(found):
         if entry[1] <= position:

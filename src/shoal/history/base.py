@@ -148,12 +148,19 @@ class Logs(Protocol):
         ...
 
     def read(
-        self, key: LogKey, *, offset: int = 0, since: Stamp = 0.0, tail_lines: int = 0
+        self,
+        key: LogKey,
+        *,
+        offset: int = 0,
+        since: Stamp = 0.0,
+        tail_lines: int = 0,
+        chunk_bytes: int = 256 * 1024,
     ) -> Iterator[LogChunk]:
         """What is kept from `offset` on, written at `since` or later (to a tenth of a second, never
         less than asked), and of the last `tail_lines` lines (0: all); what is there now, and nothing
         for a log that is not there. A gap (rotated away, or the disk was full) is a jump in `offset`.
-        To follow, read again from the end of the last chunk."""
+        To follow, read again from the end of the last chunk. A chunk has at most `chunk_bytes` bytes;
+        between two chunks no more than that is held, and no file is open."""
         ...
 
     def append(self, key: LogKey, at: Stamp, data: bytes) -> None:

@@ -7,6 +7,7 @@ holds for one with a writer that was killed.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -43,23 +44,35 @@ class FileLogs:
         """See `Logs.keys`."""
         found: list[LogKey] = []
         for folder in self._jobs(namespace, job, job_uid):
-            keys = (self._key(namespace, job, task) for task in _folders(folder))
-            mine = (
-                key
-                for key in keys
-                if key and (not role or key.role == role) and (index is None or key.index == index)
-            )
-            found += sorted(mine, key=lambda key: (key.role, key.index, key.incarnation))
+            tasks = [task for name in _names(folder) if (task := _task_of(name)) is not None]
+            found += [
+                LogKey(
+                    namespace=namespace,
+                    job=job,
+                    job_uid=folder.name,
+                    role=task[0],
+                    index=task[1],
+                    incarnation=task[2],
+                )
+                for task in sorted(tasks)
+                if role in ("", task[0]) and index in (None, task[1])
+            ]
         return tuple(found)
 
     def read(
-        self, key: LogKey, *, offset: int = 0, since: Stamp = 0.0, tail_lines: int = 0
+        self,
+        key: LogKey,
+        *,
+        offset: int = 0,
+        since: Stamp = 0.0,
+        tail_lines: int = 0,
+        chunk_bytes: int = segments.CHUNK_BYTES,
     ) -> Iterator[LogChunk]:
         """See `Logs.read`."""
         reader = segments.Reader(self._directory(key))
         if tail_lines > 0:
             offset = max(offset, reader.tail_offset(tail_lines))
-        for at, place, data in reader.read(offset, since):
+        for at, place, data in reader.read(offset, since, chunk_bytes):
             yield LogChunk(key=key, at=at, offset=place, data=data)
 
     def append(self, key: LogKey, at: Stamp, data: bytes) -> None:
@@ -116,25 +129,29 @@ class FileLogs:
         ]
         return [folder for _, folder in sorted(aged)]
 
-    def _key(self, namespace: str, job: str, task: Path) -> LogKey | None:
-        role, _, numbers = task.name.rpartition("-")
-        role, _, index = role.rpartition("-")
-        if not (role and index.isdigit() and numbers.isdigit()):
-            return None
-        return LogKey(
-            namespace=namespace, job=job, job_uid=task.parent.name, role=role, index=int(index),
-            incarnation=int(numbers),
-        )  # fmt: skip
-
     def _drop(self, task: Path) -> None:
         shutil.rmtree(task, ignore_errors=True)
         if not _folders(task.parent):
             shutil.rmtree(task.parent, ignore_errors=True)
 
 
+def _task_of(name: str) -> tuple[str, int, int] | None:
+    """Role, index and incarnation of a log's folder."""
+    parts = name.rsplit("-", 2)
+    if len(parts) != 3 or not (parts[0] and parts[1].isdigit() and parts[2].isdigit()):
+        return None
+    return parts[0], int(parts[1]), int(parts[2])
+
+
 def _folders(parent: Path) -> list[Path]:
+    return [parent / name for name in _names(parent)]
+
+
+def _names(parent: Path) -> list[str]:
+    """The folders in a folder; without a call for each, for a job may have ten thousand."""
     try:
-        return [entry for entry in parent.iterdir() if entry.is_dir()]
+        with os.scandir(parent) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -124,7 +124,13 @@ class MemoryLogs:
         return tuple(found)
 
     def read(
-        self, key: LogKey, *, offset: int = 0, since: Stamp = 0.0, tail_lines: int = 0
+        self,
+        key: LogKey,
+        *,
+        offset: int = 0,
+        since: Stamp = 0.0,
+        tail_lines: int = 0,
+        chunk_bytes: int = 256 * 1024,
     ) -> Iterator[LogChunk]:
         """See `Logs.read`."""
         with self._lock:
@@ -133,10 +139,10 @@ class MemoryLogs:
             offset = max(offset, _tail_offset(b"".join(chunk.data for chunk in chunks), tail_lines))
         for chunk in chunks:
             skipped = max(0, offset - chunk.offset)
-            if chunk.at >= since and skipped < len(chunk.data):
-                yield LogChunk(
-                    key=key, at=chunk.at, offset=chunk.offset + skipped, data=chunk.data[skipped:]
-                )
+            if chunk.at >= since:
+                for begin in range(skipped, len(chunk.data), chunk_bytes):
+                    data = chunk.data[begin : begin + chunk_bytes]
+                    yield LogChunk(key=key, at=chunk.at, offset=chunk.offset + begin, data=data)
 
     def append(self, key: LogKey, at: Stamp, data: bytes) -> None:
         """See `Logs.append`."""

@@ -19,7 +19,6 @@ from shoal import faults
 from shoal.admission.admission import DEFAULT_QUEUE, Admission
 from shoal.background import SupervisedThread
 from shoal.clock import Clock
-from shoal.cluster.base import Task
 from shoal.cluster.platform import Platform, Worker
 from shoal.control.lease import AlwaysLeader, LeaderLease
 from shoal.history.base import About
@@ -220,15 +219,8 @@ class Components:
         )
         context.cache(NODE).on_change(self._saw_node)
         self._runner = Runner(build(context), clock=self._clock, guard=guard)
-        self._context = context
+        self._context = services.control = context
         self._runner.start()
-        tasks = context.tasks
-
-        def known_tasks(job_uid: str) -> tuple[Task, ...] | None:
-            complete = tasks.synced and not tasks.unreachable_nodes
-            return tasks.of_job(job_uid) if complete else None
-
-        services.known_tasks = known_tasks
 
     def _tidy_forever(self) -> None:
         """Keep history and logs within their bounds."""

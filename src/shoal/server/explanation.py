@@ -1,77 +1,120 @@
 """Why an object is in the state it is in, put together from what its writers left in its status.
 
-Nothing is reasoned out again here: the scheduler's code and numbers are the plan's own, the phase's
-reason is the job controller's. What is added is who goes first, and what happened lately.
+Nothing is decided again here: code, numbers and the order of waiting jobs are the scheduler's own, the
+reason of a phase is the job controller's. Jobs that have ended since the decision are left out of them.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from shoal.client.reports import Explanation, TaskReport
 from shoal.cluster.base import Cluster
 from shoal.history.base import About, Entry, EntryType, History
-from shoal.objects.errors import ShoalError
-from shoal.objects.job import priority_number
-from shoal.objects.kind import Kind, Size
-from shoal.objects.kinds import JOB
+from shoal.objects.elastic import elastic_role
+from shoal.objects.job import FINISHED, Job
+from shoal.objects.kinds import JOB, Kind
 from shoal.objects.meta import Object
+from shoal.objects.node import Node
+from shoal.objects.queue import Queue
+from shoal.objects.ranges import IndexSet
 from shoal.schedule.explain import explain as in_words
 from shoal.server.task_reports import reports_of
-from shoal.store.base import SYSTEM, Store
+
+if TYPE_CHECKING:
+    from shoal.control.controllers import ControllerContext
 
 __all__ = ["explanation_of"]
 
 _MOST_AHEAD = 20
-_PORTION = 500
 _MOST_ENTRIES = 20
+_WAITING = ("Pending", "Starting", "Running")
+_NAMES_OF_JOBS = ("holders", "waitsFor")
 _TAKEN = ("Preempted", "Resized", "NodeLost", "NodeDrained", "Refused")
 """Steps of a plan after which a job has less than it wants."""
 
 
 def explanation_of(
-    kind: Kind, obj: Object, *, store: Store, history: History | None, cluster: Cluster | None
+    kind: Kind,
+    obj: Object,
+    *,
+    history: History | None,
+    cluster: Cluster | None,
+    control: ControllerContext | None,
 ) -> Explanation:
-    """The explanation of one object; parts that do not answer are left out."""
+    """The explanation of one object; components that are not up yet are left out."""
     about = About(
         kind=kind.name,
         namespace=obj.metadata.namespace if kind.namespaced else "",
         name=obj.metadata.name,
         uid=obj.metadata.uid,
     )
-    state = kind.state(obj)
-    message, remedy = state.message, state.remedy
+    phase, code, message, remedy, evidence, since = _state(control, obj)
     decisions = _entries(history, about, "decision")
-    if state.scheduler:
-        words = in_words(state.code, dict(state.evidence))
-        message, remedy = message or words.sentence, remedy or words.remedy
-    elif state.size is not None and not (state.code or message):
-        message, remedy = _room_for_more(state.size, decisions)
+    if isinstance(obj, Job) and phase == "Running" and not (code or message):
+        message, remedy = _room_for_more(obj, decisions)
     return Explanation(
         kind=kind.name,
         namespace=about.namespace,
         name=about.name,
-        phase=state.phase,
-        code=state.code,
+        phase=phase,
+        code=code,
         message=message,
         remedy=remedy,
-        evidence=dict(state.evidence),
-        since=state.since,
-        starts=state.starts,
-        ahead=_ahead(store, obj) if state.queued else (),
-        tasks=_tasks(cluster, kind, obj),
+        evidence=evidence,
+        since=since,
+        starts=obj.status.scheduling.promised if isinstance(obj, Job) and phase == "Pending" else None,
+        ahead=_ahead(control, obj) if isinstance(obj, Job) and code and phase in _WAITING else (),
+        tasks=_tasks(control, cluster, obj),
         decisions=decisions,
         events=_entries(history, about, "event"),
     )
 
 
-def _room_for_more(size: Size, decisions: tuple[Entry, ...]) -> tuple[str, str]:
-    """Why an object that runs holds less than it may have, and what would change it."""
-    if size.held >= size.most:
+def _state(
+    control: ControllerContext | None, obj: Object
+) -> tuple[str, str, str, str, dict[str, object], float]:
+    """Phase, code, message, remedy, evidence, since."""
+    if isinstance(obj, Job):
+        return _job_state(control, obj)
+    if isinstance(obj, Node):
+        ready = next((c for c in obj.status.conditions if c.type == "Ready"), None)
+        phase = "Lost" if obj.spec.lost else "Ready" if ready and ready.status == "True" else "NotReady"
+        if obj.spec.unschedulable:
+            phase += ", cordoned"
+        if ready is None:
+            return phase, "", "the node has not been heard of yet", "", {}, 0.0
+        return phase, ready.reason, ready.message, "", {}, ready.changed
+    if isinstance(obj, Queue):
+        status = obj.status
+        message = f"{status.running} of its jobs run and {status.pending} wait"
+        return "", "", message, "", {}, status.oldest_pending
+    return "", "", "", "", {}, 0.0
+
+
+def _job_state(
+    control: ControllerContext | None, job: Job
+) -> tuple[str, str, str, str, dict[str, object], float]:
+    status, held = job.status, job.status.scheduling
+    if held.code and status.phase in _WAITING:
+        evidence = _without_ended(control, held.evidence)
+        words = in_words(held.code, evidence)
+        message = held.message if held.message and evidence == held.evidence else words.sentence
+        return status.phase, held.code, message, words.remedy, evidence, held.since
+    return status.phase, status.reason, status.message, "", {}, status.finished or status.started
+
+
+def _room_for_more(job: Job, decisions: tuple[Entry, ...]) -> tuple[str, str]:
+    """Why an elastic job that runs has fewer tasks than it may have, and what would change it."""
+    if job.spec.runtime != "elastic":
         return "", ""
-    runs = f"it runs with {size.held} of at most {size.most} {size.unit}"
+    role = elastic_role(job.spec)
+    slots = [each.indices for each in job.status.allocation.slots if each.role == role.name]
+    held = sum(len(IndexSet.parse(indices)) for indices in slots)
+    if held >= role.replicas:
+        return "", ""
+    runs = f"it runs with {held} of at most {role.replicas} tasks of role {role.name}"
     steps = [each for each in decisions if each.reason in ("Started", "Grown", "Slower", *_TAKEN)]
     last = steps[-1] if steps else None
     if last is not None and last.reason == "Slower":
@@ -82,67 +125,51 @@ def _room_for_more(size: Size, decisions: tuple[Entry, ...]) -> tuple[str, str]:
     return f"{runs}: {why}", "it grows by itself when there is room"
 
 
-def _ahead(store: Store, job: Any) -> tuple[str, ...]:  # Any: only jobs wait in queues
-    """Jobs of its queue that wait as well and are tried first: higher priority, then older."""
-    metadata = _WaitingMetadata(job.metadata.name, job.metadata.created, job.metadata.namespace)
-    own = _order(_Waiting(metadata, _WaitingSpec(job.spec.queue, job.spec.priority)))
-    first: list[tuple[int, float, str, str]] = []
-    cursor = ""
-    while True:
-        page = store.list(JOB, actor=SYSTEM, limit=_PORTION, cursor=cursor)
-        for record in page.records:
-            other = _WAITING_JOB.decode(record.document)
-            if other.waits_in(job.spec.queue) and (order := _order(other)) < own:
-                first.append(order)
-        first = sorted(first)[:_MOST_AHEAD]
-        cursor = page.cursor
-        if not cursor:
-            return tuple(f"{namespace}/{name}" for _, _, namespace, name in first)
-
-
-class _WaitingMetadata(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    created: float = 0.0
-    namespace: str = "default"
-
-
-class _WaitingSpec(msgspec.Struct, frozen=True, gc=False):
-    queue: str = "default"
-    priority: int | str = 0
-    suspend: bool = False
-
-
-class _WaitingStatus(msgspec.Struct, frozen=True, gc=False):
-    phase: str = "Pending"
-
-
-class _Waiting(msgspec.Struct, frozen=True, gc=False):
-    """As much of a job as its place in the line needs: ten thousand are looked at for one answer."""
-
-    metadata: _WaitingMetadata
-    spec: _WaitingSpec
-    status: _WaitingStatus = _WaitingStatus()
-
-    def waits_in(self, queue: str) -> bool:
-        return self.spec.queue == queue and self.status.phase == "Pending" and not self.spec.suspend
-
-
-_WAITING_JOB = msgspec.json.Decoder(_Waiting)
-
-
-def _order(job: _Waiting) -> tuple[int, float, str, str]:
-    metadata = job.metadata
-    return (-priority_number(job.spec.priority), metadata.created, metadata.namespace, metadata.name)
-
-
-def _tasks(cluster: Cluster | None, kind: Kind, obj: Object) -> tuple[TaskReport, ...]:
-    if cluster is None or kind.tasks != "owned":
+def _ahead(control: ControllerContext | None, job: Job) -> tuple[str, ...]:
+    """Jobs that the last decision considered before this one, and that still wait."""
+    if control is None:
         return ()
-    try:
-        listing = cluster.list()
-    except ShoalError:
-        return ()  # no node answers: the job's own status still explains it
-    return reports_of(cluster, tuple(t for t in listing.tasks if t.spec.job_uid == obj.metadata.uid))
+    jobs = control.cache(JOB)
+    waiting = (key for key in control.order.before(job.key) if _waits(jobs.get(key)))
+    return tuple("/".join(key) for key in islice(waiting, _MOST_AHEAD))
+
+
+def _waits(job: Job | None) -> bool:
+    return (
+        job is not None and job.status.phase == "Pending" and not _is_over(job) and not job.spec.suspend
+    )
+
+
+def _is_over(job: Job | None) -> bool:
+    return job is None or job.spec.cancelled or job.status.phase in FINISHED
+
+
+def _without_ended(control: ControllerContext | None, evidence: dict[str, Any]) -> dict[str, Any]:
+    """The evidence without holders that have ended since the decision: it is written again only when its
+    code changes."""
+    if control is None:
+        return evidence
+    jobs = control.cache(JOB)
+
+    def ended(name: str) -> bool:
+        namespace, _, short = name.partition("/")
+        return _is_over(jobs.get((namespace, short)))
+
+    now = {
+        key: [name for name in value if not ended(name)] if key in _NAMES_OF_JOBS else value
+        for key, value in evidence.items()
+    }
+    if "also" in now:
+        now["also"] = [_without_ended(control, each) for each in now["also"]]
+    return now
+
+
+def _tasks(
+    control: ControllerContext | None, cluster: Cluster | None, obj: Object
+) -> tuple[TaskReport, ...]:
+    if control is None or cluster is None or not isinstance(obj, Job):
+        return ()
+    return reports_of(cluster, control.tasks.of_job(obj.metadata.uid))
 
 
 def _entries(history: History | None, about: About, what: EntryType) -> tuple[Entry, ...]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 import msgspec
 
@@ -31,8 +30,11 @@ from shoal.store.base import SYSTEM, Store, Watch
 __all__ = ["LogQuery", "LogStream"]
 
 _PORTION_BYTES = 256 * 1024
-_MOST_AT_ONCE = 64
-"""So many logs are merged by time; more come one after the other, for each holds a file open."""
+_MERGE_BYTES = 64 * 1024 * 1024
+"""The logs that are merged hold so much together at most, shared equally,"""
+_SMALLEST_CHUNK_BYTES = 4096
+"""and no less than this each."""
+_LONGEST_PAUSE_SECONDS = 5.0
 _SETTLE_SECONDS = 2.0
 """A log this long silent, of a task that is not among the living, is closed."""
 _SLACK_SECONDS = 0.2
@@ -92,6 +94,7 @@ class LogStream:
         self._asked_at = clock.now()
         self._sources: dict[LogKey, _Source] = {}
         self._closed: set[LogKey] = set()
+        self._begun: set[tuple[str, int]] = set()
         self._floors: dict[tuple[str, int], int] = {}
         self._first = True
         self._watch: Watch | None = None
@@ -158,11 +161,10 @@ class LogStream:
         open_sources = [s for s in self._sources.values() if s.key not in self._closed]
         for source in open_sources:
             source.fresh = False
-        reads = [self._read(source) for source in open_sources]
-        if len(reads) <= _MOST_AT_ONCE:
-            self._pass = heapq.merge(*reads, key=_written)
-        else:
-            self._pass = chain.from_iterable(reads)
+        share = _MERGE_BYTES // max(1, len(open_sources))
+        chunk_bytes = min(_PORTION_BYTES, max(_SMALLEST_CHUNK_BYTES, share))
+        reads = [self._read(source, chunk_bytes) for source in open_sources]
+        self._pass = heapq.merge(*reads, key=_written)
         return frames
 
     def _end(self) -> None:
@@ -182,7 +184,7 @@ class LogStream:
                 self._closed.add(source.key)
         self.done = self._over and not (found and self._query.follow)
         took = now - self._began
-        self.pause_seconds = 0.0 if found else min(1.0, max(0.03, 4 * took))
+        self.pause_seconds = 0.0 if found else min(_LONGEST_PAUSE_SECONDS, max(0.03, 4 * took))
 
     def _choose(self) -> list[bytes]:
         """Take in logs that are new since the last pass; introduces them to the reader."""
@@ -230,8 +232,9 @@ class LogStream:
     def _new_source(self, key: LogKey) -> _Source:
         query = self._query
         known = query.positions.get(_position_key(key))
-        begun = any((s.key.role, s.key.index) == (key.role, key.index) for s in self._sources.values())
-        narrowed = self._first and known is None and not begun
+        place = (key.role, key.index)
+        narrowed = self._first and known is None and place not in self._begun
+        self._begun.add(place)
         if narrowed and query.tail == 0:
             known = self._end_of(key)  # nothing of what is there: only what comes
         return _Source(
@@ -249,9 +252,13 @@ class LogStream:
             end = chunk.offset + len(chunk.data)
         return end
 
-    def _read(self, source: _Source) -> Iterator[tuple[_Source, LogChunk]]:
+    def _read(self, source: _Source, chunk_bytes: int) -> Iterator[tuple[_Source, LogChunk]]:
         chunks = self._logs.read(
-            source.key, offset=source.offset, since=source.since, tail_lines=source.tail
+            source.key,
+            offset=source.offset,
+            since=source.since,
+            tail_lines=source.tail,
+            chunk_bytes=chunk_bytes,
         )
         for chunk in chunks:
             # a task that writes faster than it is read must not keep a plain read from ending

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from fastapi import Depends, Request
 
@@ -21,9 +21,12 @@ from shoal.objects.errors import Unavailable
 from shoal.server.auth import Authenticator
 from shoal.server.concurrency import BlockingPool, Signals
 from shoal.server.event_recorder import Audit
-from shoal.server.task_reports import KnownTasks
 from shoal.server.tokens import Tokens
 from shoal.store.base import Actor, Store
+
+if TYPE_CHECKING:
+    from shoal.control.controllers import ControllerContext
+    from shoal.control.task_cache import TaskCache
 
 __all__ = ["ActorNow", "Services", "ServicesNow"]
 
@@ -32,10 +35,6 @@ T = TypeVar("T")
 _STORE_THREADS = 12
 _STREAM_THREADS = 24
 _NODE_THREADS = 16
-
-
-def _nothing_known(_: str) -> tuple[Task, ...] | None:
-    return None
 
 
 @dataclass
@@ -63,8 +62,8 @@ class Services:
     history_part: History | None = None
     logs_part: Logs | None = None
     cluster_part: Cluster | None = None
-    known_tasks: KnownTasks = _nothing_known
-    """The tasks of a job (its uid) as the controllers know them; None: not all of them are known."""
+    control: ControllerContext | None = None
+    """The controllers' caches of objects and tasks, which reads are answered from."""
 
     @property
     def history(self) -> History:
@@ -86,6 +85,21 @@ class Services:
         Unavailable: it is not up yet.
         """
         return _up(self.cluster_part, "connection to the nodes")
+
+    @property
+    def tasks(self) -> TaskCache:
+        """The tasks as the controllers see them.
+
+        Raises:
+        Unavailable: they have not been listed yet.
+        """
+        tasks = self.control.tasks if self.control is not None else None
+        return _up(tasks if tasks is not None and tasks.synced else None, "list of tasks")
+
+    def known_tasks(self, job_uid: str) -> tuple[Task, ...] | None:
+        """The tasks of a job that have not been acknowledged; None while not all of them are known."""
+        tasks = self.control.tasks if self.control is not None else None
+        return tasks.of_job(job_uid) if tasks is not None and tasks.complete else None
 
     def close(self) -> None:
         """End the threads that serve requests; the parts themselves belong to whoever made them."""

@@ -1,11 +1,18 @@
-"""Reports for clients: state and usage of each task, capacity and use of each node."""
+"""Reports for clients: state and usage of each task, capacity and use of each node.
+
+Tasks come from the controllers' cache, never from the nodes: only usage is measured there, in one call
+for all tasks of a report.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from shoal.client.reports import NodeUsage, TaskReport, UsageReport
 from shoal.cluster.base import Cluster, NodeState, Task, Usage
+from shoal.control.task_cache import TaskCache
 from shoal.history.base import Logs
 from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid, NotFound, Unavailable
@@ -14,13 +21,15 @@ from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.objects.task import TaskKey
 
-__all__ = ["KnownTasks", "find_task", "report_of", "reports_of", "require_task", "usage_report"]
+__all__ = ["KnownTasks", "find_task", "reports_of", "require_task", "usage_report"]
 
 KnownTasks = Callable[[str], "tuple[Task, ...] | None"]
 """The tasks of a job (its uid) that have not been acknowledged; None while not all of them are known."""
 
+_UNUSED = Usage()
 
-def find_task(cluster: Cluster, job: Job, role: str, index: int) -> TaskKey:
+
+def find_task(tasks: TaskCache, job: Job, role: str, index: int) -> TaskKey:
     """The running task of a job's role and index; the job's only role, where none is named.
 
     Raises:
@@ -33,12 +42,12 @@ def find_task(cluster: Cluster, job: Job, role: str, index: int) -> TaskKey:
             f"job {job.metadata.name} has the roles {', '.join(names)}: which one?",
             hint=f"name it: --role {names[0]}",
         )
-    wanted = (job.metadata.uid, role or names[0], index)
-    for task in cluster.list().tasks:
-        if (task.spec.job_uid, task.spec.role, task.spec.index) == wanted and task.phase == "Running":
+    wanted = (role or names[0], index)
+    for task in tasks.of_job(job.metadata.uid):
+        if (task.spec.role, task.spec.index) == wanted and task.phase == "Running":
             return task.spec.key
     raise NotFound(
-        f"{wanted[1]} {index} of job {job.metadata.name} does not run now",
+        f"{wanted[0]} {index} of job {job.metadata.name} does not run now",
         hint=f"see what runs with: shoal describe job/{job.metadata.name}",
     )
 
@@ -63,6 +72,43 @@ def require_task(job: Job, role: str, index: int | None, logs: Logs) -> None:
         raise NotFound(f"job {name} has no task with index {index}", hint=f"its tasks are {shown}")
 
 
+def reports_of(cluster: Cluster, tasks: Iterable[Task]) -> tuple[TaskReport, ...]:
+    """The tasks by role, index and incarnation, each with its usage where its node answers."""
+    ordered = sorted(
+        tasks,
+        key=lambda task: (
+            task.spec.namespace, task.spec.job, task.spec.role, task.spec.index, task.spec.incarnation,
+        ),
+    )  # fmt: skip
+    running = [task.spec.key for task in ordered if task.phase in ("Running", "Terminating")]
+    used = _usage_of(cluster, running)
+    return tuple(_report_of(task, used.get(task.spec.key, _UNUSED)) for task in ordered)
+
+
+def usage_report(cluster: Cluster, tasks: TaskCache, namespace: str, now: float) -> UsageReport:
+    """Nodes always in full; tasks only of the namespace, where one is named."""
+    known = tasks.all()
+    reports = reports_of(cluster, known)
+    by_node: dict[str, list[TaskReport]] = defaultdict(list)
+    for report in reports:
+        by_node[report.node].append(report)
+    specs = {(each.spec.namespace, each.spec.name): each for each in known}
+    return UsageReport(
+        at=now,
+        nodes=tuple(_node(node, by_node[node.name], specs) for node in cluster.nodes()),
+        tasks=tuple(r for r in reports if not namespace or r.namespace == namespace),
+        silent_nodes=tuple(sorted(tasks.unreachable_nodes)),
+    )
+
+
+def _usage_of(cluster: Cluster, keys: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
+    used: dict[TaskKey, Usage] = {}
+    for key in keys:
+        with suppress(NotFound, Unavailable):  # it has ended, or its node does not answer
+            used[key] = cluster.usage(key)
+    return used
+
+
 def _indices(job: Job, role: Role) -> IndexSet:
     """All indices that the role has, or had when it was larger."""
     if job.spec.array is not None:
@@ -74,19 +120,8 @@ def _indices(job: Job, role: Role) -> IndexSet:
     return IndexSet([*range(role.replicas), *(index for each in past for index in each)])
 
 
-def reports_of(cluster: Cluster, tasks: tuple[Task, ...]) -> tuple[TaskReport, ...]:
-    """The tasks by role, index and incarnation, each with its usage where its node tells it."""
-    ordered = sorted(
-        tasks,
-        key=lambda task: (
-            task.spec.namespace, task.spec.job, task.spec.role, task.spec.index, task.spec.incarnation,
-        ),
-    )  # fmt: skip
-    return tuple(report_of(task, _usage(cluster, task)) for task in ordered)
-
-
-def report_of(task: Task, usage: Usage) -> TaskReport:
-    """What is told of a task; not its environment."""
+def _report_of(task: Task, usage: Usage) -> TaskReport:
+    """Without the environment, which may hold secrets."""
     spec = task.spec
     return TaskReport(
         namespace=spec.namespace,
@@ -109,27 +144,6 @@ def report_of(task: Task, usage: Usage) -> TaskReport:
         peak_memory_bytes=usage.peak_memory_bytes,
         gpu_ratio=usage.gpu_ratio,
     )
-
-
-def _usage(cluster: Cluster, task: Task) -> Usage:
-    if task.phase not in ("Running", "Terminating"):
-        return Usage()
-    try:
-        return cluster.usage(task.spec.key)
-    except (NotFound, Unavailable):
-        return Usage()  # it ended meanwhile, or its node does not answer: the list says which
-
-
-def usage_report(cluster: Cluster, namespace: str, now: float) -> UsageReport:
-    """Nodes always in full; tasks only of the namespace, where one is named."""
-    listing = cluster.list()
-    reports = reports_of(cluster, listing.tasks)
-    specs = {(t.spec.namespace, t.spec.name): t for t in listing.tasks}
-    nodes = tuple(
-        _node(node, [r for r in reports if r.node == node.name], specs) for node in cluster.nodes()
-    )
-    mine = tuple(r for r in reports if not namespace or r.namespace == namespace)
-    return UsageReport(at=now, nodes=nodes, tasks=mine, silent_nodes=listing.unreachable_nodes)
 
 
 def _node(node: NodeState, reports: list[TaskReport], tasks: dict[tuple[str, str], Task]) -> NodeUsage:

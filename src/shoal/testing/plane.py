@@ -147,7 +147,7 @@ class Plane:
 
     def _boot(self) -> Runner:
         guard = AlwaysLeader()
-        context = ControllerContext(
+        self.context = context = ControllerContext(
             store=self.store,
             cluster=self.cluster,
             clock=self.clock,

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import time
 
+from shoal.cli.jobtext import job_lines
 from shoal.client import Client
 from shoal.objects.job import Job, Scheduling
-from shoal.objects.job_text import job_lines
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node
 from tests.cli.conftest import Shell
@@ -47,7 +47,7 @@ def test_why_a_job_failed(sh: Shell, server: LiveServer, client: Client) -> None
 def test_other_kinds(sh: Shell, client: Client) -> None:
     client.create(Node(metadata=Metadata(name="n1", namespace="")))
     assert sh("explain", "node/n1").lines[0].startswith("node/n1 is NotReady")
-    assert sh("explain", "queue/default").lines[0] == "queue/default: 0 running, 0 pending"
+    assert "wait" in sh("explain", "queue/default").out
     assert sh("explain", "nope").code == 3
 
 

@@ -235,7 +235,8 @@ class Desk(Table):
         """The steps, in an order that is safe to cut."""
         grown = (Grow(job=name, tasks=tasks, code="Grown") for name, tasks in self._grown.items())
         steps = (*self._reserved.values(), *self._giving, *self._starting, *grown, *self.denied.values())
-        return Plan(steps=steps, again_at=again_at)
+        order = tuple([asked.job.name for asked in self.waiting])
+        return Plan(steps=steps, again_at=again_at, order=order)
 
     def grown(self, asked: Asked, placement: Placement) -> None:
         """More tasks, which are taken and charged already."""

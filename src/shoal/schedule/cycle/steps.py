@@ -76,3 +76,5 @@ class Plan(Part, frozen=True, kw_only=True):
     steps: tuple[Reserve | Shrink | Preempt | Move | Start | Grow | Deny, ...] = ()
     again_at: Stamp | None = None
     """When to decide again though nothing has happened."""
+    order: tuple[str, ...] = ()
+    """The jobs that asked for something, in the order in which they were considered."""

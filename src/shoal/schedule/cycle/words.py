@@ -155,7 +155,7 @@ def _no_room(e: _Evidence) -> Explanation:
         f"it needs {_tasks(e['wanted'])} at once, and there is room for {_tasks(e['fitting'])}"
         + (f", for lack of {short}" if short else "")
         + whose,
-        "it starts when others end or give way",
+        "it starts when running jobs finish or are preempted",
     )
 
 

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query, Response
 
 from shoal.history.base import About, Entry, EntryType, History
 from shoal.objects import codec
-from shoal.objects.kinds import kind_at, kind_named
+from shoal.objects.errors import NotFound
+from shoal.objects.kinds import KINDS, Kind
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import require
 from shoal.store.base import Record
@@ -81,16 +82,16 @@ async def explain(
     from shoal.server.explanation import explanation_of
 
     require(actor, "explain", namespace, name)
-    kind = kind_at(plural)
+    kind = _kind(plural)
     space = namespace if kind.namespaced else ""
     record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
     told = await services.on_nodes.call(
         explanation_of,
         kind,
         record.object,
-        store=services.store,
         history=services.history_part,
         cluster=services.cluster_part,
+        control=services.control,
     )
     return Response(codec.encode(told), media_type="application/json")
 
@@ -102,7 +103,7 @@ async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = 
 
     require(actor, "usage")
     report = await services.on_nodes.call(
-        usage_report, services.cluster, namespace, services.clock.now()
+        usage_report, services.cluster, services.tasks, namespace, services.clock.now()
     )
     return Response(codec.encode(report), media_type="application/json")
 
@@ -130,5 +131,14 @@ def _entries(
 def _about(kind: str, namespace: str, name: str, uid: str) -> About | None:
     if not kind:
         return None
-    known = kind_named(kind)
+    known = next((k for k in KINDS.values() if kind in (k.name, k.plural)), None)
+    if known is None:
+        raise NotFound(f"there is no kind called {kind!r}")
     return About(kind=known.name, namespace=namespace if known.namespaced else "", name=name, uid=uid)
+
+
+def _kind(plural: str) -> Kind:
+    for kind in KINDS.values():
+        if kind.plural == plural:
+            return kind
+    raise NotFound(f"there is nothing at {plural!r}")

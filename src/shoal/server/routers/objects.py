@@ -12,7 +12,7 @@ from shoal.admission.admission import Put
 from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
 from shoal.objects import codec
 from shoal.objects.errors import Exists, Invalid, NotFound
-from shoal.objects.kinds import Kind, kind_at
+from shoal.objects.kinds import KINDS, Kind
 from shoal.server.object_streams import stream_list, watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.store.base import Actor, Record
@@ -66,7 +66,7 @@ async def get_list(
     """A list of objects, or a watch. Lists are ordered by namespace and name; `metadata` says where a
     watch goes on (`resourceVersion`), where the next page begins (`cursor`) and how many objects
     follow this page (`remaining`). A watch without a version begins with what there is now."""
-    kind = kind_at(plural)
+    kind = _kind(plural)
     if watch:
         return await watch_stream(services, actor, kind, namespace, name, last or version)
     return await stream_list(services, actor, kind, namespace, selector, limit, cursor)
@@ -84,7 +84,7 @@ async def create(
     """Create an object. 422 lists everything that is wrong with it; the header `Shoal-Warnings` (a JSON
     list of sentences) what is taken as it is and surely not meant, such as a job larger than the
     cluster."""
-    kind, body = kind_at(plural), await request.body()
+    kind, body = _kind(plural), await request.body()
 
     def work() -> Record:
         obj = services.admission.of_create(kind, body, namespace, actor)
@@ -111,7 +111,7 @@ async def get(
     services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
 ) -> Response:
     """One object, complete."""
-    kind = kind_at(plural)
+    kind = _kind(plural)
     record = await services.on_store.call(
         services.store.record, kind, _space(kind, namespace), name, actor=actor
     )
@@ -131,7 +131,7 @@ async def put(
     that version (409 if there is a newer one). Without: apply, that is create the object, or give the
     one that is there this spec, these labels and these annotations. The header `Shoal-Result` says
     `created`, `changed` or `unchanged`; `Shoal-Warnings` is as for a create. Status is left alone."""
-    kind, body = kind_at(plural), await request.body()
+    kind, body = _kind(plural), await request.body()
 
     def work() -> Put:
         key = (_space(kind, namespace), name)
@@ -157,7 +157,7 @@ async def delete(
 ) -> Response:
     """Ask for deletion. The object goes when its last finalizer is removed; the answer is its last
     state."""
-    kind = kind_at(plural)
+    kind = _kind(plural)
 
     def work() -> Record:
         space = _space(kind, namespace)
@@ -185,7 +185,7 @@ async def patch_status(
 ) -> Response:
     """Set the status fields of one writer (for controllers outside this server): `{writer, uid,
     counter, fields, generation}`; null removes a field."""
-    kind, body = kind_at(plural), await request.body()
+    kind, body = _kind(plural), await request.body()
     try:
         patch = msgspec.json.decode(body, type=_Patch)
     except msgspec.MsgspecError as error:
@@ -224,6 +224,18 @@ def _add_routes() -> None:
                 response_class=Response,
                 response_model=None,
             )
+
+
+_PLURALS = {kind.plural: kind for kind in KINDS.values()}
+
+
+def _kind(plural: str) -> Kind:
+    kind = _PLURALS.get(plural)
+    if kind is None:
+        raise NotFound(
+            f"there is nothing at {plural!r}", hint=f"the kinds are {', '.join(sorted(_PLURALS))}"
+        )
+    return kind
 
 
 def _space(kind: Kind, namespace: str) -> str:

@@ -93,7 +93,7 @@ async def exec_(
     require(actor, "exec", namespace, name)
     asked, rest = await read_command(request)
     job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
-    task = await services.on_nodes.call(find_task, services.cluster, job, asked.role, asked.index)
+    task = await services.on_store.call(find_task, services.tasks, job, asked.role, asked.index)
     session = await services.on_nodes.call(services.cluster.exec, task, asked.command, tty=asked.tty)
     return ExecAnswer(session, rest, job.metadata.uid)
 
@@ -105,8 +105,7 @@ async def tasks(services: ServicesNow, actor: ActorNow, namespace: str, name: st
 
     def work() -> bytes:
         job = services.store.get(Job, namespace, name, actor=actor)
-        listing = services.cluster.list()
-        mine = tuple(t for t in listing.tasks if t.spec.job_uid == job.metadata.uid)
+        mine = services.tasks.of_job(job.metadata.uid)
         return codec.encode(reports_of(services.cluster, mine))
 
     return Response(await services.on_nodes.call(work), media_type="application/json")
