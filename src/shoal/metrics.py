@@ -10,8 +10,15 @@ prometheus_client takes 50 ms to import.
 
 from __future__ import annotations
 
+from collections import Counter as PyCounter
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from shoal import background
 
 __all__ = ["CONTENT_TYPE", "REGISTRY", "render"]
 
@@ -46,7 +53,24 @@ WORKQUEUE_RETRIES = _counter("workqueue_retries_total", "Keys requeued with back
 RECONCILE_SECONDS = _seconds("reconcile_duration", "Duration of a reconcile.", "controller")
 RECONCILE_FAILURES = _counter("reconcile_failures_total", "Reconciles that raised.", "controller")
 UNDECODABLE = _gauge("undecodable_objects", "Stored objects that cannot be decoded.", "kind")
-THREAD_RESTARTS = _counter("thread_restarts_total", "Restarts of a background loop.", "thread")
+
+
+class _ThreadRestarts(Collector):
+    """Read from the threads when metrics are asked for: `shoal.background` knows no metrics."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """See `Collector.collect`."""
+        text = "Restarts of a background loop."
+        family = CounterMetricFamily("shoal_thread_restarts", text, labels=["thread"])
+        restarts: PyCounter[str] = PyCounter()
+        for report in background.reports():  # one link thread for each node, and so on
+            restarts[report.name.rpartition("-")[0] or report.name] += report.restarts
+        for name in sorted(restarts):
+            family.add_metric([name], restarts[name])
+        yield family
+
+
+REGISTRY.register(_ThreadRestarts())
 
 # Scheduling and tasks
 

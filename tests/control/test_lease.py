@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from shoal.background import reports
 from shoal.clock import SystemClock
 from shoal.control.lease import LeaderLease, NotLeader
 from shoal.control.runner import Runner
@@ -202,6 +204,7 @@ def test_of_two_runners_on_one_store_one_works_at_a_time():
 
 _STALLED = """
 import sys, threading
+from shoal.background import reports
 from shoal.clock import SystemClock
 from shoal.control.lease import LeaderLease, NotLeader
 from shoal.store.base import SYSTEM
@@ -251,3 +254,30 @@ def test_a_stopped_process_that_comes_back_does_not_write(tmp_path: Path):
         "the lease leader was lost in between",
         "leads again",
     ]
+
+
+def test_an_unexpected_exception_does_not_end_the_renewal():
+    class Failing(MemoryStore):
+        calls = 0
+
+        def acquire(self, *args, **kwargs):
+            self.calls += 1
+            if self.calls == 2:
+                raise KeyError("injected")
+            return super().acquire(*args, **kwargs)
+
+    store = Failing()
+    lease = LeaderLease(
+        store, "controllers", "me", actor=SYSTEM, clock=SystemClock(),
+        duration_seconds=15, renew_deadline_seconds=10, retry_seconds=0.02,
+    )  # fmt: skip
+    lease.start()
+    try:
+        deadline = time.monotonic() + 20
+        while store.calls < 4:
+            assert time.monotonic() < deadline, "the thread has ended"
+            time.sleep(0.01)
+        assert lease.held()
+        assert next(report for report in reports() if report.name == "lease").restarts == 1
+    finally:
+        lease.stop()

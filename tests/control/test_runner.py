@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
+from shoal.background import reports
 from shoal.clock import SystemClock
 from shoal.control.lease import AlwaysLeader, NotLeader
 from shoal.control.runner import Backoff, Key, Runner, Source
@@ -296,3 +298,61 @@ def test_threads_start_working_when_leadership_is_won():
     guard.callbacks[0]()
     assert done.wait(10)
     assert runner.stop(10)
+
+
+def test_what_fails_again_and_again_is_reported_once_and_listed_until_it_works():
+    clock, feed = VirtualClock(), Feed()
+    recorder = Recorder(feed, raising(*[ValueError("bad spec")] * 7))
+    reported = []
+    runner = Runner(
+        [(recorder, 1)],
+        clock=clock,
+        guard=AlwaysLeader(),
+        backoff=Backoff(1, 1),
+        on_failing=reported.append,
+    )
+    feed.push(A)
+    for number in range(1, 8):
+        runner.run_once()
+        clock.advance(2)
+        if number == 2:
+            assert runner.failing() == () and reported == []
+    assert [(failure.key, failure.count) for failure in reported] == [(A, 5)]
+    assert "bad spec" in str(runner.failing()[0])
+    runner.run_once()
+    assert runner.failing() == () and len(reported) == 1
+
+
+def test_an_exception_that_no_loop_expects_ends_no_thread():
+    class Failing(Feed):
+        failures = 0
+
+        def sync_after(self) -> float:
+            self.failures += 1
+            if self.failures == 1:
+                raise ZeroDivisionError("injected")
+            return 0.01
+
+    class Guard(AlwaysLeader):
+        failures = 0
+
+        def enter(self) -> bool:
+            self.failures += 1
+            if self.failures == 1:
+                raise OverflowError("injected")
+            return True
+
+    feed, guard = Failing(), Guard()
+    recorder = Recorder(feed)
+    runner = Runner([(recorder, 1)], clock=SystemClock(), guard=guard)
+    runner.start()
+    try:
+        feed.push(A)
+        deadline = time.monotonic() + 20
+        while not recorder.calls:
+            assert time.monotonic() < deadline, "a thread has ended"
+            time.sleep(0.01)
+        restarts = {report.name: report.restarts for report in reports()}
+        assert restarts[f"cache-{feed.name}"] == 1 and restarts[f"{recorder.name}-0"] == 1
+    finally:
+        assert runner.stop()

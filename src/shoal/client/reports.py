@@ -106,6 +106,8 @@ class Readiness(Part, frozen=True, kw_only=True):
     parts: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     """What is wrong and stops nothing, a sentence each."""
+    failing: tuple[str, ...] = ()
+    """What fails now and is tried again (objects, caches, threads), a sentence each."""
 
 
 class VersionReport(Part, frozen=True, kw_only=True):

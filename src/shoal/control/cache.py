@@ -31,6 +31,7 @@ import msgspec
 
 from shoal.clock import Clock
 from shoal.control.workqueue import Key
+from shoal.metrics import UNDECODABLE
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable
 from shoal.objects.kinds import Kind
@@ -413,10 +414,11 @@ class ObjectCache(Generic[K]):
         with self._lock:
             known = self._undecodable.get(key)
             self._undecodable[key] = found
-            old = self._objects.pop(key, None)
-            self._awaited.pop(key, None)
+            old = self._objects.get(key)
             if old is not None:
+                self._remove(key, old.metadata.uid)
                 self._last_known[key] = old
+            UNDECODABLE.labels(self._kind.name).set(len(self._undecodable))
             for write in self._in_flight:
                 write.applied(key, found.version)
         if known is None or known.version != found.version:
@@ -429,6 +431,7 @@ class ObjectCache(Generic[K]):
     def _release(self, key: Key) -> None:
         del self._undecodable[key]
         self._last_known.pop(key, None)
+        UNDECODABLE.labels(self._kind.name).set(len(self._undecodable))
 
     def _decoded(self, record: Record) -> K | Undecodable:
         try:
@@ -529,6 +532,7 @@ class ObjectCache(Generic[K]):
         self._objects[key] = obj
         if self._undecodable.pop(key, None) is not None:
             self._last_known.pop(key, None)
+            UNDECODABLE.labels(self._kind.name).set(len(self._undecodable))
             _LOG.info("%s %s can be decoded again", self.name, "/".join(key))
         for write in self._in_flight:
             write.applied(key, obj.metadata.resource_version)

@@ -69,6 +69,10 @@ class ControllerContext:
             self._caches[kind] = ObjectCache(self.store, kind, actor=SYSTEM, clock=self.clock)
         return self._caches[kind]
 
+    def caches(self) -> tuple[ObjectCache[Any], ...]:
+        """The caches that controllers were made of."""
+        return tuple(self._caches.values())
+
     @cached_property
     def tasks(self) -> TaskCache:
         """The tasks of the cluster."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from shoal.cluster.base import Task
 from shoal.objects.job import Job, Resources, share_of
+from shoal.objects.job_rules import LARGEST_JOB
 from shoal.objects.quantities import CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.snapshot import Hold
@@ -24,7 +25,7 @@ def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
     there: dict[tuple[str, int, str], _Held] = {}
     resources = {role.name: role.resources for role in job.spec.roles}
     for slots in job.status.allocation.slots:
-        indices = list(IndexSet.parse(slots.indices))
+        indices = _listed(IndexSet.parse(slots.indices))
         share = len(slots.devices) // max(1, len(indices))
         for position, index in enumerate(indices):
             held = there[slots.role, index, slots.node] = _Held(slot=True)
@@ -32,8 +33,9 @@ def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
             held.devices = list(slots.devices[position * share : (position + 1) * share])
     if job.status.phase not in ("Succeeded", "Failed", "Cancelled"):
         for role in job.status.roles:
-            outcomes = IndexMap.parse(role.outcomes)
-            for index, node in IndexMap.parse(role.nodes).items():
+            outcomes, nodes = IndexMap.parse(role.outcomes), IndexMap.parse(role.nodes)
+            for index in _listed(nodes.indices):
+                node = nodes[index]
                 if index not in outcomes:
                     held = there.setdefault((role.name, index, node), _Held())
                     held.claimed = True
@@ -44,6 +46,17 @@ def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
             held = there.setdefault((spec.role, spec.index, spec.placement.node), _Held())
             held.add(task)
     return tuple(held.row(*key) for key, held in sorted(there.items()))
+
+
+def _listed(indices: IndexSet) -> list[int]:
+    """The indices one by one; a status may claim more of them than memory can hold.
+
+    Raises:
+        ValueError: there are more than any job may have.
+    """
+    if len(indices) > LARGEST_JOB:
+        raise ValueError(f"a status names {len(indices)} indices; a job has {LARGEST_JOB} at most")
+    return list(indices)
 
 
 def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:

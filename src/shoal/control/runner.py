@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from shoal import metrics
 from shoal.background import Backoff, SupervisedThread
 from shoal.clock import Clock
 from shoal.control.lease import Guard, NotLeader
@@ -28,6 +29,10 @@ __all__ = ["Backoff", "Cache", "Controller", "Failure", "Key", "Runner", "Source
 _LOG = logging.getLogger("shoal.control")
 _CONFLICTS_AT_ONCE = 5
 """So many conflicts in a row are answered by reading again at once; then backoff applies."""
+FAILING_AFTER = 5
+"""So many failures of a key in a row are more than a passing trouble."""
+_CACHE_BACKOFF = Backoff(0.05, 5.0)
+"""Nothing is decided on while a cache fails, so it is tried again sooner than a key."""
 _IDLE_SECONDS = 1.0
 _PATIENCE_STEPS = 100_000
 
@@ -117,6 +122,10 @@ class Failure:
     count: int
     since: float
 
+    def __str__(self) -> str:
+        what = "/".join(part for part in (self.source, *self.key) if part)
+        return f"{what} failed {self.count} times in a row, last with {self.error}"
+
 
 class Runner:
     """Runs controllers over their caches; see the module's docstring."""
@@ -129,12 +138,15 @@ class Runner:
         guard: Guard,
         seed: int = 0,
         backoff: Backoff | None = None,
+        on_failing: Callable[[Failure], None] | None = None,
     ) -> None:
-        """`controllers` are given with the number of threads that each may use."""
+        """`controllers` are given with the number of threads that each may use. `on_failing` is called
+        once for each key or cache that has failed `FAILING_AFTER` times in a row."""
         self._clock = clock
         self._guard = guard
         self._seed = seed
         self._backoff = backoff or Backoff()
+        self._on_failing = on_failing
         self._lock = threading.Lock()
         self._failures: dict[tuple[str, Key], Failure] = {}
         self._conflicts: dict[tuple[str, Key], int] = {}
@@ -144,7 +156,8 @@ class Runner:
         self._workers: list[ControllerWorkers] = []
         self._caches: list[Cache] = []
         for controller, threads in controllers:
-            made = ControllerWorkers(controller, WorkQueue(clock), threads)
+            made = ControllerWorkers(controller, WorkQueue(clock, controller.name), threads)
+            metrics.WORKQUEUE_DEPTH.labels(controller.name).set_function(made.queue.__len__)
             self._workers.append(made)
             for source in controller.sources():
                 source.cache.on_change(_enqueue(made.queue, source))
@@ -201,6 +214,10 @@ class Runner:
         with self._lock:
             return tuple(sorted(self._failures.values(), key=lambda f: (f.since, f.source, f.key)))
 
+    def failing(self) -> tuple[Failure, ...]:
+        """Of `failures`, those that are more than a passing trouble."""
+        return tuple(each for each in self.failures() if each.count >= FAILING_AFTER)
+
     @property
     def synced(self) -> bool:
         """True once every cache has listed everything."""
@@ -240,7 +257,7 @@ class Runner:
             cache.sync()
         except Exception as error:  # noqa: BLE001 - recorded and retried; a dead cache stops everything
             cache.ready.clear()
-            return self._backoff.after(self._failed(name, ("", ""), error), f"{self._seed}:{name}")
+            return _CACHE_BACKOFF.after(self._failed(name, ("", ""), error), f"{self._seed}:{name}")
         self._succeeded(name, ("", ""))
         return cache.sync_after()
 
@@ -264,14 +281,16 @@ class Runner:
         return True
 
     def _reconcile(self, workers: ControllerWorkers, key: Key) -> None:
-        name = workers.controller.name
+        name, begun = workers.controller.name, self._clock.monotonic()
         try:
             again = workers.controller.reconcile(key, self._clock.now())
         except NotLeader:
             workers.queue.add(key)
         except Exception as error:  # noqa: BLE001 - one object's trouble must not stop the others
+            metrics.RECONCILE_FAILURES.labels(name).inc()
             workers.queue.add_after(key, self._retry_after(name, key, error))
         else:
+            metrics.RECONCILE_SECONDS.labels(name).observe(self._clock.monotonic() - begun)
             self._succeeded(name, key)
             if again is not None:
                 # a change that came meanwhile, and waits for others to come close to it, is sooner
@@ -283,6 +302,7 @@ class Runner:
                 conflicts = self._conflicts[name, key] = self._conflicts.get((name, key), 0) + 1
             if conflicts <= _CONFLICTS_AT_ONCE:
                 return 0.0
+        metrics.WORKQUEUE_RETRIES.labels(name).inc()
         return self._backoff.after(self._failed(name, key, error), f"{self._seed}:{name}:{key}")
 
     def _failed(self, name: str, key: Key, error: Exception) -> int:
@@ -292,9 +312,11 @@ class Runner:
             same = last is not None and last.error == text
             count = last.count + 1 if last else 1
             since = last.since if last else self._clock.now()
-            self._failures[name, key] = Failure(name, key, text, count, since)
+            failure = self._failures[name, key] = Failure(name, key, text, count, since)
         if not same:
             _LOG.warning("%s %s failed: %s", name, "/".join(key), text, exc_info=error)
+        if count == FAILING_AFTER and self._on_failing is not None:
+            self._on_failing(failure)
         return count
 
     def _succeeded(self, name: str, key: Key) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 
 from shoal.clock import Clock
+from shoal.metrics import WORKQUEUE_ADDS, WORKQUEUE_LATENCY
 
 __all__ = ["Key", "WorkQueue"]
 
@@ -21,8 +22,12 @@ Key = tuple[str, str]
 class WorkQueue:
     """Thread-safe. Delays are measured with the clock's monotonic time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, name: str = "") -> None:
+        """`name` is the controller's, for metrics."""
         self._clock = clock
+        self._adds = WORKQUEUE_ADDS.labels(name)
+        self._latency = WORKQUEUE_LATENCY.labels(name)
+        self._added: dict[Key, float] = {}
         self._lock = threading.Lock()
         self._something = threading.Event()
         self._ready: deque[Key] = deque()
@@ -69,6 +74,7 @@ class WorkQueue:
                 return None
             key = self._ready.popleft()
             self._waiting.discard(key)
+            self._latency.observe(self._clock.monotonic() - self._added.pop(key))
             self._running.add(key)
             self._due.pop(key, None)
             return key
@@ -113,6 +119,8 @@ class WorkQueue:
         elif key not in self._waiting:
             self._waiting.add(key)
             self._ready.append(key)
+            self._added[key] = self._clock.monotonic()
+            self._adds.inc()
             self._something.set()
 
     def _promote(self) -> None:

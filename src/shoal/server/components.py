@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 
 from shoal import faults
 from shoal.admission.admission import DEFAULT_QUEUE, Admission
-from shoal.background import SupervisedThread
+from shoal.background import SupervisedThread, reports
 from shoal.clock import Clock
 from shoal.cluster.platform import Platform, Worker
 from shoal.control.lease import AlwaysLeader, LeaderLease
 from shoal.history.base import About
+from shoal.history.recorder import about
 from shoal.objects.errors import Exists
 from shoal.objects.job import Job
-from shoal.objects.kinds import NODE
+from shoal.objects.kinds import KINDS, NODE
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity, Node
 from shoal.objects.queue import Queue
@@ -39,8 +40,9 @@ from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Store
 
 if TYPE_CHECKING:
+    from shoal.control.cache import Undecodable
     from shoal.control.controllers import ControllerContext
-    from shoal.control.runner import Runner
+    from shoal.control.runner import Failure, Runner
     from shoal.history.sql import SqlHistory
 
 __all__ = ["Assembled", "Components", "assemble", "open_store"]
@@ -53,6 +55,7 @@ _MOST_LOG_BYTES = 20 * 2**30
 _OLDEST_LOG_SECONDS = 30 * 86400.0
 _STOP_SECONDS = 5.0
 _FIRST_NODE_SECONDS = 2.0
+_MOST_FAILING = 20
 
 
 def open_store(place: str | Path, clock: Clock) -> Store:
@@ -126,6 +129,16 @@ class Components:
         """What is wrong and stops nothing, a sentence each."""
         return self._platform.warnings()
 
+    def failing(self) -> tuple[str, ...]:
+        """What fails now and is tried again (objects, caches, threads), a sentence each."""
+        found = [f"thread {each.name}: {each.error}" for each in reports() if each.error]
+        if self._runner is not None:
+            found += map(str, self._runner.failing())
+        if self._context is not None:
+            found += [str(each) for cache in self._context.caches() for each in cache.undecodable()]
+        more = len(found) - _MOST_FAILING
+        return tuple(found) if more <= 0 else (*found[:_MOST_FAILING], f"and {more} more")
+
     def capacities(self) -> list[Capacity]:
         """The capacity of each node, from the Node objects; lost nodes, and those that the cluster
         no longer lists, are left out. A server that starts waits up to two seconds for the first."""
@@ -138,10 +151,22 @@ class Components:
         if new is not None and new.status.capacity.cpu:
             self._node_seen.set()
 
+    def _undecodable(self, found: Undecodable) -> None:
+        what = About(kind=found.kind, namespace=found.namespace, name=found.name, uid=found.uid)
+        self._audit.wrong(what, "Undecodable", str(found))
+
+    def _object_fails(self, failure: Failure) -> None:
+        kind = KINDS.get(failure.source.title())
+        if kind is None or self._context is None or not failure.key[1]:
+            return  # a cache, or the scheduler as a whole: shown by `failing` alone
+        obj = self._context.cache(kind).get(failure.key)
+        if obj is not None:
+            self._audit.wrong(about(obj), "ReconcileFailing", str(failure))
+
     def _settings_wrong(self, problem: str) -> None:
         _LOG.warning("%s", problem)
-        about = About(kind="Cluster", namespace="", name="settings", uid=self._platform.name)
-        self._audit.wrong(about, "SettingsIgnored", problem)
+        cluster = About(kind="Cluster", namespace="", name="settings", uid=self._platform.name)
+        self._audit.wrong(cluster, "SettingsIgnored", problem)
 
     def stop(self) -> None:
         """End all of it, in the opposite order; tasks and agents go on. Idempotent."""
@@ -218,7 +243,11 @@ class Components:
             record=files.record,
         )
         context.cache(NODE).on_change(self._saw_node)
-        self._runner = Runner(build(context), clock=self._clock, guard=guard)
+        controllers = build(context)
+        for cache in context.caches():
+            cache.on_undecodable(self._undecodable)
+        on_failing = self._object_fails
+        self._runner = Runner(controllers, clock=self._clock, guard=guard, on_failing=on_failing)
         self._context = services.control = context
         self._runner.start()
 
@@ -281,6 +310,7 @@ def assemble(
         home=platform.name,
         readiness=components.readiness,
         warnings=components.warnings,
+        failing=components.failing,
     )
 
     async def find_job(namespace: str, name: str) -> Job:

@@ -53,6 +53,8 @@ class Services:
     """Part to `ok`, or to what is wrong."""
     warnings: Callable[[], tuple[str, ...]] = tuple
     """What is wrong and stops nothing, a sentence each."""
+    failing: Callable[[], tuple[str, ...]] = tuple
+    """What fails now and is tried again, a sentence each."""
     signals: Signals = field(default_factory=Signals)
     on_store: BlockingPool = field(default_factory=lambda: BlockingPool("store", _STORE_THREADS))
     on_streams: BlockingPool = field(default_factory=lambda: BlockingPool("streams", _STREAM_THREADS))

@@ -7,9 +7,10 @@ which is not among Shoal's dependencies.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+import msgspec.inspect
 from hypothesis import strategies as st
 
 from shoal.objects import codec
@@ -32,13 +33,24 @@ from shoal.objects.job import (
     Topology,
 )
 from shoal.objects.job_rules import FIXED_RUNTIMES
-from shoal.objects.meta import Metadata
+from shoal.objects.meta import Metadata, Object
 from shoal.objects.node import Node, NodeSpec, Taint
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 from shoal.objects.queue import Amounts, Queue, QueueBudget, QueueSpec, Quota
 from shoal.objects.ranges import IndexSet
 
-__all__ = ["durations", "jobs", "labels", "metadata", "names", "nodes", "queues", "resources", "roles"]
+__all__ = [
+    "durations",
+    "hostile_documents",
+    "jobs",
+    "labels",
+    "metadata",
+    "names",
+    "nodes",
+    "queues",
+    "resources",
+    "roles",
+]
 
 T = TypeVar("T", CpuMillis, Bytes, int)
 
@@ -329,3 +341,71 @@ def _arrays() -> st.SearchStrategy[ArraySpec]:
     indices = st.sets(st.integers(0, 10_000), min_size=1, max_size=20).map(lambda s: IndexSet(s).text)
     parallelism = st.one_of(st.none(), st.integers(1, 1000))
     return st.builds(ArraySpec, indices=indices, parallelism=parallelism)
+
+
+def hostile_documents(kind: type[Object]) -> st.SearchStrategy[dict[str, Any]]:
+    """The spec and status of a document that says it is of this kind: fields of the right names and
+    mostly of the right types, with values that no writer of ours would give, and sometimes of a type
+    that cannot be decoded. For writing straight into a store."""
+    hints = get_type_hints(kind, include_extras=True)
+    parts = {name: _value_of(msgspec.inspect.type_info(hints[name])) for name in ("spec", "status")}
+    return st.fixed_dictionaries(parts)
+
+
+_HOSTILE_TEXT = st.sampled_from(
+    [
+        "",
+        "zero",
+        "0",
+        "0-9",
+        "3-1",
+        "0-9999999",
+        "0=a",
+        "0-3=nowhere",
+        "n0",
+        "default",
+        "NaN",
+        "1e400",
+        "-1",
+    ]
+)
+_HOSTILE_INTEGERS = st.sampled_from([-(2**62), -1, 0, 1, 2, 7, 99_999, 2**62])
+_HOSTILE_FLOATS = st.sampled_from([-1e308, -1.0, 0.0, 1e-308, 0.5, 3.0, 1.8e9, 1e308])
+_UNDECODABLE = st.sampled_from([None, [], {}, "?", -0.5, [[["deep"]]], {"": 0}])
+
+
+def _value_of(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    """Values on the wire for a type, of which few cannot be decoded."""
+    return st.integers(0, 99).flatmap(lambda roll: _UNDECODABLE if roll == 0 else _plausible(info))
+
+
+def _plausible(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _plausible(inner)
+        case msgspec.inspect.StructType(fields=fields):
+            needed = {f.encode_name: _value_of(f.type) for f in fields if f.required}
+            others = {f.encode_name: _value_of(f.type) for f in fields if not f.required}
+            return st.fixed_dictionaries(needed, optional=others)
+        case msgspec.inspect.UnionType(types=types):
+            return st.one_of([_plausible(each) for each in types])
+        case msgspec.inspect.LiteralType(values=values):
+            return st.sampled_from([*values])
+        case msgspec.inspect.VarTupleType(item_type=item) | msgspec.inspect.ListType(item_type=item):
+            return st.lists(_value_of(item), max_size=3)
+        case msgspec.inspect.TupleType(item_types=items):
+            return st.tuples(*map(_value_of, items)).map(list)
+        case msgspec.inspect.DictType(value_type=value):
+            return st.dictionaries(_HOSTILE_TEXT, _value_of(value), max_size=2)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.IntType():
+            return _HOSTILE_INTEGERS
+        case msgspec.inspect.FloatType():
+            return _HOSTILE_FLOATS
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case msgspec.inspect.CustomType():  # quantities
+            return st.one_of(_HOSTILE_INTEGERS, st.sampled_from(["1", "500m", "2Gi", "2h", "99999999h"]))
+        case _:
+            return _HOSTILE_TEXT

@@ -27,7 +27,9 @@ def test_why_a_job_waits(sh: Shell, server: LiveServer, client: Client) -> None:
     assert said.lines[0].startswith("job/train is Pending (NoRoom), for ")
     assert said.lines[1] == "  it needs more"
     assert "Tried before it: default/first" in said.lines
-    assert said.lines[-1].startswith("What would change it: it starts when running jobs finish or are preempted")
+    assert said.lines[-1].startswith(
+        "What would change it: it starts when running jobs finish or are preempted"
+    )
     assert not any("at the latest" in line for line in said.lines)
     document = sh("explain", "job/train", "-o", "json").document
     assert (document["code"], document["evidence"]) == ("NoRoom", _EVIDENCE)

@@ -185,6 +185,9 @@ def _server(settings: Settings) -> Iterator[Check]:
     for warning in readiness.warnings:
         remedy = f"{settings.spelt('up')} says it anew, with --policy, --topology or --record"
         yield Check(name="settings", status="warning", found=warning, remedy=remedy)
+    for sentence in readiness.failing:
+        remedy = f"it is tried again; see {settings.home / 'log' / 'server.log'}"
+        yield Check(name="failing", status="warning", found=sentence, remedy=remedy)
     if wrong:
         told = "; ".join(f"{part}: {state}" for part, state in wrong.items())
         remedy = f"see {settings.home / 'log' / 'server.log'}"

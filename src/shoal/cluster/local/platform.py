@@ -78,8 +78,7 @@ class LocalPlatform:
 
     def warnings(self) -> tuple[str, ...]:
         """See `Platform.warnings`."""
-        problem = self._settings.problem
-        return (problem,) if problem else ()
+        return tuple(filter(None, (self._settings.problem, self._watchdog.problem)))
 
     def on_warning(self, report: Callable[[str], None]) -> None:
         """See `Platform.on_warning`."""

@@ -62,7 +62,9 @@ async def readyz(
     """200 once every part is up, 503 before; says which are not. Needs no right."""
     parts = services.readiness()
     ready = all(state == "ok" for state in parts.values())
-    body = codec.encode(Readiness(ready=ready, parts=parts, warnings=services.warnings()))
+    failing = services.failing()
+    report = Readiness(ready=ready, parts=parts, warnings=services.warnings(), failing=failing)
+    body = codec.encode(report)
     return Response(body, 200 if ready or verbose else 503, media_type="application/json")
 
 

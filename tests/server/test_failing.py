@@ -1,0 +1,96 @@
+"""What fails now and is tried again is shown: in `/readyz`, in `doctor`, in metrics and as events."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from shoal import metrics
+from shoal.admission.admission import Admission
+from shoal.clock import SystemClock
+from shoal.cluster.local.settings import ClusterSettings
+from shoal.cluster.simulated import SimulatedCluster, run_for
+from shoal.history.base import About
+from shoal.history.files import FileLogs
+from shoal.objects.kinds import JOB
+from shoal.server.components import Components
+from shoal.server.event_recorder import Audit
+from shoal.server.services import Services
+from shoal.server.tokens import JobTokens, Tokens
+from shoal.store.base import SYSTEM, allow_all
+from shoal.store.memory import MemoryStore
+from shoal.testing.plane import capacity
+from shoal.testing.store.harness import job, newer_job
+from shoal.testing.store.raw import rewrite
+
+
+class SmallPlatform:
+    """One simulated node and a folder."""
+
+    name, task_api = "test", "unix:///nowhere"
+
+    def __init__(self, folder: Path) -> None:
+        self.keys = self.decisions = folder
+        self.history = folder / "history.db"
+        self.logs = FileLogs(folder)
+        self.cluster = SimulatedCluster(SystemClock(), {"a": capacity(4)}, run_for(None))
+
+    def settings(self) -> ClusterSettings:
+        return ClusterSettings()
+
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
+    def on_warning(self, report) -> None:
+        pass
+
+    def workers(self) -> tuple:
+        return ()
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) -> None:
+    store, clock, audit = MemoryStore(), SystemClock(), Audit()
+    tokens, people = JobTokens.of(tmp_path), Tokens(tmp_path / "tokens.json")
+    components = Components(SmallPlatform(tmp_path), store, clock, tokens=tokens, audit=audit)
+    admission = Admission(store, list, tuple, authorise=allow_all)
+    services = Services(store=store, admission=admission, clock=clock, people=people, audit=audit)
+    newer = store.create(newer_job("newer"), actor=SYSTEM)
+    store.create(job("odd"), actor=SYSTEM)
+    roles = [{"name": "", "nodes": "zero=a", "outcomes": "what"}]
+    rewrite(store, JOB, "odd", status=lambda old: old | {"roles": roles})
+    components.start(services)
+    try:
+        until(lambda: len(components.failing()) == 2)
+        assert all(state == "ok" for state in components.readiness().values())
+        odd, undecodable = components.failing()
+        assert "job/default/odd failed" in odd
+        assert "job/default/newer cannot be decoded" in undecodable and "quantum" in undecodable
+        assert b'shoal_undecodable_objects{kind="Job"} 1.0' in metrics.render()
+        assert b'shoal_reconcile_failures_total{controller="job"}' in metrics.render()
+        assert b'shoal_thread_restarts_total{thread="job"}' in metrics.render()
+        services.history.flush()
+        for name, reason in (("newer", "Undecodable"), ("odd", "ReconcileFailing")):
+            about = About(kind="Job", namespace="default", name=name)
+            assert reason in {entry.reason for entry in services.history.entries(about=about)}
+        store.delete(JOB, "default", "newer", uid=newer.metadata.uid, actor=SYSTEM)
+        rewrite(store, JOB, "odd", status=lambda old: {})
+        until(lambda: not components.failing())
+    finally:
+        components.stop()
+        services.close()
+
+
+def until(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
