@@ -16,7 +16,7 @@ from shoal.history.files import FileLogs
 from shoal.history.memory import MemoryHistory
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Capacity
+from shoal.objects.node import Capacity, Node, NodeStatus
 from shoal.objects.queue import Queue
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
@@ -67,9 +67,7 @@ class LiveServer:
         """Serve; again after `stop`, as a restarted server would."""
         self.services = Services(
             store=self.store,
-            admission=Admission(
-                self.store, lambda: self.declared, lambda: self._levels, authorise=authorise
-            ),
+            admission=Admission(self.store, self._nodes, lambda: self._levels, authorise=authorise),
             clock=SystemClock(),
             people=self.people,
             home=str(self.home.path),
@@ -94,6 +92,12 @@ class LiveServer:
         self.serving = Serving(create_app(self.services), Listeners(listeners), self.services.signals)
         self._thread = threading.Thread(target=self.serving.run, name="server", daemon=True)
         self._thread.start()
+
+    def _nodes(self) -> list[Node]:
+        return [
+            Node(metadata=Metadata(name=f"n{at}"), status=NodeStatus(capacity=capacity))
+            for at, capacity in enumerate(self.declared)
+        ]
 
     def stop(self) -> None:
         """End the server; what it kept stays."""

@@ -1,8 +1,13 @@
-"""What every write of a person passes on its way to the store.
+"""Admission: completes, checks and stores each new or changed object.
 
-The rules about objects alone are in `shoal.objects.admit`; here they meet what is there: the queue
-that a job names, the object that a change is of, the nodes that a task would have to fit on. Runs on
-a thread, reads the store as the system.
+The rules about objects alone are in `shoal.objects.admit`; here they meet the other objects: the queue
+of a job, the stored object that a change is of, the nodes that a task has to fit on. People's documents
+come in through `create_document` and `put`, the objects that a controller makes through `create` with
+their owner. Runs on any thread, and reads the store as the system.
+
+An object with an owner counts for the person who made the owner: that person is its submitter, its
+jobs count for the owner's user, and it is deleted with the owner. Nobody reads the warnings about such
+an object, so a job that its queue's quota can never hold is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +16,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -19,20 +25,25 @@ from shoal.objects import codec
 from shoal.objects.admit import admit, admit_job, check_update, invalid, problems_of
 from shoal.objects.demand import about_job, about_queue, fitting
 from shoal.objects.elastic import coordinator_of, with_coordinator
-from shoal.objects.errors import Conflict, Forbidden, Invalid, NotFound, Problem
+from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem
 from shoal.objects.job import Job, Resources
 from shoal.objects.job_rules import unknown_levels
-from shoal.objects.kinds import QUEUE, Kind
-from shoal.objects.meta import Object
-from shoal.objects.node import Capacity
+from shoal.objects.kinds import QUEUE, Kind, kind_of
+from shoal.objects.meta import Object, OwnerReference
+from shoal.objects.node import Capacity, Node
 from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
-__all__ = ["DEFAULT_QUEUE", "Admission", "Put"]
+__all__ = ["DEFAULT_QUEUE", "IDEMPOTENCY_ANNOTATION", "Admission", "Put"]
 
 DEFAULT_QUEUE = "default"
 
+K = TypeVar("K", bound=Object)
 _MOST_ATTEMPTS = 20
+IDEMPOTENCY_ANNOTATION = "shoal.dev/idempotency-key"
+"""Where the key of a create is kept: with the object, so that it lives exactly as long."""
+_COUNT_FOR_OTHERS = frozenset({"manager", "admin", "system"})
+"""Roles that may submit a job that counts for another user."""
 _PLATFORM = "shoal.dev/"
 """Annotations with this prefix are the platform's: an apply that does not know them keeps them."""
 
@@ -46,35 +57,71 @@ class Put(NamedTuple):
 
 
 class Admission:
-    """See the module. `declared` gives what each declared node can hold, `levels` the labels that are
-    levels of the topology."""
+    """See the module. `nodes` gives the Node objects, `levels` the labels that are levels of the
+    topology."""
 
     def __init__(
         self,
         store: Store,
-        declared: Callable[[], Iterable[Capacity]],
+        nodes: Callable[[], Iterable[Node]] = tuple,
         levels: Callable[[], Sequence[str]] = tuple,
         *,
         authorise: Authorise,
     ) -> None:
         self._store = store
         self._authorise = authorise
-        self._declared = declared
+        self._nodes = nodes
         self._levels = levels
         self._tree = threading.Lock()
         """Held from the look at the other queues to the write of one: two changes that are each right
         could put queues above themselves."""
 
-    def of_create(self, kind: Kind, body: bytes, namespace: str, actor: Actor) -> Object:
-        """The object that a body describes, ready to be created by the actor.
+    def create_document(
+        self, kind: Kind, body: bytes, namespace: str, actor: Actor, *, key: str = "", dry_run: bool
+    ) -> Put:
+        """Admit and store the object that a body describes. One that was created under the same `key`
+        is given back, unchanged.
 
         Raises:
             Invalid: something is wrong; `problems` holds everything that is.
-            Forbidden: the actor creates nothing, or the job may not be in its queue.
+            Forbidden: the actor may not create it, or the queue does not take the job.
+            Exists: there is one of this name.
         """
         self._authorise(actor, "create", kind, namespace, "")
-        obj = admit(_document(body), kind, namespace=namespace)
-        return self._ready(obj, actor)
+        obj = self._ready(admit(_document(body), kind, namespace=namespace), actor)
+        if key:
+            annotations = {**obj.metadata.annotations, IDEMPOTENCY_ANNOTATION: key}
+            obj = _with_metadata(obj, annotations=annotations)
+        if dry_run:
+            self._check_absent(kind, obj, actor)
+            return Put(Record(kind, codec.encode(obj)), "created")
+        try:
+            made = self._store.create(obj, actor=actor)
+        except Exists:
+            there = self._store.record(kind, *obj.key, actor=actor)
+            if not key or there.object.metadata.annotations.get(IDEMPOTENCY_ANNOTATION) != key:
+                raise
+            return Put(there, "unchanged")
+        return Put(Record(kind, codec.encode(made)), "created")
+
+    def create(self, obj: K, *, actor: Actor, owner: Object | None = None) -> K:
+        """Admit and store an object that a controller makes, for the person who made the owner.
+
+        Raises:
+            Invalid: something is wrong, or it is not in the namespace of its owner.
+            Forbidden: the queue does not take the job, or its quota can never hold it.
+            Conflict: the owner is gone, or is being deleted.
+            Exists: there is one of this name.
+        """
+        admitted = cast("K", admit(codec.builtins(obj), kind_of(obj)))
+        if owner is not None:
+            actor = replace(actor, on_behalf_of=owner.metadata.submitter)
+            admitted = _owned(admitted, owner)
+        made = cast("K", self._ready(admitted, actor))
+        if owner is not None and isinstance(made, Job):
+            for sentence in about_job(made, self._path(made.spec.queue), ()):
+                raise Forbidden(sentence, hint=f"it is made by {_name(owner)}, of {actor.submitter}")
+        return self._store.create(made, actor=actor)
 
     def put(
         self,
@@ -88,7 +135,7 @@ class Admission:
         """Update the version that the body names, or else apply.
 
         Raises:
-            Invalid, Forbidden: as `of_create`, and where a change is not allowed.
+            Invalid, Forbidden: as `create_document`, and where a change is not allowed.
             Conflict: the version that the body names is not the newest.
             NotFound: it names a version of an object that is not there.
         """
@@ -125,10 +172,17 @@ class Admission:
     def advice(self, obj: Object) -> list[str]:
         """What is kept as it is, and yet surely not meant, in a sentence each."""
         if isinstance(obj, Queue):
-            return about_queue(obj, self._queues(), list(self._declared()))
+            return about_queue(obj, self._queues(), self._capacities())
         if isinstance(obj, Job) and not obj.spec.cancelled:
-            return about_job(obj, self._path(obj.spec.queue), list(self._declared()))
+            return about_job(obj, self._path(obj.spec.queue), self._capacities())
         return []
+
+    def _check_absent(self, kind: Kind, obj: Object, actor: Actor) -> None:
+        try:
+            self._store.record(kind, *obj.key, actor=actor)
+        except NotFound:
+            return
+        raise Exists(f"{kind.name.lower()} {obj.metadata.name} exists already")
 
     def _put(self, kind: Kind, obj: Object, key: tuple[str, str], actor: Actor, dry_run: bool) -> Put:
         try:
@@ -163,15 +217,19 @@ class Admission:
     def _ready(self, obj: Object, actor: Actor) -> Object:
         """As it is to be stored: complete, its queue takes it, a node could hold it, its submitter is
         known."""
-        metadata = msgspec.structs.replace(obj.metadata, submitter=actor.name)
-        made = msgspec.structs.replace(_with_coordinator(obj), metadata=metadata)
+        made = _with_metadata(_with_coordinator(obj), submitter=actor.submitter)
         if isinstance(made, Job):
+            _check_user(made, actor)
             admit_job(made, self._queue(made.spec.queue))
             self._check_levels(made)
             self._check_sizes(made)
         elif isinstance(made, Queue):
             self._check_place(made)
         return made
+
+    def _capacities(self) -> list[Capacity]:
+        """Of the nodes that are there, or may be there again."""
+        return [node.status.capacity for node in self._nodes() if _counts(node)]
 
     def _queues(self) -> list[Queue]:
         return [record.object for record in self._store.list(QUEUE, actor=SYSTEM).records]
@@ -206,7 +264,7 @@ class Admission:
 
     def _check_sizes(self, job: Job) -> None:
         """Waiting cannot help a task that is larger than every node there is."""
-        nodes = list(self._declared())
+        nodes = self._capacities()
         if not nodes:
             return  # none is known yet, so nothing is known to be too much
         problems = [
@@ -220,6 +278,52 @@ class Admission:
                 tuple(problems),
                 hint="ask for less, or declare a larger node: shoal get nodes shows what there is",
             )
+
+
+def _owned(obj: K, owner: Object) -> K:
+    """The object with its owner's reference, counted for the owner's user."""
+    kind, meta = kind_of(owner), owner.metadata
+    if meta.deleted:
+        raise Conflict(f"{_name(owner)} is being deleted and takes no new objects")
+    if kind.namespaced and obj.metadata.namespace != meta.namespace:
+        message = f"{_name(owner)} is of namespace {meta.namespace}: what it owns is there too"
+        raise Invalid(message, (Problem("metadata.namespace", message),))
+    reference = OwnerReference(kind=kind.name, name=meta.name, uid=meta.uid)
+    others = tuple(each for each in obj.metadata.owners if each.uid != meta.uid)
+    owned = _with_metadata(obj, owners=(reference, *others))
+    if not isinstance(owned, Job):
+        return owned
+    user: str = getattr(owner.spec, "user", "")
+    if owned.spec.user not in ("", user, meta.submitter):
+        raise Forbidden(f"the jobs of {_name(owner)} count for {user or meta.submitter}")
+    spec = msgspec.structs.replace(owned.spec, user=user)
+    return cast("K", msgspec.structs.replace(owned, spec=spec))
+
+
+def _check_user(job: Job, actor: Actor) -> None:
+    """A job counts for its submitter, unless a manager says otherwise."""
+    user, roles = job.spec.user, actor.roles_in(job.metadata.namespace)
+    if user not in ("", actor.submitter) and not roles & _COUNT_FOR_OTHERS:
+        raise Forbidden(
+            f"a job of {actor.submitter} cannot count for {user}",
+            hint="leave spec.user out, or let a manager submit the job",
+        )
+
+
+def _counts(node: Node) -> bool:
+    """Whether the node is neither lost nor unknown to its cluster, and has reported its capacity."""
+    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+    gone = node.spec.lost or (ready is not None and ready.reason == "NotListed")
+    return not gone and node.status.capacity != Capacity()
+
+
+def _name(obj: Object) -> str:
+    return f"{obj.kind.lower()}/{obj.metadata.name}"
+
+
+def _with_metadata(obj: K, **fields: object) -> K:
+    metadata = msgspec.structs.replace(obj.metadata, **fields)
+    return msgspec.structs.replace(obj, metadata=metadata)
 
 
 def _document(body: bytes) -> Any:

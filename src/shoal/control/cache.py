@@ -29,6 +29,7 @@ from zlib import crc32
 
 import msgspec
 
+from shoal.admission.admission import Admission
 from shoal.clock import Clock
 from shoal.control.workqueue import Key
 from shoal.metrics import UNDECODABLE
@@ -36,7 +37,7 @@ from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object, Part
-from shoal.store.base import Actor, Event, Record, Store, Watch
+from shoal.store.base import Actor, Event, Record, Store, Watch, allow_all
 
 __all__ = [
     "InFlightList",
@@ -120,13 +121,25 @@ class Subscribers(Generic[S]):
 class ObjectCache(Generic[K]):
     """See the module's docstring. Reads and writes from any thread, `sync` from one at a time."""
 
-    def __init__(self, store: Store, kind: Kind, *, actor: Actor, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        kind: Kind,
+        *,
+        actor: Actor,
+        clock: Clock,
+        admission: Admission | None = None,
+    ) -> None:
+        """`admission` is what new objects pass; absent: one that knows the store alone."""
         self._store = store
         self._kind = kind
         self._actor = actor
         self._clock = clock
+        self._admission = admission or Admission(store, authorise=allow_all)
         self._lock = threading.RLock()
         self._objects: dict[Key, K] = {}
+        self._owned: dict[str, set[Key]] = {}
+        """Uid of an owner to the keys of the objects that name it."""
         self._awaited: dict[Key, str] = {}
         self._gone: dict[Key, str] = {}
         self._in_flight: list[InFlightWrite] = []
@@ -157,6 +170,11 @@ class ObjectCache(Generic[K]):
         """All objects, in no particular order."""
         with self._lock:
             return list(self._objects.values())
+
+    def owned_by(self, uid: str) -> list[K]:
+        """The objects that name the object of this uid as an owner, in the order of their keys."""
+        with self._lock:
+            return [self._objects[key] for key in sorted(self._owned.get(uid, ()))]
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -251,14 +269,15 @@ class ObjectCache(Generic[K]):
             return result
         return self._commit(write, result)
 
-    def create(self, obj: K) -> K:
-        """`Store.create`; the result shows in the cache.
+    def create(self, obj: K, *, owner: Object | None = None) -> K:
+        """`Admission.create`, for the person who made the owner; the result shows in the cache.
 
         Raises:
             Exists: there is one of this name; the cache has been brought up to date.
+            Invalid, Forbidden, Conflict: it is not admitted.
         """
         with self._writing(obj.key) as write:
-            result = self._store.create(obj, actor=self._actor)
+            result = self._admission.create(obj, actor=self._actor, owner=owner)
         return self._commit(write, result)
 
     def delete(self, obj: K) -> None:
@@ -529,6 +548,7 @@ class ObjectCache(Generic[K]):
                 self._awaited[key] = obj.metadata.resource_version
 
     def _set(self, key: Key, obj: K) -> None:
+        self._index(key, self._objects.get(key), obj)
         self._objects[key] = obj
         if self._undecodable.pop(key, None) is not None:
             self._last_known.pop(key, None)
@@ -537,8 +557,17 @@ class ObjectCache(Generic[K]):
         for write in self._in_flight:
             write.applied(key, obj.metadata.resource_version)
 
+    def _index(self, key: Key, old: K | None, new: K | None) -> None:
+        """Keep `_owned` right when `new` takes the place of `old`."""
+        for uid in _owners(old):
+            self._owned[uid].discard(key)
+            if not self._owned[uid]:
+                del self._owned[uid]
+        for uid in _owners(new):
+            self._owned.setdefault(uid, set()).add(key)
+
     def _remove(self, key: Key, uid: str) -> None:
-        del self._objects[key]
+        self._index(key, self._objects.pop(key), None)
         self._awaited.pop(key, None)
         self._note_gone(key, uid)
 
@@ -628,3 +657,7 @@ def changed_fields(old: Part, new: Part) -> dict[str, Any]:
     before.pop("writers", None)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     return changed | {name: None for name in before if name not in after}
+
+
+def _owners(obj: Object | None) -> set[str]:
+    return set() if obj is None else {owner.uid for owner in obj.metadata.owners}

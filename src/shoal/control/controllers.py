@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from shoal.admission.admission import Admission
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster
 from shoal.control.cache import ObjectCache
@@ -29,7 +30,7 @@ from shoal.control.task_cache import TaskCache
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
 from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
-from shoal.store.base import SYSTEM, Store
+from shoal.store.base import SYSTEM, Store, allow_all
 
 __all__ = ["CONTROLLERS", "ControllerContext", "Recorder", "Registration", "build", "registrations"]
 
@@ -66,12 +67,19 @@ class ControllerContext:
     def cache(self, kind: Kind) -> ObjectCache[Any]:  # Any: the caller names the kind
         """The cache of the objects of a kind; the same one for every caller."""
         if kind not in self._caches:
-            self._caches[kind] = ObjectCache(self.store, kind, actor=SYSTEM, clock=self.clock)
+            self._caches[kind] = ObjectCache(
+                self.store, kind, actor=SYSTEM, clock=self.clock, admission=self.admission
+            )
         return self._caches[kind]
 
     def caches(self) -> tuple[ObjectCache[Any], ...]:
         """The caches that controllers were made of."""
         return tuple(self._caches.values())
+
+    @cached_property
+    def admission(self) -> Admission:
+        """What the objects that controllers make pass: `cache(kind).create(obj, owner=...)` uses it."""
+        return Admission(self.store, lambda: self.cache(NODE).all(), self.levels, authorise=allow_all)
 
     @cached_property
     def tasks(self) -> TaskCache:

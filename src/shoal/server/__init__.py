@@ -10,7 +10,6 @@ command line's `offline` verbs import it.
 - `app`, `routers/`, `services`: the routes, and what they use
 - `listeners`, `serving`, `middleware`: connections, their bounds, and errors as answers
 - `peer`, `auth`, `tokens`: the actor of a request
-- `admission`: what every write passes on its way to the store
 - `elastic`: records, sizes and reports of elastic jobs
 - `object_streams`, `log_stream`, `exec_stream`, `explanation`, `task_reports`: the larger answers
 - `event_recorder`: events of controllers and of users' writes

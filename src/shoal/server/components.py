@@ -27,7 +27,7 @@ from shoal.objects.errors import Exists
 from shoal.objects.job import Job
 from shoal.objects.kinds import KINDS, NODE
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Capacity, Node
+from shoal.objects.node import Node
 from shoal.objects.queue import Queue
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
@@ -139,13 +139,12 @@ class Components:
         more = len(found) - _MOST_FAILING
         return tuple(found) if more <= 0 else (*found[:_MOST_FAILING], f"and {more} more")
 
-    def capacities(self) -> list[Capacity]:
-        """The capacity of each node, from the Node objects; lost nodes, and those that the cluster
-        no longer lists, are left out. A server that starts waits up to two seconds for the first."""
+    def nodes(self) -> list[Node]:
+        """The Node objects. A server that starts waits up to two seconds for the first."""
         self._node_seen.wait(max(0.0, self._started + _FIRST_NODE_SECONDS - self._clock.monotonic()))
         if self._context is None:
             return []
-        return [node.status.capacity for node in self._context.cache(NODE).all() if _is_listed(node)]
+        return self._context.cache(NODE).all()
 
     def _saw_node(self, old: Node | None, new: Node | None) -> None:
         if new is not None and new.status.capacity.cpu:
@@ -268,11 +267,6 @@ def _opening(worker: Worker) -> Callable[[Services], None]:
     return lambda _: worker.open()
 
 
-def _is_listed(node: Node) -> bool:
-    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
-    return not node.spec.lost and (ready is None or ready.reason != "NotListed")
-
-
 def _attempt(name: str, action: Callable[[], object]) -> None:
     try:
         action()
@@ -300,7 +294,7 @@ def assemble(
         store=store,
         admission=Admission(
             store,
-            components.capacities,
+            components.nodes,
             lambda: platform.settings().topology,
             authorise=authorise,
         ),

@@ -74,6 +74,13 @@ class Actor:
     job: tuple[str, str, str] | None = None
     bindings: tuple[tuple[str, str], ...] = ()
     """Roles in single namespaces: (namespace, role)."""
+    on_behalf_of: str = ""
+    """The user for whom a controller creates an object; empty: the actor acts for itself."""
+
+    @property
+    def submitter(self) -> str:
+        """The submitter of what the actor creates."""
+        return self.on_behalf_of or self.name
 
     def roles_in(self, namespace: str) -> frozenset[str]:
         """The roles that hold in a namespace ("": for the whole cluster)."""

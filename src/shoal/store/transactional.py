@@ -53,7 +53,7 @@ class TransactionalStore:
         def operation(transaction: Transaction) -> bytes:
             return _applied(
                 transaction,
-                rules.create(transaction, kind, obj, submitter=actor.name, uid=uid, now=now),
+                rules.create(transaction, kind, obj, submitter=actor.submitter, uid=uid, now=now),
             )
 
         return codec.decode(self._backend.write(operation), type(obj))

@@ -10,19 +10,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from shoal.admission.admission import Put
 from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
-from shoal.objects import codec
-from shoal.objects.errors import Exists, Invalid, NotFound
+from shoal.objects.errors import Invalid, NotFound
 from shoal.objects.kinds import KINDS, Kind
 from shoal.server.object_streams import stream_list, watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow
-from shoal.store.base import Actor, Record
+from shoal.store.base import Record
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1", tags=["objects"])
-
-IDEMPOTENCY_ANNOTATION = "shoal.dev/idempotency-key"
-"""Where the key of a create is kept: with the object, so that it lives exactly as long."""
 
 DryRun = Annotated[
     bool, Query(alias="dryRun", description="Do everything but the writing: the answer is the same.")
@@ -86,23 +82,14 @@ async def create(
     cluster."""
     kind, body = _kind(plural), await request.body()
 
-    def work() -> Record:
-        obj = services.admission.of_create(kind, body, namespace, actor)
-        if key:
-            obj = _with_annotation(obj, IDEMPOTENCY_ANNOTATION, key)
-        try:
-            if dry_run:
-                return _dry_create(services, actor, kind, obj)
-            made = services.store.create(obj, actor=actor)
-        except Exists:
-            there = services.store.record(kind, *_key(kind, obj), actor=actor)
-            if not key or there.object.metadata.annotations.get(IDEMPOTENCY_ANNOTATION) != key:
-                raise
-            return there
-        services.audit.wrote(made, "Created", f"created by {actor.name}", actor.name)
-        return Record(kind, codec.encode(made))
+    def work() -> Put:
+        return services.admission.create_document(
+            kind, body, namespace, actor, key=key or "", dry_run=dry_run
+        )
 
-    record = await services.on_store.call(work)
+    record, result, _ = await services.on_store.call(work)
+    if result == "created" and not dry_run:
+        services.audit.wrote(record.object, "Created", f"created by {actor.name}", actor.name)
     headers = await _warnings(services, record)
     return _json(record.document, 200 if dry_run else 201, headers)
 
@@ -244,26 +231,6 @@ def _space(kind: Kind, namespace: str) -> str:
             f"a {kind.name.lower()} is in a namespace", hint=f"/api/v1/namespaces/NAME/{kind.plural}"
         )
     return namespace if kind.namespaced else ""
-
-
-def _key(kind: Kind, obj: Any) -> tuple[str, str]:
-    return (obj.metadata.namespace if kind.namespaced else "", obj.metadata.name)
-
-
-def _dry_create(services: Services, actor: Actor, kind: Kind, obj: Any) -> Record:
-    try:
-        services.store.record(kind, *_key(kind, obj), actor=actor)
-    except NotFound:
-        return Record(kind, codec.encode(obj))
-    raise Exists(f"{kind.name.lower()} {obj.metadata.name} exists already")
-
-
-def _with_annotation(obj: Any, key: str, value: str) -> Any:
-    metadata = obj.metadata
-    annotations = {**metadata.annotations, key: value}
-    return msgspec.structs.replace(
-        obj, metadata=msgspec.structs.replace(metadata, annotations=annotations)
-    )
 
 
 async def _warnings(services: Services, record: Record) -> dict[str, str]:
