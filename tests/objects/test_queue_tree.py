@@ -13,7 +13,6 @@ from shoal.objects.queue import (
     Queue,
     check_place,
     children_of,
-    circles,
     own_of,
     parents_of,
     path_of,
@@ -68,15 +67,6 @@ def test_what_cannot_be_above_anything_is_topmost() -> None:
 )
 def test_a_parent_that_cannot_be(wanted: Queue, message: str) -> None:
     assert findings(wanted, TREE) == {"spec.parent": message}
-
-
-def test_each_circle_is_told_once() -> None:
-    apart = [queue("y", "z"), queue("z", "y"), queue("x", "x0"), *TORN]
-    assert circles(apart) == {
-        "a": "the queues would be above themselves: a -> b -> a",
-        "y": "the queues would be above themselves: y -> z -> y",
-    }
-    assert circles(TREE) == {}
 
 
 def test_a_queue_may_go_below_another(wanted: Queue = TREE[1]) -> None:

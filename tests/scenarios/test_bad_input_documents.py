@@ -63,7 +63,7 @@ def apply(guarded: Standing, text: str | bytes) -> Ran:
         (queue("nominal: {cpu: 1}, guaranteed: {cpu: 2}"), ["spec.guaranteed.cpu", "more than nominal"]),
         (queue("parent: nowhere"), ["spec.parent", "there is no queue nowhere"]),
         (queue("parent: wrong"), ["spec.parent", "wrong cannot be above itself"]),
-        (queue("", "a", "b") + queue("", "b", "a"), ["above themselves: a -> b -> a"]),
+        (queue("", "a", "b") + queue("", "b", "a"), ["refers to itself: queue/a -> queue/b -> queue/a"]),
         (manifest(name="'Not A Name'"), ["metadata.name", "lower-case"]),
         (
             "apiVersion: shoal.dev/v1alpha1\nkind: Jbo\nmetadata: {name: x}\n",

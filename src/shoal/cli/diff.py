@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+import msgspec
+
 from shoal.cli.targets import Target
-from shoal.cli.text import BOLD, painted, plural, printable
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
-from shoal.objects.job import Job
-from shoal.objects.kinds import QUEUE, kind_of
+from shoal.objects.kinds import kind_of
 from shoal.objects.meta import Object
-from shoal.objects.queue import Queue
+from shoal.objects.paths import spell
+from shoal.objects.text import BOLD, painted, plural, printable
 
 __all__ = ["Change", "differences", "flattened", "plan", "print_plan", "summary"]
 
@@ -52,7 +53,7 @@ def plan(client: Client, objects: list[Object]) -> list[Change]:
     Raises:
         Invalid: with everything that the server does not admit in any of them.
     """
-    queues = {obj.metadata.name for obj in objects if kind_of(obj) is QUEUE}
+    created = {(kind_of(obj).name, obj.metadata.name) for obj in objects}
     changes: list[Change] = []
     problems: list[Problem] = []
     first: ShoalError | None = None
@@ -61,7 +62,7 @@ def plan(client: Client, objects: list[Object]) -> list[Change]:
         try:
             changes.append(_change(client, target, obj))
         except ShoalError as error:
-            if _waits_for_its_queue(obj, error, queues):
+            if _waits_for_others(obj, error, created):
                 changes.append(Change(target, obj, obj, "created", []))
                 continue
             first = first or error
@@ -118,25 +119,31 @@ def _change(client: Client, target: Target, obj: Object) -> Change:
 
 
 def _peoples(obj: Object) -> dict[str, Any]:
-    """The parts that people write; roles with their names, also where that is the default."""
+    """The parts that people write."""
     metadata = obj.metadata
     annotations = {k: v for k, v in metadata.annotations.items() if not k.startswith("shoal.dev/")}
     spec = codec.builtins(obj.spec)
-    if isinstance(obj, Job):
-        for role, shown in zip(obj.spec.roles, spec["roles"], strict=True):
-            shown.setdefault("name", role.name)
+    declared: msgspec.Struct = obj.spec
+    for field in msgspec.structs.fields(declared):
+        _with_names(getattr(declared, field.name), spec.get(field.encode_name))
     return {"labels": metadata.labels, "annotations": annotations, "spec": spec}
 
 
-def _waits_for_its_queue(obj: Object, error: ShoalError, queues: set[str]) -> bool:
-    """A job, or a queue, whose only fault is that its queue, or the one above it, is not there, when the
-    same files create that."""
-    if not isinstance(error, Invalid):
+def _with_names(items: Any, shown: Any) -> None:
+    """Put the names of the items of a list where they were left out as the default."""
+    if isinstance(items, tuple) and isinstance(shown, list):
+        for item, document in zip(cast("tuple[Any, ...]", items), cast("list[Any]", shown), strict=True):
+            if isinstance(item, msgspec.Struct) and isinstance(name := getattr(item, "name", None), str):
+                document.setdefault("name", name)
+
+
+def _waits_for_others(obj: Object, error: ShoalError, created: set[tuple[str, str]]) -> bool:
+    """Whether all that is wrong is that the object refers to others that the same files create."""
+    if not isinstance(error, Invalid) or not error.problems:
         return False
-    paths = {problem.path for problem in error.problems}
-    if isinstance(obj, Job):
-        return obj.spec.queue in queues and paths == {"spec.queue"}
-    return isinstance(obj, Queue) and obj.spec.parent in queues and paths == {"spec.parent"}
+    references = kind_of(obj).references(obj)
+    known = {spell(each.path) for each in references if (each.kind, each.name) in created}
+    return {problem.path for problem in error.problems} <= known
 
 
 def _problems(target: Target, error: ShoalError) -> list[Problem]:

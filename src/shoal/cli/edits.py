@@ -8,28 +8,39 @@ changed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.cli.connection import connect
 from shoal.cli.failures import Declined, Usage
 from shoal.cli.output import say, write_document
 from shoal.cli.settings import Settings
-from shoal.cli.targets import Target, with_nearest
+from shoal.cli.targets import Target, targets, with_nearest
 from shoal.objects.errors import ShoalError
+from shoal.objects.kind import Kind, Verb
+from shoal.objects.kinds import KINDS
 
-__all__ = ["Outcomes", "change_each", "confirm"]
-
-Change = Callable[[Any], Any]
+__all__ = ["Outcomes", "change_each", "confirm", "supporting"]
 
 
-def change_each(
-    settings: Settings, named: Sequence[Target], change: Change, *, done: str, already: str
-) -> None:
-    """Change the spec of each object with `change` (object to object, pure) and report.
+def supporting(words: Sequence[str], settings: Settings, verb: str, default: Kind) -> list[Target]:
+    """At least one object, all of kinds that support the verb; a plain name is one of the default kind.
 
-    `done` follows the name of an object that was changed (`job/x cancelled`), `already` that of one
-    that needed no change.
+    Raises:
+        Usage: none is named, or one of a kind that does not support the verb.
+    """
+    named = targets(words, settings, default)
+    if not named:
+        raise Usage(f"name a {default.name.lower()}", hint=f"`shoal get {default.plural}` lists them")
+    able = ", ".join(kind.plural for kind in KINDS.values() if verb in kind.verbs)
+    for target in named:
+        if verb not in target.kind.verbs:
+            raise Usage(f"{target.kind.plural} do not support {verb}", hint=f"{verb} is for {able}")
+    return named
+
+
+def change_each(settings: Settings, named: Sequence[Target], verb: str, **options: Any) -> None:
+    """Change the spec of each object as its kind's verb says, with these options, and report.
 
     Raises:
         ShoalError: the first error, after all objects were tried.
@@ -37,11 +48,12 @@ def change_each(
     outcomes = Outcomes(settings, single=len(named) == 1)
     with connect(settings) as client:
         for target in named:
+            declared = target.kind.verbs[verb]
             versions: list[str] = []
 
-            def noting(obj: Any, versions: list[str] = versions) -> Any:
+            def noting(obj: Any, declared: Verb = declared, versions: list[str] = versions) -> Any:
                 versions.append(obj.metadata.resource_version)
-                return change(obj)
+                return declared.edit(obj, **options)
 
             try:
                 after = client.edit(target.kind.struct, target.namespace, target.name, noting)
@@ -49,7 +61,7 @@ def change_each(
                 outcomes.failed(target, with_nearest(client, target, error))
             else:
                 changed = after.metadata.resource_version != versions[-1]
-                outcomes.done(target, after, done if changed else already)
+                outcomes.done(target, after, declared.done if changed else declared.already)
     outcomes.report()
 
 

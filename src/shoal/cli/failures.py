@@ -112,7 +112,7 @@ def report(error: Exception, settings: Settings) -> int:
             write_json(told.document())
         except OSError:  # stdout itself is what failed; stderr tells all the same
             give_up_stdout()
-    from shoal.cli.text import printable
+    from shoal.objects.text import printable
 
     print(f"error: {printable(told.message, newlines=True)}", file=sys.stderr)
     problems: list[dict[str, Any]] = told.details.get("problems", []) if told.code == "Invalid" else []

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.cli import output
 from shoal.cli.table import terminal_width
-from shoal.cli.text import RANKS, enabled
+from shoal.objects.text import RANKS, enabled
 
 if TYPE_CHECKING:
     from shoal.client.logs import LogRecord

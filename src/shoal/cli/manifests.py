@@ -11,10 +11,14 @@ from shoal.cli.settings import Settings
 from shoal.objects.errors import Invalid, Problem
 from shoal.objects.kinds import kind_of
 from shoal.objects.meta import Object
-from shoal.objects.queue import Queue
+from shoal.objects.paths import spell
 
 __all__ = ["read_manifests"]
 
+_Identity = tuple[str, tuple[str, str]]
+"""Kind, and key."""
+_Circle = tuple[_Identity, str, str]
+"""The object at which a circle of references is reported, the field, and what is wrong with it."""
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
@@ -25,7 +29,6 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         Usage: a source is not there.
         Invalid: with everything that is wrong in any of them.
     """
-    from shoal.objects.queue import circles, walk
     from shoal.objects.yaml import LARGEST_FILE, load_objects
 
     objects: list[Object] = []
@@ -51,11 +54,8 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
                     Problem("", f"{obj.kind} {obj.metadata.name} is in {first} already", file=name)
                 )
         objects += found
-    queues = [obj for obj in objects if isinstance(obj, Queue)]
-    problems += [
-        Problem("spec.parent", said, file=seen["Queue", ("", name)])
-        for name, said in circles(queues).items()
-    ]
+    depths, circles = _referred(objects)
+    problems += [Problem(path, message, file=seen[identity]) for identity, path, message in circles]
     if len(errors) == 1 and len(problems) == 1:
         raise errors[0]
     if len(problems) == 1:
@@ -64,9 +64,46 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         raise Invalid(f"the files have {len(problems)} problems; nothing was changed", tuple(problems))
     if not objects:
         raise Usage(f"there is no object in {', '.join(sources)}")
-    depth = {queue.key: depth for depth, queue in walk(queues)}
-    # a queue after the one above it, and before the jobs in it
-    return sorted(objects, key=lambda obj: (kind_of(obj).namespaced, depth.get(obj.key, 0)))
+    # what others refer to comes first
+    return sorted(objects, key=lambda obj: (kind_of(obj).namespaced, depths[_identity(obj)]))
+
+
+def _referred(objects: list[Object]) -> tuple[dict[_Identity, int], list[_Circle]]:
+    """How long the chain of references from each object to others of these is, and each circle of
+    references."""
+    by_name = {(kind_of(obj).name, obj.metadata.name): obj for obj in objects}
+    depths: dict[_Identity, int] = {}
+    circles: list[_Circle] = []
+
+    def depth(obj: Object, chain: tuple[Object, ...]) -> int:
+        identity = _identity(obj)
+        if identity in depths:
+            return depths[identity]
+        chain, found = (*chain, obj), 0
+        for each in kind_of(obj).references(obj):
+            other = by_name.get((each.kind, each.name))
+            if other in chain:
+                circles.append(_circle(chain[chain.index(other) :], spell(each.path)))
+            elif other is not None:
+                found = max(found, 1 + depth(other, chain))
+        depths[identity] = found
+        return found
+
+    for obj in objects:
+        depth(obj, ())
+    return depths, circles
+
+
+def _circle(chain: tuple[Object, ...], path: str) -> _Circle:
+    """The circle, reported at the first of its objects by name."""
+    start = min(range(len(chain)), key=lambda at: chain[at].metadata.name)
+    turned = (*chain[start:], *chain[:start], chain[start])
+    names = " -> ".join(str(kind_of(obj).spell(obj.metadata.name)) for obj in turned)
+    return _identity(chain[start]), path, f"refers to itself: {names}"
+
+
+def _identity(obj: Object) -> _Identity:
+    return kind_of(obj).name, obj.key
 
 
 def _texts(sources: Iterable[str], largest: int) -> Iterator[tuple[str, bytes]]:

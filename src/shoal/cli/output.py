@@ -22,7 +22,7 @@ __all__ = ["emit", "object_table", "say", "write_document", "write_json", "write
 
 def say(message: str) -> None:
     """A message for the person, not part of the data."""
-    from shoal.cli.text import printable
+    from shoal.objects.text import printable
 
     print(printable(message, newlines=True), file=sys.stderr, flush=True)
 

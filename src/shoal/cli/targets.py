@@ -13,7 +13,7 @@ from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.kinds import Kind, kind_named
 from shoal.objects.nearest import nearest
 
-__all__ = ["Target", "existing", "one", "several", "spelt", "targets", "with_nearest"]
+__all__ = ["Target", "beside", "existing", "one", "several", "spelt", "targets", "with_nearest"]
 
 _MOST_NAMES = 1000
 """Names that are compared with a mistyped one."""
@@ -33,7 +33,7 @@ class Target:
 
 def spelt(kind: Kind, name: str) -> str:
     """How an object is written on the command line: `job/x`."""
-    return f"{kind.name.lower()}/{name}"
+    return kind.spell(name)
 
 
 def targets(words: Sequence[str], settings: Settings, default: Kind | None = None) -> list[Target]:
@@ -88,6 +88,12 @@ def existing(client: Client, target: Target) -> Any:
         return client.record(target.kind, target.namespace, target.name).object
     except NotFound as error:
         raise with_nearest(client, target, error) from error
+
+
+def beside(client: Client, kind: Kind, read: Sequence[Any]) -> list[Any]:
+    """All objects of the kind; those that were read before as they were then."""
+    there = {record.object.key: record.object for record in client.list(kind).records}
+    return list((there | {obj.key: obj for obj in read}).values())
 
 
 def with_nearest(client: Client, target: Target, error: ShoalError) -> ShoalError:

@@ -16,7 +16,7 @@ from shoal.objects.columns import AGE, NAME, Column
 from shoal.objects.elastic import elastic_role, is_coordinator, own_roles
 from shoal.objects.errors import Conflict, Invalid, NotFound, Problem
 from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role
-from shoal.objects.kind import Kind, Outcome, Reference, Size, State, Verb
+from shoal.objects.kind import Description, Kind, Outcome, Reference, Size, State, Verb
 from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding
 from shoal.objects.ranges import IndexSet
@@ -49,9 +49,9 @@ def suspended(job: Job, suspend: bool) -> Job:
     return _with_spec(job, suspend=suspend)
 
 
-def scaled(job: Job, replicas: int, *, role: str = "", min_replicas: int | None = None) -> Job:
-    """Give a role another number of tasks; `min_replicas` also changes the least it runs with. A
-    minimum above the new number comes down to it.
+def scaled(job: Job, replicas: int | None, *, role: str = "", min_replicas: int | None = None) -> Job:
+    """Give a role another number of tasks (None: the same); `min_replicas` also changes the least it
+    runs with. A minimum above the new number comes down to it.
 
     Raises:
         Conflict: the job has finished.
@@ -60,13 +60,14 @@ def scaled(job: Job, replicas: int, *, role: str = "", min_replicas: int | None 
     """
     if job.status.phase in FINISHED:
         raise Conflict(f"job {job.metadata.name} has {_ended(job)} and cannot be scaled")
-    if replicas < 1:
+    if replicas is not None and replicas < 1:
         raise Invalid(
             "a role has at least one task",
             (Problem("replicas", f"{replicas} is less than 1"),),
             hint=f"to stop all of its tasks for now: shoal suspend job/{job.metadata.name}",
         )
     chosen = _role(job, role)
+    replicas = chosen.replicas if replicas is None else replicas
     least = chosen.min_replicas if min_replicas is None else min_replicas
     if least is not None and min_replicas is None:
         least = min(least, replicas)
@@ -171,6 +172,12 @@ def _references(job: Job) -> Iterator[Reference]:
     yield Reference(("spec", "queue"), "Queue", job.spec.queue)
 
 
+def _describe(job: Job, _jobs: object, now: float) -> Description:
+    from shoal.objects.job_text import describe
+
+    return describe(job, now)
+
+
 def _state(job: Job) -> State:
     status, held = job.status, job.status.scheduling
     starts = held.promised if status.phase == "Pending" else None
@@ -182,6 +189,7 @@ def _state(job: Job) -> State:
             evidence=held.evidence,
             since=held.since,
             starts=starts,
+            scheduler=True,
             queued=True,
         )
     return State(
@@ -247,6 +255,7 @@ JOB = Kind(
         Column("SUBMITTER", lambda job, now: job.metadata.submitter or "-", wide=True),
         Column("MESSAGE", _message, wide=True),
     ),
+    describe=_describe,
     tasks="owned",
     phases=PHASES,
     state=_state,
@@ -254,7 +263,7 @@ JOB = Kind(
     verbs={
         "cancel": Verb(cancelled, "is being cancelled", "has finished already"),
         "suspend": Verb(partial(suspended, suspend=True), "is being suspended", "is suspended already"),
-        "resume": Verb(partial(suspended, suspend=False), "is resumed", "is not suspended"),
+        "resume": Verb(partial(suspended, suspend=False), "resumed", "is not suspended"),
         "scale": Verb(scaled, "scaled", "has that size already"),
     },
 )

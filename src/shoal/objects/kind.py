@@ -54,6 +54,8 @@ class State:
     since: Stamp = 0.0
     starts: Stamp | None = None
     """When it starts at the latest, where that is promised."""
+    scheduler: bool = False
+    """The code and the evidence are the scheduler's."""
     queued: bool = False
     """It waits for capacity, and objects that are tried before it may be named."""
     size: Size | None = None
@@ -171,9 +173,9 @@ class Kind:
 
     columns: tuple[Column, ...] = ()
     """The first is the name."""
-    table: Callable[[Sequence[Any], Sequence[Any], float], Sequence[Sequence[str]]] | None = None
-    """Rows of all columns for the objects shown, where they depend on all objects of the kind (the
-    second argument) at a time: a tree. Absent: a row is the values of the columns."""
+    table: Callable[[Sequence[Any], Sequence[Any], float, bool], Section] | None = None
+    """The table of the objects shown (the first argument), where a row depends on all objects of the
+    kind (the second), as in a tree; at a time, wide or not. Absent: a row is its columns' values."""
     describe: Callable[[Any, Sequence[Any], float], Description] | None = None
     """Of an object, beside all objects of the kind where `table` is present, at a time. Absent: the
     columns, and every field of spec."""

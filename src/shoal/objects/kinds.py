@@ -1,11 +1,16 @@
 """The registry of kinds: every declaration by its name, and the kind that a word means.
 
-A new kind is one module beside this one and one entry in `_DECLARED`. Importing the registry costs a few
+A new kind is one module beside this one and one entry in `_DECLARED`. A kind outside this package is
+added without a change here: `$SHOAL_KINDS` names modules, separated by commas, that hold a tuple `KINDS`
+of declarations (see docs/design/kinds.md). Importing the registry costs a few
 milliseconds: every command of the command line does.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+from collections.abc import Iterator
 from types import MappingProxyType
 
 from shoal.objects.errors import NotFound
@@ -27,6 +32,7 @@ __all__ = [
     "Column",
     "Kind",
     "as_kind",
+    "kind_at",
     "kind_called",
     "kind_named",
     "kind_of",
@@ -35,7 +41,16 @@ __all__ = [
 LEASE = Kind(name="Lease", plural="leases", struct=Object, namespaced=False, internal=True, stored=False)
 """What access rules call a lease. The store keeps leases apart from objects."""
 
-_DECLARED = (JOB, QUEUE, NODE, MEMBERSHIP, LEASE)
+PLUGINS = "SHOAL_KINDS"
+"""The environment variable that names modules with further kinds."""
+
+
+def _added() -> Iterator[Kind]:
+    for module in filter(None, os.environ.get(PLUGINS, "").split(",")):
+        yield from importlib.import_module(module).KINDS
+
+
+_DECLARED = (JOB, QUEUE, NODE, MEMBERSHIP, LEASE, *_added())
 
 _BY_NAME = {kind.name: kind for kind in _DECLARED if kind.stored}
 
@@ -63,17 +78,30 @@ def kind_named(word: str) -> Kind:
     return kind
 
 
+def kind_at(plural: str) -> Kind:
+    """The kind whose path in the API is `plural`.
+
+    Raises:
+        NotFound: there is none.
+    """
+    for kind in KINDS.values():
+        if kind.plural == plural:
+            return kind
+    plurals = ", ".join(sorted(kind.plural for kind in KINDS.values()))
+    raise NotFound(f"there is nothing at {plural!r}", hint=f"the kinds are {plurals}")
+
+
 def kind_of(obj: Object | type[Object]) -> Kind:
     """The kind of an object or of its class.
 
     Raises:
-        NotFound: the class is no registered kind.
+        NotFound: the class is not a registered kind.
     """
     struct = obj if isinstance(obj, type) else type(obj)
     for kind in _BY_NAME.values():
         if kind.struct is struct:
             return kind
-    raise NotFound(f"{struct.__name__} is no registered kind")
+    raise NotFound(f"{struct.__name__} is not a registered kind")
 
 
 def as_kind(kind: Kind | type[Object] | str) -> Kind:

@@ -202,7 +202,10 @@ NODE = Kind(
     verbs={
         "cordon": Verb(partial(cordoned, unschedulable=True), "cordoned", "is cordoned already"),
         "uncordon": Verb(partial(cordoned, unschedulable=False), "uncordoned", "is not cordoned"),
-        "drain": Verb(drained, "is being drained", "is being drained already"),
+        "drain": Verb(drained, "is being drained", "is drained already"),
         "lost": Verb(declared_lost, "is declared lost", "is declared lost already"),
+        "found": Verb(
+            partial(declared_lost, gone=False), "is no longer declared lost", "was not declared lost"
+        ),
     },
 )

@@ -16,7 +16,7 @@ import msgspec
 
 from shoal.objects.columns import AGE, NAME, Column, age, rounded_bytes
 from shoal.objects.job import priority_problem
-from shoal.objects.kind import Kind, Reference, State
+from shoal.objects.kind import Description, Kind, Reference, Section, State
 from shoal.objects.meta import Condition, Name, Namespace, Object, Part, is_name
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
@@ -35,7 +35,6 @@ __all__ = [
     "Quota",
     "check_place",
     "children_of",
-    "circles",
     "own_of",
     "parents_of",
     "path_of",
@@ -252,13 +251,6 @@ def parents_of(queues: Iterable[Queue]) -> dict[str, str]:
     }
 
 
-def circles(queues: Iterable[Queue]) -> dict[str, str]:
-    """A queue that stands above itself, the first by name of each circle, to a sentence about it."""
-    there = {queue.metadata.name: queue for queue in queues}
-    found = {name: _circle(name, there) for name in sorted(there)}
-    return {name: _said(circle) for name, circle in found.items() if circle and name == min(circle)}
-
-
 def path_of(name: str, parents: Mapping[str, str]) -> list[str]:
     """The queue, the one above it, and so on up to the top."""
     path = [name]
@@ -422,6 +414,18 @@ def _references(queue: Queue) -> Iterator[Reference]:
         yield Reference(("spec", "parent"), "Queue", queue.spec.parent)
 
 
+def _describe(queue: Queue, queues: Sequence[Queue], now: float) -> Description:
+    from shoal.objects.queue_text import describe  # only where a queue is shown
+
+    return describe(queue, queues, now)
+
+
+def _table(shown: Sequence[Queue], queues: Sequence[Queue], now: float, wide: bool) -> Section:
+    from shoal.objects.queue_text import queue_table
+
+    return queue_table(shown, queues, now, wide)
+
+
 def _state(queue: Queue) -> State:
     status = queue.status
     message = f"{status.running} running, {status.pending} pending"
@@ -464,5 +468,7 @@ QUEUE = Kind(
         Column("OLDEST", lambda queue, now: age(queue.status.oldest_pending, now), wide=True),
         Column("NAMESPACES", lambda queue, now: ",".join(queue.spec.namespaces) or "*", wide=True),
     ),
+    table=_table,
+    describe=_describe,
     state=_state,
 )

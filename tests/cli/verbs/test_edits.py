@@ -140,4 +140,4 @@ def test_the_nearest_name_of_a_mistyped_one(sh: Shell) -> None:
 
 def test_a_node_is_no_job(sh: Shell) -> None:
     said = sh("cancel", "node/n1")
-    assert (said.code, "node/n1 is not a job" in said.err) == (2, True)
+    assert (said.code, "nodes do not support cancel" in said.err) == (2, True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from shoal.cli.verbs import get
 from shoal.client import Client
 from shoal.client.watch import Change
+from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.queue import Queue
 from tests.cli.conftest import Shell
+from tests.cli.world import status
 from tests.server.harness import LiveServer, a_job, eventually
 
 
@@ -75,10 +78,10 @@ def test_yaml_can_be_applied_again(sh: Shell) -> None:
 def test_a_cut_list_says_so(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     said = sh("get", "jobs", "--limit", "2")
     assert len(said.lines) == 3
-    assert said.err == "showing 2 of 3; --limit 0 shows all\n"
+    assert said.err == "showing the newest 2 of 3; --limit 0 shows all\n"
     assert len(sh("get", "jobs", "--limit", "0").lines) == 4
     monkeypatch.setattr(get, "_ROWS", 1)
-    assert "showing 1 of 3" in sh("get", "jobs").err
+    assert "showing the newest 1 of 3" in sh("get", "jobs").err
     assert len(sh("get", "jobs", "-o", "name").lines) == 3  # what programs read is never cut unasked
     cut = sh("get", "jobs", "--limit", "1", "-o", "json")
     assert cut.document["metadata"]["remaining"] == 2
@@ -159,3 +162,46 @@ def test_watching_shows_each_change(
         assert said.lines == ["job/a", "job/b", "job/c", "job/new", "job/new"]
     else:
         assert [line.split()[0] for line in said.lines] == ["NAME", "a", "b", "c", "new", "new"]
+
+
+def test_the_newest_are_last_and_stay_within_the_limit(sh: Shell, client: Client) -> None:
+    time.sleep(0.002)  # stamps are in milliseconds
+    client.create(a_job("a-later"))
+    assert sh("get", "jobs", "-o", "name").lines[-1] == "job/a-later"
+    said = sh("get", "jobs", "--limit", "1")
+    assert [line.split()[0] for line in said.lines] == ["NAME", "a-later"]
+    assert "showing the newest 1 of 4; --limit 0 shows all" in said.err
+
+
+def test_by_phase_and_by_column(sh: Shell, server: LiveServer, client: Client) -> None:
+    status(server, client.get(Job, "default", "b"), phase="Failed", finished=9.0, failures=2)
+    status(server, client.get(Job, "default", "a"), phase="Running", failures=10)
+    assert sh("get", "jobs", "--phase", "failed", "-o", "name").out == "job/b\n"
+    both = sh("get", "jobs", "--phase", "Failed,Running", "-o", "json").document
+    assert {item["metadata"]["name"] for item in both["items"]} == {"a", "b"}
+    assert sh("get", "jobs", "--sort-by", "restarts", "-o", "name").lines == ["job/c", "job/b", "job/a"]
+    assert sh("get", "jobs", "--phase", "Cancelled").err.endswith("default in phase Cancelled\n")
+    for wrong, hint in (
+        (["--phase", "Fialed"], "the phases are Pending"),
+        (["--sort-by", "restart"], "did you mean restarts?"),
+    ):
+        said = sh("get", "jobs", *wrong)
+        assert (said.code, hint in said.err) == (2, True)
+    assert sh("get", "nodes", "--phase", "Failed").code == 2
+
+
+def test_a_watch_begins_with_the_newest_only(
+    sh: Shell, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reflect = Client.reflect
+
+    def until_synced(self: Client, *words: Any) -> Iterator[Change]:
+        for change in reflect(self, *words):
+            yield change
+            if change.type == "Synced":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "reflect", until_synced)
+    assert len(sh("get", "jobs", "-w").lines) == 4
+    assert len(sh("get", "jobs", "-w", "--limit", "2").lines) == 3
+    assert len(sh("get", "jobs", "-w", "--limit", "2", "-o", "json").lines) == 2

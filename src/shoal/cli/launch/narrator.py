@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from shoal.cli import output
 from shoal.cli.settings import Settings
-from shoal.cli.text import duration, plural
 from shoal.objects.job import FINISHED, Job
+from shoal.objects.text import duration, plural
 
 if TYPE_CHECKING:
     from shoal.client import Entry

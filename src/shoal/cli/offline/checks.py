@@ -15,9 +15,9 @@ from shoal import __version__
 from shoal.cli.connection import connect
 from shoal.cli.offline.start import nearest_folder
 from shoal.cli.settings import Settings
-from shoal.cli.text import cores, memory, plural
 from shoal.objects.errors import ShoalError, Unavailable
 from shoal.objects.meta import Part
+from shoal.objects.text import cores, memory, plural
 
 __all__ = ["Check", "Isolation", "all_checks", "isolations"]
 

@@ -9,7 +9,7 @@ from shoal.cli.options import reports, verb
 from shoal.cli.output import write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.text import BOLD, painted
+from shoal.objects.text import BOLD, painted
 
 
 @verb("doctor")

@@ -10,9 +10,9 @@ from shoal.cli.failures import Usage
 from shoal.cli.options import DURATION, assume_yes, reports, verb
 from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
-from shoal.cli.text import plural
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
+from shoal.objects.text import plural
 
 _SHOWN = 10
 _HAVE_TASKS = ("Starting", "Running")

@@ -12,9 +12,9 @@ from typing import Self
 
 from shoal.background import SupervisedThread
 from shoal.cli.output import say
-from shoal.cli.text import memory
 from shoal.client.address import connect_unix, home_address
 from shoal.objects.errors import ShoalError
+from shoal.objects.text import memory
 
 __all__ = ["DiskFull", "Reviving", "Starting", "check_room", "nearest_folder"]
 

@@ -15,9 +15,9 @@ from shoal.cli.offline.start import check_room
 from shoal.cli.options import CPU, MEMORY, reports, verb, whole
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
-from shoal.cli.text import cores, memory
 from shoal.objects.errors import Invalid, NotFound
 from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.text import cores, memory
 
 if TYPE_CHECKING:
     from shoal.cluster.local.home import Home

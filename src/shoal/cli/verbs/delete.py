@@ -12,9 +12,9 @@ from shoal.cli.options import assume_yes, dry_run, reports, verb
 from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, targets
-from shoal.cli.text import plural
 from shoal.client import Client
 from shoal.objects.errors import ShoalError
+from shoal.objects.text import plural
 
 
 @verb("delete")
@@ -81,15 +81,13 @@ def _named(client: Client, settings: Settings, words: tuple[str, ...], selector:
 
 
 def _running(client: Client, named: list[Target]) -> int:
-    from shoal.objects.job import FINISHED
-
     running = 0
     for target in named:
-        if target.kind.name != "Job":
+        if target.kind.tasks != "owned":
             continue
         try:
-            job = client.record(target.kind, target.namespace, target.name).object
+            obj = client.record(target.kind, target.namespace, target.name).object
         except ShoalError:
             continue  # the deletion itself will say so
-        running += job.status.phase not in FINISHED
+        running += not target.kind.finished(obj)
     return running

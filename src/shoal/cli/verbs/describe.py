@@ -11,18 +11,17 @@ import click
 
 from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
+from shoal.cli.diff import flattened
 from shoal.cli.failures import Usage
 from shoal.cli.options import reports, verb
 from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, existing, targets
+from shoal.cli.targets import Target, beside, existing, targets
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.columns import age
-from shoal.objects.job import Job
-from shoal.objects.kinds import JOB, NODE, QUEUE
-from shoal.objects.queue import Queue, children_of, summaries
+from shoal.objects.kind import Description, Kind
 
 if TYPE_CHECKING:
     from shoal.cli.taskrows import TaskRow
@@ -54,34 +53,26 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
             uid=obj.metadata.uid, limit=_EVENTS,
         )  # fmt: skip
         tasks = _tasks(client, target, obj)
-        queues = _beside(client, obj) if isinstance(obj, Queue) else []
+        others = beside(client, target.kind, [obj]) if target.kind.table is not None else []
+    description = _described(target.kind, obj, others, time.time())
     if settings.output == "name":
         write_names([str(target)])
     elif settings.output in ("json", "yaml"):
         document: dict[str, Any] = {"object": obj, "events": events}
         if tasks is not None:
             document["tasks"] = tasks
-        if queues:
-            document["standing"] = summaries(queues)[target.name]
-            document["below"] = children_of(target.name, queues)
-        write_document(settings, document)
+        write_document(settings, {**document, **description.facts})
     else:
-        _print(target, obj, tasks, events, queues)
-
-
-def _beside(client: Client, queue: Queue) -> list[Queue]:
-    """All queues, this one as it was read."""
-    there = {each.metadata.name: each for each in (r.object for r in client.list(QUEUE).records)}
-    return list((there | {queue.metadata.name: queue}).values())
+        _print(target, obj, description, tasks, events)
 
 
 def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
-    """A job's tasks; those on a node; None for other kinds."""
+    """The tasks of an object, or those that run on it; None for kinds that have none."""
     from shoal.cli.taskrows import TaskRow, task_rows
 
-    if target.kind is JOB:
+    if target.kind.tasks == "owned":
         return task_rows(obj, client.tasks(target.namespace, target.name))
-    if target.kind is NODE:
+    if target.kind.tasks == "hosted":
         return [
             TaskRow(
                 role=f"{task.namespace}/{task.job} {task.role}", index=task.index, phase=task.phase,
@@ -97,35 +88,22 @@ def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
 def _print(
     target: Target,
     obj: Any,
+    description: Description,
     tasks: list[TaskRow] | None,
     events: Sequence[Entry],
-    queues: list[Queue],
 ) -> None:
     now = time.time()
     print(target)
-    if isinstance(obj, Job):
-        from shoal.cli.jobtext import job_lines
-
-        lines = job_lines(obj, now)
-    elif isinstance(obj, Queue):
-        from shoal.cli.queuetext import queue_lines
-
-        lines = queue_lines(obj, queues, now)
-    else:
-        lines = _lines(target, obj, now)
+    lines = list(description.lines)
     labels = obj.metadata.labels
     if labels:
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
     Table(["", ""], indent=2).write([[f"{name}:" if name else "", value] for name, value in lines])
-    if isinstance(obj, Job):
-        from shoal.cli.jobtext import RECOVERY_TITLES, recovery_rows
-
-        _section("Recoveries", RECOVERY_TITLES, recovery_rows(obj, now))
-    if isinstance(obj, Queue):
-        _print_queue(obj, queues, now)
+    for section in description.sections:
+        _section(section.title, section.titles, section.rows)
     _section("Conditions", ["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], [
         [c.type, c.status, age(c.changed, now), c.reason or "-", c.message or "-"]
-        for c in obj.status.conditions
+        for c in getattr(obj.status, "conditions", ())
     ])  # fmt: skip
     if tasks is not None:
         _print_tasks(tasks, now)
@@ -136,34 +114,17 @@ def _print(
         say(f"showing the last {_EVENTS} events; shoal events {target} shows all")
 
 
-def _lines(target: Target, obj: Any, now: float) -> list[tuple[str, str]]:
-    """The kind's columns, then what its spec says; for kinds without words of their own."""
-    from shoal.cli.diff import flattened
-
-    lines = [(column.title.lower(), column.value(obj, now)) for column in target.kind.columns[1:]]
+def _described(kind: Kind, obj: Any, objects: Sequence[Any], now: float) -> Description:
+    """What the kind says of the object; else its columns, and every field of its spec."""
+    if kind.describe is not None:
+        return kind.describe(obj, objects, now)
+    lines = [(column.title.lower(), column.value(obj, now)) for column in kind.columns[1:]]
     spec = flattened(codec.builtins(obj.spec)).items()
-    return [*lines, *((f"spec.{path}", _shown(value)) for path, value in spec)]
-
-
-def _print_queue(queue: Queue, queues: list[Queue], now: float) -> None:
-    from shoal.cli.queuetext import (
-        AMOUNT_TITLES,
-        BUDGET_TITLES,
-        amount_rows,
-        budget_rows,
-        queue_table,
-    )
-
-    _section("Amounts", AMOUNT_TITLES, amount_rows(queue, queues))
-    _section("Budgets", BUDGET_TITLES, budget_rows(queue))
-    name = queue.metadata.name
-    path = {above: standing.path for above, standing in summaries(queues).items()}
-    below = [q for q in queues if name in path[q.metadata.name][:-1]]
-    _section("Queues below", *queue_table(below, queues, now, wide=False))
+    return Description(lines=[*lines, *((f"spec.{path}", _shown(value)) for path, value in spec)])
 
 
 def _print_tasks(tasks: list[TaskRow], now: float) -> None:
-    from shoal.cli.text import duration, memory
+    from shoal.objects.text import duration, memory
 
     shown = tasks
     if len(tasks) > _TASKS:  # what is going on is worth more than what waits or is over
@@ -186,7 +147,7 @@ def _print_tasks(tasks: list[TaskRow], now: float) -> None:
         say(f"showing {len(shown)} of {len(tasks)} tasks; -o json shows all")
 
 
-def _section(title: str, titles: list[str], rows: list[list[str]]) -> None:
+def _section(title: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if rows:
         print(f"\n{title}")
         Table(titles, indent=2).write(rows)

@@ -15,8 +15,8 @@ from shoal.cli.output import say, write_document, write_json, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
 from shoal.cli.targets import Target, existing, targets
-from shoal.cli.text import stamp
 from shoal.objects.columns import age
+from shoal.objects.text import stamp
 
 if TYPE_CHECKING:
     from shoal.client import Client, Entry

@@ -66,13 +66,16 @@ def command(settings: Settings, word: str) -> None:
 
 def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None:
     from shoal.cli.diff import flattened
-    from shoal.cli.text import printable, starts
+    from shoal.objects.text import printable, starts
 
     now = time.time()
     since = f", for {age(why.since, now)}" if why.since else ""
     code = f" ({why.code})" if why.code and why.code != why.phase else ""
-    print(f"{target} is {why.phase or 'there'}{code}{since}")
-    if why.message:
+    if why.phase:
+        print(f"{target} is {why.phase}{code}{since}")
+    else:
+        print(f"{target}: {printable(why.message)}" if why.message else f"{target}")
+    if why.phase and why.message:
         print(f"  {printable(why.message)}")
     if why.starts is not None:
         print(f"  {starts(why.starts, now)}")
@@ -101,7 +104,7 @@ def _print(target: Target, why: Explanation, advice: str, *, wide: bool) -> None
 
 def _shown(name: str, value: Any, resource: Any) -> str:
     """A number of the evidence in the unit that people use."""
-    from shoal.cli.text import cores, memory
+    from shoal.objects.text import cores, memory
 
     if isinstance(value, list):
         return ", ".join(str(part) for part in cast("list[Any]", value)) or "-"

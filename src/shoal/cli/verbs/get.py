@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -16,11 +17,15 @@ from shoal.cli.options import reports, verb, whole
 from shoal.cli.output import object_table, say, write_document, write_json, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import Target, spelt, targets, with_nearest
+from shoal.cli.targets import Target, beside, spelt, targets, with_nearest
 from shoal.client import Client
 from shoal.objects.errors import ShoalError
-from shoal.objects.kinds import QUEUE, Kind, kind_named
-from shoal.objects.queue import Queue
+from shoal.objects.kinds import Kind, kind_named
+from shoal.objects.nearest import nearest
+from shoal.objects.quantities import Bytes, Seconds
+
+if TYPE_CHECKING:
+    from shoal.client.watch import Change
 
 _ROWS = 100
 
@@ -33,14 +38,14 @@ _ROWS = 100
     metavar="KIND[/NAME] [NAME...]",
     shell_complete=complete_kinds_and_names,
 )
-@click.option("--watch", "-w", is_flag=True, help="Go on with every change.")
+@click.option("--watch", "-w", is_flag=True, help="Continue with every change.")
 @click.option("--selector", "-l", default="", metavar="LABELS", help="Such as team=a,stage!=test.")
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only this namespace.")
+@click.option("--phase", default="", metavar="PHASE,...", help="Only jobs in these phases.")
 @click.option(
-    "--limit",
-    type=whole(0),
-    help=f"At most so many, 0 for all; tables show {_ROWS} unless told.",
+    "--sort-by", default="", metavar="COLUMN", help="By this column; unless given, the newest are last."
 )
+@click.option("--limit", type=whole(0), help=f"The newest N, 0 for all; tables show {_ROWS} by default.")
 @reports
 def command(
     settings: Settings,
@@ -48,6 +53,8 @@ def command(
     watch: bool,
     selector: str,
     all_namespaces: bool,
+    phase: str,
+    sort_by: str,
     limit: int | None,
 ) -> int:
     """List objects, or show some of them.
@@ -56,50 +63,106 @@ def command(
     shoal get jobs                    the jobs of this namespace
     shoal get job/train -o yaml       one object, complete
     shoal get jobs -A -w              all jobs, and each change of them
+    shoal get jobs --phase Failed     those that failed, the newest last
     """
     named = targets(objects, settings)
     kinds = list(dict.fromkeys(target.kind for target in named)) or [kind_named(objects[0])]
-    if named and (selector or all_namespaces):
-        raise Usage("-l and -A are for lists; leave the names out")
+    if named and (selector or all_namespaces or phase or sort_by or limit is not None):
+        raise Usage("-l, -A, --phase, --sort-by and --limit are for lists; leave the names out")
+    chosen = _Chosen(kinds[0], _phases(kinds[0], phase), sort_by, limit)
     namespace = "" if all_namespaces or not kinds[0].namespaced else settings.namespace
     with connect(settings) as client:
         if watch:
             if len(kinds) > 1:
                 raise Usage("only one kind can be watched at a time")
             try:
-                _watch(client, settings, kinds[0], namespace, named, selector)
+                _watch(client, settings, kinds[0], namespace, _filter(named, selector, chosen), chosen)
             except KeyboardInterrupt:
                 return INTERRUPTED
         elif named:
             _show(client, settings, named, kinds)
         else:
-            _list(client, settings, kinds[0], namespace, selector, limit)
+            _list(client, settings, chosen, namespace, selector)
     return 0
 
 
-def _list(
-    client: Client, settings: Settings, kind: Kind, namespace: str, selector: str, limit: int | None
-) -> None:
-    most = limit if limit is not None else (0 if settings.machine_readable else _ROWS)
-    page = client.list(kind, namespace=namespace, selector=selector, limit=most)
-    shown, total = len(page.records), len(page.records) + page.remaining
+@dataclass(frozen=True)
+class _Chosen:
+    """Which objects of a list are shown, and in which order."""
+
+    kind: Kind
+    phases: tuple[str, ...]
+    sort_by: str
+    limit: int | None
+
+    def of(self, records: Sequence[Any], limit: int) -> list[Any]:
+        """The records in order, the newest `limit` of them (0: all)."""
+        if self.phases:
+            records = [each for each in records if each.object.status.phase in self.phases]
+        newest = list(records)
+        if self.kind.namespaced:  # a cluster's nodes and queues are found by their names
+            newest.sort(key=lambda each: each.object.metadata.created)
+        newest = newest[-limit:] if limit else newest
+        if not self.sort_by:
+            return newest
+        titles = {column.title.lower(): column for column in self.kind.columns}
+        column = titles.get(self.sort_by.lower())
+        if column is None:
+            near = nearest(self.sort_by, list(titles))
+            hint = f"did you mean {near}?" if near else f"the columns are {', '.join(titles)}"
+            raise Usage(f"{self.kind.plural} have no column {self.sort_by}", hint=hint)
+        now = time.time()
+        return sorted(newest, key=lambda each: _sort_key(column.value(each.object, now)))
+
+
+def _phases(kind: Kind, text: str) -> tuple[str, ...]:
+    """The phases that `--phase` names."""
+    if text and not kind.phases:
+        raise Usage(f"{kind.plural} have no phases", hint="--phase is for jobs")
+    known = {phase.lower(): phase for phase in kind.phases}
+    names = [word.strip().lower() for word in text.split(",") if word.strip()]
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        raise Usage(f"there is no phase {unknown!r}", hint=f"the phases are {', '.join(kind.phases)}")
+    return tuple(known[name] for name in names)
+
+
+def _sort_key(cell: str) -> tuple[int, float, str]:
+    """Numbers, lengths of time and sizes by their amount; then text; what is not known last."""
+    amount = cell.partition("/")[0]
+    for read in (float, Seconds.parse, Bytes.parse):
+        try:
+            return (0, float(read(amount)), "")
+        except ValueError:
+            continue
+    return (2, 0.0, "") if cell in ("", "-") else (1, 0.0, cell)
+
+
+def _list(client: Client, settings: Settings, chosen: _Chosen, namespace: str, selector: str) -> None:
+    kind = chosen.kind
+    most = chosen.limit if chosen.limit is not None else (0 if settings.machine_readable else _ROWS)
+    page = client.list(kind, namespace=namespace, selector=selector)
+    everything = chosen.of(page.records, 0)
+    records = chosen.of(page.records, most)
+    shown, total = len(records), len(everything)
     if settings.output in ("json", "yaml"):
-        items = [msgspec.Raw(record.document) for record in page.records]
-        metadata = {"resourceVersion": page.version, "remaining": page.remaining}
+        items = [msgspec.Raw(record.document) for record in records]
+        metadata = {"resourceVersion": page.version, "remaining": total - shown}
         write_document(settings, {"kind": f"{kind.name}List", "metadata": metadata, "items": items})
     elif settings.output == "name":
-        write_names(spelt(kind, record.object.metadata.name) for record in page.records)
-    elif shown and kind is QUEUE:
-        _write_queues(client, settings, [record.object for record in page.records])
+        write_names(spelt(kind, record.object.metadata.name) for record in records)
     elif shown:
-        table, row = object_table(settings, kind, namespaces=not namespace)
-        table.write([row(record.object) for record in page.records])
+        objects = [record.object for record in records]
+        tree = not chosen.sort_by
+        _write_table(client, settings, kind, objects, namespaces=not namespace, tree=tree)
     else:
         where = f" in namespace {namespace}" if namespace else ""
         matching = f" with {selector}" if selector else ""
-        say(f"there are no {kind.plural}{where}{matching}")
-    if page.remaining:
-        say(f"showing {shown} of {total}; --limit 0 shows all")
+        phases = f" in phase {' or '.join(chosen.phases)}" if chosen.phases else ""
+        say(f"there are no {kind.plural}{where}{matching}{phases}")
+    if shown < total:
+        newest = "the newest " if kind.namespaced else ""
+        say(f"showing {newest}{shown} of {total}; --limit 0 shows all")
 
 
 def _show(client: Client, settings: Settings, named: Sequence[Target], kinds: list[Kind]) -> None:
@@ -119,25 +182,29 @@ def _show(client: Client, settings: Settings, named: Sequence[Target], kinds: li
     else:
         for kind in kinds:
             objects = [record.object for record in records if record.kind is kind]
-            if objects and kind is QUEUE:
-                _write_queues(client, settings, objects)
-            elif objects:
-                table, row = object_table(settings, kind, namespaces=False)
-                table.write([row(obj) for obj in objects])
+            if objects:
+                _write_table(client, settings, kind, objects, namespaces=False)
     for error in failures[1:]:
         say(f"error: {error.message}")
     if failures:
         raise failures[0]
 
 
-def _write_queues(client: Client, settings: Settings, shown: list[Queue]) -> None:
-    """A queue's numbers are also those of the queues below it, whichever of them are shown."""
-    from shoal.cli.queuetext import queue_table
-
-    there = {queue.metadata.name: queue for queue in (r.object for r in client.list(QUEUE).records)}
-    there |= {queue.metadata.name: queue for queue in shown}
-    titles, rows = queue_table(shown, list(there.values()), time.time(), wide=settings.output == "wide")
-    Table(titles).write(rows)
+def _write_table(
+    client: Client,
+    settings: Settings,
+    kind: Kind,
+    shown: list[Any],
+    *,
+    namespaces: bool,
+    tree: bool = True,
+) -> None:
+    if kind.table is None or not tree:
+        table, row = object_table(settings, kind, namespaces=namespaces)
+        table.write([row(obj) for obj in shown])
+        return
+    made = kind.table(shown, beside(client, kind, shown), time.time(), settings.output == "wide")
+    Table(made.titles).write(made.rows)
 
 
 def _watch(
@@ -145,39 +212,48 @@ def _watch(
     settings: Settings,
     kind: Kind,
     namespace: str,
-    named: Sequence[Target],
-    selector: str,
+    wanted: Callable[[Any], bool],
+    chosen: _Chosen,
 ) -> None:
     """Rows as they are, then a row for each change; under `-o json` one `{type, object}` a line."""
-    wanted = _filter(named, selector)
     table, row = object_table(settings, kind, namespaces=not namespace)
     first: list[Any] | None = []
-    for change in client.reflect(kind, namespace):
-        if change.type == "Synced":
-            if first:
-                table.write([row(obj) for obj in first])
-            first = None
-            continue
-        record = change.record
-        if record is None or not wanted(record.object):
-            continue
+
+    def show(change: Change) -> None:
+        record: Any = change.record
         if settings.output in ("json", "yaml"):
             write_json({"type": change.type, "object": msgspec.Raw(record.document)}, lines=True)
         elif settings.output == "name":
             write_names([spelt(kind, record.object.metadata.name)])
-        elif first is not None:
-            first.append(record.object)
         else:
             table.write([row(record.object)])
 
+    for change in client.reflect(kind, namespace):
+        if change.type == "Synced":
+            changes = {id(each.record): each for each in first or ()}
+            records = chosen.of([each.record for each in first or ()], chosen.limit or 0)
+            if records and not settings.machine_readable:
+                table.write([row(record.object) for record in records])
+            else:
+                for record in records:
+                    show(changes[id(record)])
+            first = None
+        elif change.record is None or not wanted(change.record.object):
+            continue
+        elif first is not None:
+            first.append(change)
+        else:
+            show(change)
 
-def _filter(named: Sequence[Target], selector: str) -> Callable[[Any], bool]:
+
+def _filter(named: Sequence[Target], selector: str, chosen: _Chosen) -> Callable[[Any], bool]:
     keys = {target.name for target in named}
     if keys:
         return lambda obj: obj.metadata.name in keys
+    matches: Callable[[Any], bool] = lambda _obj: True  # noqa: E731
     if selector:
         from shoal.objects.selectors import Selector
 
         parsed = Selector.parse(selector)
-        return lambda obj: parsed.matches(obj.metadata.labels)
-    return lambda obj: True
+        matches = lambda obj: parsed.matches(obj.metadata.labels)  # noqa: E731
+    return lambda obj: matches(obj) and (not chosen.phases or obj.status.phase in chosen.phases)

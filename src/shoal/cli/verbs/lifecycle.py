@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.cli.edits import change_each
+from shoal.cli.edits import change_each, supporting
 from shoal.cli.options import names_of, reports, verb
 from shoal.cli.settings import Settings
-from shoal.cli.targets import several
-from shoal.objects.job_kind import cancelled, suspended
 from shoal.objects.kinds import JOB
 
 __all__ = ["cancel", "resume", "suspend"]
@@ -21,13 +19,7 @@ def suspend(settings: Settings, jobs: tuple[str, ...]) -> None:
     Their tasks are stopped and the resources are free for other jobs. Only what the tasks had not
     saved is lost.
     """
-    change_each(
-        settings,
-        several(jobs, settings, JOB),
-        lambda job: suspended(job, True),
-        done="is being suspended",
-        already="is suspended already",
-    )
+    change_each(settings, supporting(jobs, settings, "suspend", JOB), "suspend")
 
 
 @verb("resume")
@@ -35,13 +27,7 @@ def suspend(settings: Settings, jobs: tuple[str, ...]) -> None:
 @reports
 def resume(settings: Settings, jobs: tuple[str, ...]) -> None:
     """Continue suspended jobs."""
-    change_each(
-        settings,
-        several(jobs, settings, JOB),
-        lambda job: suspended(job, False),
-        done="resumed",
-        already="is not suspended",
-    )
+    change_each(settings, supporting(jobs, settings, "resume", JOB), "resume")
 
 
 @verb("cancel")
@@ -53,10 +39,4 @@ def cancel(settings: Settings, jobs: tuple[str, ...]) -> None:
     Their tasks get SIGTERM, and SIGKILL after the grace period. The jobs, their logs and their events
     stay until they are deleted.
     """
-    change_each(
-        settings,
-        several(jobs, settings, JOB),
-        cancelled,
-        done="is being cancelled",
-        already="has finished already",
-    )
+    change_each(settings, supporting(jobs, settings, "cancel", JOB), "cancel")

@@ -6,13 +6,13 @@ from __future__ import annotations
 import click
 
 from shoal.cli.connection import connect
-from shoal.cli.edits import change_each, confirm
+from shoal.cli.edits import change_each, confirm, supporting
 from shoal.cli.options import assume_yes, names_of, reports, verb
 from shoal.cli.settings import Settings
-from shoal.cli.targets import Target, existing, several
+from shoal.cli.targets import Target, existing
 from shoal.objects.errors import Conflict
 from shoal.objects.kinds import NODE
-from shoal.objects.node import Node, cordoned, declared_lost, drained
+from shoal.objects.node import Node
 
 __all__ = ["cordon", "drain", "lost", "uncordon"]
 
@@ -25,13 +25,7 @@ def cordon(settings: Settings, nodes: tuple[str, ...]) -> None:
 
     Tasks that run there continue; `shoal uncordon` takes it back.
     """
-    change_each(
-        settings,
-        several(nodes, settings, NODE),
-        lambda node: cordoned(node, True),
-        done="cordoned",
-        already="is cordoned already",
-    )
+    change_each(settings, supporting(nodes, settings, "cordon", NODE), "cordon")
 
 
 @verb("uncordon")
@@ -42,13 +36,7 @@ def uncordon(settings: Settings, nodes: tuple[str, ...]) -> None:
 
     Takes back `cordon` and `drain`.
     """
-    change_each(
-        settings,
-        several(nodes, settings, NODE),
-        lambda node: cordoned(node, False),
-        done="uncordoned",
-        already="is not cordoned",
-    )
+    change_each(settings, supporting(nodes, settings, "uncordon", NODE), "uncordon")
 
 
 @verb("drain")
@@ -60,13 +48,7 @@ def drain(settings: Settings, nodes: tuple[str, ...]) -> None:
     The tasks get their grace period and start elsewhere as soon as there is room; their jobs use none
     of their restarts for it. `shoal uncordon` takes it back.
     """
-    change_each(
-        settings,
-        several(nodes, settings, NODE),
-        drained,
-        done="is being drained",
-        already="is drained already",
-    )
+    change_each(settings, supporting(nodes, settings, "drain", NODE), "drain")
 
 
 @verb("lost")
@@ -81,19 +63,13 @@ def lost(settings: Settings, nodes: tuple[str, ...], undo: bool, force: bool, ye
     A node that does not answer may still run its tasks, so nothing is replaced until it answers or a
     person says that it is gone. If it is not, its tasks run twice until it answers again and ends them.
     """
-    named = several(nodes, settings, NODE)
+    named = supporting(nodes, settings, "found" if undo else "lost", NODE)
     if not undo and not force:
         _refuse_healthy(settings, named)
     if not undo:
         names = " and ".join(str(target) for target in named)
         confirm(f"Is {names} really gone? Its tasks start again elsewhere.", yes=yes)
-    change_each(
-        settings,
-        named,
-        lambda node: declared_lost(node, not undo),
-        done="is no longer declared lost" if undo else "is declared lost",
-        already="was not declared lost" if undo else "is declared lost already",
-    )
+    change_each(settings, named, "found" if undo else "lost")
 
 
 def _refuse_healthy(settings: Settings, named: list[Target]) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.edits import change_each
+from shoal.cli.edits import change_each, supporting
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, reports, verb, whole
 from shoal.cli.settings import Settings
-from shoal.cli.targets import several
-from shoal.objects.job import Job
-from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 
 _COUNT = whole(1)
@@ -41,14 +38,11 @@ def command(
     if least is not None and most is not None and least > most:
         raise Usage(f"--min {least} is more than --max {most}")
 
-    def change(job: Job) -> Job:
-        number = replicas or most or _replicas(job, role)
-        return scaled(job, number, role=role, min_replicas=least)
-
     change_each(
-        settings, several(jobs, settings, JOB), change, done="scaled", already="has that size already"
+        settings,
+        supporting(jobs, settings, "scale", JOB),
+        "scale",
+        replicas=replicas or most,
+        role=role,
+        min_replicas=least,
     )
-
-
-def _replicas(job: Job, role: str) -> int:
-    return next((each.replicas for each in job.spec.roles if each.name == role or not role), 1)

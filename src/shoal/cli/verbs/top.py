@@ -13,9 +13,9 @@ from shoal.cli.connection import connect
 from shoal.cli.options import DURATION, reports, verb
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
-from shoal.cli.text import cores, memory, plural
 from shoal.objects.meta import Part
 from shoal.objects.quantities import CpuMillis
+from shoal.objects.text import cores, memory, plural
 
 if TYPE_CHECKING:
     from shoal.client import Client

@@ -18,11 +18,8 @@ from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, targets
 from shoal.client import Client
 from shoal.objects.errors import NotFound
-from shoal.objects.job import Job
-from shoal.objects.kinds import JOB
+from shoal.objects.kinds import JOB, Kind, kind_of
 
-_PHASES = ("Pending", "Starting", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
-_FINISHED = ("Succeeded", "Failed", "Cancelled")
 _WHATS = "finished, deleted, phase=PHASE or condition=TYPE[=True|False]"
 
 
@@ -41,13 +38,13 @@ def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: fl
     Ctrl-C only stops waiting.
     """
     named = targets(objects, settings, JOB)
-    condition = _condition(what)
-    if what == "finished" or what.startswith("phase="):
-        for target in named:
-            if target.kind is not JOB:
-                raise Usage(
-                    f"only jobs finish and have phases, and {target} is none", hint=f"wait for {_WHATS}"
-                )
+    for target in named:
+        if (what == "finished" and target.kind.outcome is None) or (
+            what.startswith("phase=") and not target.kind.phases
+        ):
+            does = "finish" if what == "finished" else "have a phase"
+            raise Usage(f"{target.kind.plural} do not {does}", hint=f"wait for {_WHATS}")
+    conditions = {target.kind: _condition(target.kind, what) for target in named}
     if not named:
         raise Usage("name what to wait for", hint="such as: shoal wait job/train")
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -56,7 +53,7 @@ def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: fl
     with connect(settings) as client:
         for target in named:
             try:
-                obj = _wait(client, target, condition, deadline)
+                obj = _wait(client, target, conditions[target.kind], deadline)
             except TimeoutError:
                 raise _timed_out(target, what, timeout or 0.0) from None
             except KeyboardInterrupt:
@@ -65,7 +62,7 @@ def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: fl
                 say(f"\nnothing was changed; wait again with: {settings.spelt(f'wait {again}')}")
                 return INTERRUPTED
             if obj is None and what != "deleted":
-                missing = JobNotFound if target.kind is JOB else NotFound
+                missing = JobNotFound if target.kind.outcome is not None else NotFound
                 raise missing(f"there is no {target}{_in(target)}")
             found.append(obj)
             codes.append(_code(obj, what))
@@ -78,22 +75,22 @@ def command(settings: Settings, objects: tuple[str, ...], what: str, timeout: fl
     return next((code for code in codes if code), 0)
 
 
-def _condition(what: str) -> Callable[[Any], bool]:
-    """Whether an object (None: gone) is as `--for` says, or can never be."""
+def _condition(kind: Kind, what: str) -> Callable[[Any], bool]:
+    """Whether an object (None: gone) is as `--for` says, or cannot become so any more."""
     word, _, value = what.partition("=")
     if what == "finished":
-        return lambda obj: obj is None or obj.status.phase in _FINISHED
+        return lambda obj: obj is None or kind.finished(obj)
     if what == "deleted":
         return lambda obj: obj is None
-    if word == "phase" and value in _PHASES:
-        return lambda obj: obj is None or obj.status.phase in (value, *_FINISHED)
+    if word == "phase" and value in kind.phases:
+        return lambda obj: obj is None or obj.status.phase == value or kind.finished(obj)
     if word == "condition" and value:
-        kind, _, status = value.partition("=")
+        name, _, status = value.partition("=")
         wanted = (status or "True").capitalize()
         return lambda obj: (
-            obj is None or any(c.type == kind and c.status == wanted for c in obj.status.conditions)
+            obj is None or any(c.type == name and c.status == wanted for c in obj.status.conditions)
         )
-    near = f"; the phases are {', '.join(_PHASES)}" if word == "phase" else ""
+    near = f"; the phases are {', '.join(kind.phases)}" if word == "phase" else ""
     raise Usage(f"--for {what} is nothing to wait for{near}", hint=f"wait for {_WHATS}")
 
 
@@ -108,7 +105,7 @@ def _timed_out(target: Target, what: str, timeout: float) -> TimedOut:
     failure = JobNotFinished if what == "finished" else TimedOut
     return failure(
         f"{target} is not {what.rpartition('=')[2]} after {timeout:g}s",
-        hint=f"see why with: shoal explain {target}" if target.kind is JOB else "",
+        hint=f"see why with: shoal explain {target}",
     )
 
 
@@ -117,8 +114,8 @@ def _in(target: Target) -> str:
 
 
 def _code(obj: Any, what: str) -> int:
-    """0 when it is as asked. A job that finished otherwise than asked cannot become so any more."""
-    if not isinstance(obj, Job) or what.startswith("condition") or what == "deleted":
+    """0 when it is as asked. An object that finished otherwise than asked cannot become so any more."""
+    if what.startswith("condition") or what == "deleted":
         return 0
     if what.startswith("phase=") and obj.status.phase == what.removeprefix("phase="):
         return 0
@@ -128,6 +125,6 @@ def _code(obj: Any, what: str) -> int:
 def _told(obj: Any, what: str) -> str:
     if obj is None:
         return "is deleted"
-    if isinstance(obj, Job) and obj.status.phase in _FINISHED:
+    if kind_of(obj).finished(obj):
         return sentence(obj, time.time())
     return f"is {what.rpartition('=')[2]}"

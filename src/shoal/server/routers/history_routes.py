@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from shoal.history.base import About, Entry, EntryType, History
 from shoal.objects import codec
-from shoal.objects.errors import NotFound
-from shoal.objects.kinds import KINDS, Kind
+from shoal.objects.kinds import kind_at, kind_named
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import require
 from shoal.store.base import Record
@@ -82,7 +81,7 @@ async def explain(
     from shoal.server.explanation import explanation_of
 
     require(actor, "explain", namespace, name)
-    kind = _kind(plural)
+    kind = kind_at(plural)
     space = namespace if kind.namespaced else ""
     record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
     told = await services.on_nodes.call(
@@ -131,14 +130,5 @@ def _entries(
 def _about(kind: str, namespace: str, name: str, uid: str) -> About | None:
     if not kind:
         return None
-    known = next((k for k in KINDS.values() if kind in (k.name, k.plural)), None)
-    if known is None:
-        raise NotFound(f"there is no kind called {kind!r}")
+    known = kind_named(kind)
     return About(kind=known.name, namespace=namespace if known.namespaced else "", name=name, uid=uid)
-
-
-def _kind(plural: str) -> Kind:
-    for kind in KINDS.values():
-        if kind.plural == plural:
-            return kind
-    raise NotFound(f"there is nothing at {plural!r}")

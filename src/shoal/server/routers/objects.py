@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from shoal.admission.admission import Put
 from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
 from shoal.objects.errors import Invalid, NotFound
-from shoal.objects.kinds import KINDS, Kind
+from shoal.objects.kinds import Kind, kind_at
 from shoal.server.object_streams import stream_list, watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.store.base import Record
@@ -62,7 +62,7 @@ async def get_list(
     """A list of objects, or a watch. Lists are ordered by namespace and name; `metadata` says where a
     watch goes on (`resourceVersion`), where the next page begins (`cursor`) and how many objects
     follow this page (`remaining`). A watch without a version begins with what there is now."""
-    kind = _kind(plural)
+    kind = kind_at(plural)
     if watch:
         return await watch_stream(services, actor, kind, namespace, name, last or version)
     return await stream_list(services, actor, kind, namespace, selector, limit, cursor)
@@ -80,7 +80,7 @@ async def create(
     """Create an object. 422 lists everything that is wrong with it; the header `Shoal-Warnings` (a JSON
     list of sentences) what is taken as it is and surely not meant, such as a job larger than the
     cluster."""
-    kind, body = _kind(plural), await request.body()
+    kind, body = kind_at(plural), await request.body()
 
     def work() -> Put:
         return services.admission.create_document(
@@ -98,7 +98,7 @@ async def get(
     services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
 ) -> Response:
     """One object, complete."""
-    kind = _kind(plural)
+    kind = kind_at(plural)
     record = await services.on_store.call(
         services.store.record, kind, _space(kind, namespace), name, actor=actor
     )
@@ -118,7 +118,7 @@ async def put(
     that version (409 if there is a newer one). Without: apply, that is create the object, or give the
     one that is there this spec, these labels and these annotations. The header `Shoal-Result` says
     `created`, `changed` or `unchanged`; `Shoal-Warnings` is as for a create. Status is left alone."""
-    kind, body = _kind(plural), await request.body()
+    kind, body = kind_at(plural), await request.body()
 
     def work() -> Put:
         key = (_space(kind, namespace), name)
@@ -144,7 +144,7 @@ async def delete(
 ) -> Response:
     """Ask for deletion. The object goes when its last finalizer is removed; the answer is its last
     state."""
-    kind = _kind(plural)
+    kind = kind_at(plural)
 
     def work() -> Record:
         space = _space(kind, namespace)
@@ -172,7 +172,7 @@ async def patch_status(
 ) -> Response:
     """Set the status fields of one writer (for controllers outside this server): `{writer, uid,
     counter, fields, generation}`; null removes a field."""
-    kind, body = _kind(plural), await request.body()
+    kind, body = kind_at(plural), await request.body()
     try:
         patch = msgspec.json.decode(body, type=_Patch)
     except msgspec.MsgspecError as error:
@@ -211,18 +211,6 @@ def _add_routes() -> None:
                 response_class=Response,
                 response_model=None,
             )
-
-
-_PLURALS = {kind.plural: kind for kind in KINDS.values()}
-
-
-def _kind(plural: str) -> Kind:
-    kind = _PLURALS.get(plural)
-    if kind is None:
-        raise NotFound(
-            f"there is nothing at {plural!r}", hint=f"the kinds are {', '.join(sorted(_PLURALS))}"
-        )
-    return kind
 
 
 def _space(kind: Kind, namespace: str) -> str:

@@ -5,25 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.cli.text import cores, memory, plural
 from shoal.objects.columns import age
-from shoal.objects.queue import Queue, QueueSummary, summaries
+from shoal.objects.kind import Description, Section
+from shoal.objects.queue import Queue, QueueSummary, children_of, summaries
+from shoal.objects.text import cores, memory, plural
 
-__all__ = ["AMOUNT_TITLES", "BUDGET_TITLES", "amount_rows", "budget_rows", "queue_lines", "queue_table"]
+__all__ = ["describe", "queue_table"]
 
-AMOUNT_TITLES = ["RESOURCE", "USED", "GUARANTEED", "OWN", "BORROWED", "BORROWS", "LENDS", "QUOTA"]
-BUDGET_TITLES = ["BUDGET", "RESOURCE", "HOURS", "SPENT", "LEFT"]
+_AMOUNT_TITLES = ["RESOURCE", "USED", "GUARANTEED", "OWN", "BORROWED", "BORROWS", "LENDS", "QUOTA"]
+_BUDGET_TITLES = ["BUDGET", "RESOURCE", "HOURS", "SPENT", "LEFT"]
 
 _RESOURCES = ("cpu", "memory", "gpu")
 _TITLES = ["NAME", "PENDING", "RUNNING", "CPU", "MEMORY", "GPU", "OWN", "BORROWED", "WEIGHT", "AGE"]
 _WIDE = ["GUARANTEED", "OLDEST", "NAMESPACES"]
 
 
-def queue_table(
-    shown: Sequence[Queue], queues: Sequence[Queue], now: float, *, wide: bool
-) -> tuple[list[str], list[list[str]]]:
-    """(titles, a row for each of `shown`), as a tree where all queues above one are shown too. Numbers
-    are of a queue with all below it, so `queues` are all there are."""
+def describe(queue: Queue, queues: Sequence[Queue], now: float) -> Description:
+    """See `Kind.describe`."""
+    name = queue.metadata.name
+    every = summaries(queues)
+    below = [q for q in queues if name in every[q.metadata.name].path[:-1]]
+    table = queue_table(below, queues, now, wide=False)
+    return Description(
+        lines=_queue_lines(queue, queues, now),
+        sections=[
+            Section("Amounts", _AMOUNT_TITLES, _amount_rows(queue, queues)),
+            Section("Budgets", _BUDGET_TITLES, _budget_rows(queue)),
+            Section("Queues below", table.titles, table.rows),
+        ],
+        facts={"standing": every[name], "below": children_of(name, queues)},
+    )
+
+
+def queue_table(shown: Sequence[Queue], queues: Sequence[Queue], now: float, wide: bool) -> Section:
+    """A row for each of `shown`, as a tree where all queues above one are shown too. Numbers are of a
+    queue with all below it, so `queues` are all there are."""
     names = {queue.metadata.name: queue for queue in shown}
     rows: list[list[str]] = []
     for name, standing in summaries(queues).items():
@@ -32,10 +48,10 @@ def queue_table(
         whole = all(above in names for above in standing.path)
         row = _row(names[name], standing, "  " * standing.depth if whole else "", now)
         rows.append([*row, *_wide(names[name], standing, now)] if wide else row)
-    return [*_TITLES, *_WIDE] if wide else list(_TITLES), rows
+    return Section("", [*_TITLES, *_WIDE] if wide else _TITLES, rows)
 
 
-def queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tuple[str, str]]:
+def _queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tuple[str, str]]:
     """What `describe` says before its tables."""
     spec, status = queue.spec, queue.status
     standing = summaries(queues)[queue.metadata.name]
@@ -61,7 +77,7 @@ def queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tuple
     return [*lines, ("highest priority", highest)] if highest else lines
 
 
-def amount_rows(queue: Queue, queues: Sequence[Queue]) -> list[list[str]]:
+def _amount_rows(queue: Queue, queues: Sequence[Queue]) -> list[list[str]]:
     """A row for each resource that is used, or of which anything is said."""
     spec, standing = queue.spec, summaries(queues)[queue.metadata.name]
     rows: list[list[str]] = []
@@ -75,7 +91,7 @@ def amount_rows(queue: Queue, queues: Sequence[Queue]) -> list[list[str]]:
     return rows
 
 
-def budget_rows(queue: Queue) -> list[list[str]]:
+def _budget_rows(queue: Queue) -> list[list[str]]:
     """A row for each budget, in its unit: core hours, GiB hours, GPU hours, node hours."""
     rows: list[list[str]] = []
     for budget in queue.spec.budgets:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from shoal.cli.jobtext import elastic_lines, recovery_rows, sparkline
 from shoal.objects.job import ElasticStatus, Job, JobSpec, JobStatus, Recovery, Role, Runtime, WorldSize
+from shoal.objects.job_text import elastic_lines, recovery_rows, sparkline
 from shoal.objects.meta import Metadata
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from shoal.cli.text import cores, duration, memory, plural, printable, stamp
+from shoal.objects.text import cores, duration, memory, plural, printable, stamp
 
 
 @pytest.mark.parametrize(

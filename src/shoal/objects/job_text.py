@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from shoal.cli.text import cores, duration, memory, plural, stamp, starts
 from shoal.objects.columns import age
 from shoal.objects.elastic import elastic_role
 from shoal.objects.job import (
@@ -20,10 +19,26 @@ from shoal.objects.job import (
     WorldSize,
 )
 from shoal.objects.job_rules import named_levels
+from shoal.objects.kind import Description, Section
+from shoal.objects.text import cores, duration, memory, plural, stamp, starts
 
-__all__ = ["RECOVERY_TITLES", "command_text", "elastic_lines", "job_lines", "recovery_rows", "sparkline"]
+__all__ = [
+    "RECOVERY_TITLES",
+    "command_text",
+    "describe",
+    "elastic_lines",
+    "job_lines",
+    "recovery_rows",
+    "sparkline",
+]
 
 _LONGEST_COMMAND = 300
+
+
+def describe(job: Job, now: float) -> Description:
+    """See `Kind.describe`."""
+    recoveries = Section("Recoveries", RECOVERY_TITLES, recovery_rows(job, now))
+    return Description(lines=job_lines(job, now), sections=[recoveries])
 
 
 def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
