@@ -122,3 +122,9 @@ def test_any_text_parses_or_is_refused_and_the_pattern_admits_what_parses(text: 
             continue
         assert quantity.parse(made.text()) == made
         assert re.search(quantity.pattern, text.strip())
+
+
+def test_a_duration_that_is_too_long_is_not_suggested_again() -> None:
+    with pytest.raises(QuantityError, match=r"'99999999h' is not .*: the longest is \d+d$") as caught:
+        Seconds.parse("99999999h")
+    assert "did you mean" not in str(caught.value)

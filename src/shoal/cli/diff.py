@@ -6,8 +6,9 @@ compared line by line.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -20,9 +21,13 @@ from shoal.objects.meta import Object
 from shoal.objects.paths import spell
 from shoal.objects.text import BOLD, painted, plural, printable
 
+if TYPE_CHECKING:
+    from shoal.objects.yaml import Located
+
 __all__ = ["Change", "differences", "flattened", "plan", "print_plan", "summary"]
 
 _LONGEST_VALUE = 60
+_PART = re.compile(r'(?P<name>[A-Za-z_][-A-Za-z0-9_]*)|\[(?P<place>\d+)\]|\["(?P<quoted>[^"]*)"\]')
 
 
 @dataclass(frozen=True)
@@ -47,17 +52,18 @@ class Change:
         }
 
 
-def plan(client: Client, objects: list[Object]) -> list[Change]:
+def plan(client: Client, located: list[Located]) -> list[Change]:
     """Ask the server what each object would become; nothing is changed.
 
     Raises:
         Invalid: with everything that the server does not admit in any of them.
     """
-    created = {(kind_of(obj).name, obj.metadata.name) for obj in objects}
+    created = {(kind_of(obj).name, obj.metadata.name) for obj in (each.object for each in located)}
     changes: list[Change] = []
     problems: list[Problem] = []
     first: ShoalError | None = None
-    for obj in objects:
+    for each in located:
+        obj = each.object
         target = Target(kind_of(obj), *obj.key)
         try:
             changes.append(_change(client, target, obj))
@@ -66,13 +72,14 @@ def plan(client: Client, objects: list[Object]) -> list[Change]:
                 changes.append(Change(target, obj, obj, "created", []))
                 continue
             first = first or error
-            problems += _problems(target, error)
+            problems += _problems(each, target, error)
     if first is None:
         return changes
-    if len(objects) == 1:
-        raise first
     if len(problems) == 1:
-        raise Invalid(f"{problems[0]}; nothing was changed", tuple(problems))
+        first.message = f"{problems[0]}; nothing was changed"
+        if isinstance(first, Invalid):
+            raise Invalid(first.message, tuple(problems), hint=first.hint)
+        raise first
     raise Invalid(
         f"the server refuses {plural(len(problems), 'thing')}; nothing was changed", tuple(problems)
     )
@@ -146,10 +153,22 @@ def _waits_for_others(obj: Object, error: ShoalError, created: set[tuple[str, st
     return {problem.path for problem in error.problems} <= known
 
 
-def _problems(target: Target, error: ShoalError) -> list[Problem]:
-    if isinstance(error, Invalid) and error.problems:
-        return [Problem("", f"{target}: {problem}") for problem in error.problems]
-    return [Problem("", f"{target}: {error.message}")]
+def _problems(located: Located, target: Target, error: ShoalError) -> list[Problem]:
+    """What the server refuses, with the file, the object, and the line where the file has the field."""
+    found = error.problems if isinstance(error, Invalid) else ()
+    where = f"{located.source}, {target}"
+    return [
+        Problem(each.path, each.message, *located.locate(_parsed(each.path)), file=where)
+        for each in found or (Problem("", error.message),)
+    ]
+
+
+def _parsed(path: str) -> tuple[str | int, ...]:
+    """`spec.roles[0].env["A.B"]` as its parts."""
+    return tuple(
+        int(found["place"]) if found["place"] else (found["quoted"] or found["name"])
+        for found in _PART.finditer(path)
+    )
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shoal.cli.failures import Usage
 from shoal.cli.settings import Settings
@@ -12,6 +13,9 @@ from shoal.objects.errors import Invalid, Problem
 from shoal.objects.kinds import kind_of
 from shoal.objects.meta import Object
 from shoal.objects.paths import spell
+
+if TYPE_CHECKING:
+    from shoal.objects.yaml import Located
 
 __all__ = ["read_manifests"]
 
@@ -22,16 +26,16 @@ _Circle = tuple[_Identity, str, str]
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
+def read_manifests(sources: Iterable[str], settings: Settings) -> list[Located]:
     """The objects of all sources, those that others refer to first.
 
     Raises:
         Usage: a source is not there.
         Invalid: with everything that is wrong in any of them.
     """
-    from shoal.objects.yaml import LARGEST_FILE, load_objects
+    from shoal.objects.yaml import LARGEST_FILE, load_located
 
-    objects: list[Object] = []
+    located: list[Located] = []
     problems: list[Problem] = []
     errors: list[Invalid] = []
     seen: dict[tuple[str, tuple[str, str]], str] = {}
@@ -40,21 +44,21 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
     )
     for name, text in _texts(sources, LARGEST_FILE):
         try:
-            found = load_objects(text, name, namespace=namespace)
+            found = load_located(text, name, namespace=namespace)
         except Invalid as error:
             errors.append(error)
             problems += [_in_file(name, problem) for problem in error.problems] or [
                 Problem("", error.message)
             ]
             continue
-        for obj in found:
+        for obj, _, _ in found:
             first = seen.setdefault((kind_of(obj).name, obj.key), name)
             if first != name:
                 problems.append(
                     Problem("", f"{obj.kind} {obj.metadata.name} is in {first} already", file=name)
                 )
-        objects += found
-    depths, circles = _referred(objects)
+        located += found
+    depths, circles = _referred([each.object for each in located])
     problems += [Problem(path, message, file=seen[identity]) for identity, path, message in circles]
     if len(errors) == 1 and len(problems) == 1:
         raise errors[0]
@@ -62,10 +66,12 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Object]:
         raise Invalid(str(problems[0]), tuple(problems))
     if problems:
         raise Invalid(f"the files have {len(problems)} problems; nothing was changed", tuple(problems))
-    if not objects:
+    if not located:
         raise Usage(f"there is no object in {', '.join(sources)}")
     # what others refer to comes first
-    return sorted(objects, key=lambda obj: (kind_of(obj).namespaced, depths[_identity(obj)]))
+    return sorted(
+        located, key=lambda each: (kind_of(each.object).namespaced, depths[_identity(each.object)])
+    )
 
 
 def _referred(objects: list[Object]) -> tuple[dict[_Identity, int], list[_Circle]]:

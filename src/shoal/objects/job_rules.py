@@ -151,7 +151,7 @@ def _limits(spec: JobSpec) -> Iterable[Finding]:
     limits = spec.limits
     for name, seconds in (("wallTime", limits.wall_time), ("idleTimeout", limits.idle_timeout)):
         if seconds is not None and seconds <= 0:
-            yield Finding(("spec", "limits", name), "a limit is longer than nothing")
+            yield Finding(("spec", "limits", name), "must be greater than 0")
     hours = limits.node_hours
     if hours is not None and not (math.isfinite(hours) and hours > 0):
         message = f"a budget is a number of hours above 0; found {hours:g}"

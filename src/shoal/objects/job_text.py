@@ -164,9 +164,12 @@ def _node_hours(job: Job, now: float) -> str:
 
 def _restarts(job: Job) -> str:
     spec, status = job.spec.restart, job.status
-    text = f"{status.failures} failures, {spec.limit} forgiven, policy {spec.policy}"
+    each = " of each index" if job.spec.array is not None else ""
+    text = f"{status.failures} of {plural(spec.limit, 'restart')}{each} used, policy {spec.policy}"
+    if status.failures > spec.limit and not each:
+        text = f"all of {plural(spec.limit, 'restart')} used, policy {spec.policy}"
     if status.infrastructure_failures:
-        text += f"; {status.infrastructure_failures} through the infrastructure"
+        text += f"; {plural(status.infrastructure_failures, 'failure')} of the infrastructure"
     return text
 
 

@@ -203,6 +203,8 @@ def _duration_hint(value: Any) -> str:
     if match is None:
         return ""
     number, word = match["value"], match["unit"].lower()
+    if _duration(str(value).strip()) is not None:
+        return f": the longest is {_LONGEST_SECONDS / 86400:g}d"
     if word.startswith("w") and number.isdigit():
         return f"; did you mean {int(number) * 7}d?"
     unit = "ms" if word in ("ms", "msec", "millis", "milliseconds") else word[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import yaml
 
@@ -15,14 +15,28 @@ from shoal.objects.meta import Object
 from shoal.objects.paths import Path
 from shoal.objects.yaml_events import LARGEST_FILE, Document, parse_documents, plain_scalar
 
-__all__ = ["LARGEST_FILE", "load_objects", "parse_documents", "to_yaml"]
+__all__ = ["LARGEST_FILE", "Located", "load_located", "load_objects", "parse_documents", "to_yaml"]
 
 _LISTS = frozenset({"List", *(f"{name}List" for name in KINDS)})
 _FIRST = ("apiVersion", "kind", "metadata", "spec", "status")
 _TAG = "tag:yaml.org,2002:"
 
 
+class Located(NamedTuple):
+    """An object of a file, and where in the file its parts are."""
+
+    object: Object
+    source: str
+    locate: Callable[[Path], tuple[int, int]]
+    """Line and column of a path within the object."""
+
+
 def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list[Object]:
+    """See `load_located`, for callers that do not need the places."""
+    return [each.object for each in load_located(text, source, namespace=namespace)]
+
+
+def load_located(text: str | bytes, source: str, *, namespace: str = "") -> list[Located]:
     """The objects of a file of YAML or JSON, in its order; the items of a `List` (or `JobList`) are
     objects too, so that what `get -o yaml` writes can be read again.
 
@@ -36,7 +50,7 @@ def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list
         documents, problems = parse_documents(text)
     except Invalid as error:
         raise Invalid(f"{source}: {error}", hint=error.hint) from error
-    objects: list[Object] = []
+    objects: list[Located] = []
     seen: set[tuple[str, str, str]] = set()
     for document in documents:
         for value, path in _items(document):
@@ -48,7 +62,7 @@ def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list
             problems += problems_of(found, locate)
             if obj is None:
                 continue
-            objects.append(obj)
+            objects.append(Located(obj, source, locate))
             identity = (kind_of(obj).name, *obj.key)
             if identity in seen:
                 line, column = locate(("metadata", "name"))

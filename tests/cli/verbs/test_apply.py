@@ -213,7 +213,10 @@ def test_a_queue_comes_after_the_one_above_it(
     path.write_text(_TREE.replace("parent: research", "parent: reserch"))
     refused = sh("apply", "-y", "-f", str(path))
     assert refused.code == 2
-    assert "queue/vision: spec.parent: there is no queue reserch; did you mean research?" in refused.err
+    assert (
+        "queues.yaml, queue/vision, line 5, column 8: spec.parent: there is no queue reserch; did you"
+        in (refused.err)
+    )
 
 
 def test_what_is_surely_not_meant_is_told_once(sh: Shell, tmp_path: Path, server: LiveServer) -> None:
@@ -223,3 +226,19 @@ def test_what_is_surely_not_meant_is_told_once(sh: Shell, tmp_path: Path, server
     said = sh("apply", "-y", "-f", str(path))
     assert said.code == 0
     assert said.err == "warning: queue research may use 4 cpu, and all nodes together have 2\n"
+
+
+def test_what_the_server_refuses_is_said_with_file_line_and_object(
+    sh: Shell, server: LiveServer, client: Client, tmp_path: Path
+) -> None:
+    job = "kind: Job\nmetadata: {name: %s}\nspec:\n  queue: nope\n  roles:\n  - command: [x]\n"
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text("apiVersion: shoal.dev/v1alpha1\n" + job % "a")
+    two.write_text("\n\napiVersion: shoal.dev/v1alpha1\n" + job % "b")
+    alone = sh("apply", "-y", "-f", str(one))
+    assert alone.code == 2
+    assert f"error: {one}, job/a, line 5, column 3: spec.queue: there is no queue nope" in alone.err
+    both = sh("apply", "-y", "-f", str(tmp_path), "-o", "json")
+    assert both.code == 2
+    places = [(each["file"], each["line"]) for each in both.document["details"]["problems"]]
+    assert places == [(f"{one}, job/a", 5), (f"{two}, job/b", 7)]

@@ -9,7 +9,7 @@ from shoal.objects.job import Job, Role
 from shoal.objects.meta import Metadata
 from shoal.objects.node import DRAIN, Node
 from tests.cli.conftest import Shell
-from tests.cli.world import node_ready
+from tests.cli.world import node_ready, status
 from tests.server.harness import LiveServer, a_job
 
 
@@ -74,6 +74,20 @@ def test_scale_a_range(sh: Shell, client: Client) -> None:
     role, coordinator = _job(client, "elastic").spec.roles
     assert coordinator.replicas == 1
     assert (role.min_replicas, role.replicas) == (1, 6)
+
+
+def test_scale_asks_before_a_gang_restarts(sh: Shell, server: LiveServer, client: Client) -> None:
+    gang = client.create(a_job("gang", runtime="torchrun", roles=(Role(command=("x",), replicas=2),)))
+    assert sh("scale", "gang", "--replicas", "3").code == 0  # it does not run: nothing restarts
+    status(server, gang, phase="Running")
+    asked = sh("scale", "gang", "--replicas", "4")
+    assert (asked.code, asked.out, "pass -y" in asked.err) == (2, "", True)
+    assert _job(client, "gang").spec.roles[0].replicas == 3
+    assert sh("scale", "gang", "--replicas", "4", "-y").code == 0
+    role = Role(command=("x",), replicas=4, min_replicas=2)
+    elastic = client.create(a_job("elastic", runtime="elastic", roles=(role,)))
+    status(server, elastic, phase="Running")
+    assert sh("scale", "elastic", "--max", "6").code == 0
 
 
 def test_scale_a_role(sh: Shell, client: Client) -> None:

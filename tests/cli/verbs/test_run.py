@@ -157,7 +157,7 @@ def test_a_dry_run_prints_a_manifest(sh: Shell, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ([], 2, "say what to run"),
+        ([], 2, "there is no command to run"),
         (["--", "no-such-program"], 127, "no-such-program: command not found"),
         (["--workers", "2", "--max", "3", "--", "true"], 2, "give one of the two"),
         (["--workers", "0", "--", "true"], 2, "--workers"),

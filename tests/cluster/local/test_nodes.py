@@ -110,3 +110,10 @@ def test_limits_of_the_group_count_like_the_hardwares(tmp_path, files, cpu, memo
     assert machine.cpu_millis(tmp_path) == (full if cpu is None else min(full, cpu))
     whole = machine.memory_bytes(everything)
     assert machine.memory_bytes(tmp_path) == (whole if memory is None else memory)
+
+
+def test_a_number_of_gpus_declares_devices_for_trying():
+    one, two = parse([{"name": "a", "gpus": 2}, {"name": "b", "gpus": 1}])
+    assert (one.gpus, two.gpus) == (("a-gpu0", "a-gpu1"), ("b-gpu0",))
+    with pytest.raises(Invalid):
+        parse([{"name": "a", "gpus": -1}])

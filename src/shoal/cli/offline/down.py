@@ -35,8 +35,8 @@ def command(settings: Settings, yes: bool, grace: float) -> None:
     """
     if settings.remote:
         raise Usage(
-            "down stops Shoal on this machine, and the context is another's",
-            hint="say whose: shoal down --home ~/.shoal",
+            "down stops Shoal on this machine, but the context names another server",
+            hint="name the home: shoal down --home ~/.shoal",
         )
     from shoal.cluster.local.home import Home
     from shoal.cluster.local.shutdown import shut_down
@@ -45,9 +45,9 @@ def command(settings: Settings, yes: bool, grace: float) -> None:
     if running:
         shown = ", ".join(_spelt(job) for job in running[:_SHOWN])
         more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
-        they = "It goes" if len(running) == 1 else "They go"
+        they = "It continues" if len(running) == 1 else "They continue"
         say(f"{plural(len(running), 'job')} with running tasks: {shown}{more}")
-        confirm(f"Stop the tasks? {they} on at the next `shoal up`.", yes=yes)
+        confirm(f"Stop the tasks? {they} at the next `shoal up`.", yes=yes)
     stopped = shut_down(Home(settings.home), grace_seconds=float(grace))
     if settings.output == "name":
         write_names(f"node/{node}" for node in stopped.nodes)

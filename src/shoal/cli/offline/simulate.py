@@ -97,7 +97,10 @@ def command(context: click.Context, workloads: tuple[Path, ...], **options: Any)
     settings = context.find_object(Settings)
     assert settings is not None, "the outer group makes them"
     if not workloads:
-        raise Usage("which jobs?", hint="shoal simulate --workload FILE --policy NAME; --help says more")
+        raise Usage(
+            "no list of jobs is given",
+            hint="shoal simulate --workload FILE --policy NAME",
+        )
     records = _simulate(workloads, **options)
     emit(settings, records, _TITLES, [_row(record) for record in records])
     return 0

@@ -31,22 +31,33 @@ _FORGET_SECONDS = 5.0
 
 
 @verb("up")
-@click.option("--nodes", "said", default="", metavar="N|FILE", help="So many nodes, or a file of them.")
+@click.option(
+    "--nodes", "said", default="", metavar="N|FILE", help="A number, or a file that lists them."
+)
 @click.option("--cpu", type=CPU, help="Cores of each node; an equal part of the machine unless given.")
 @click.option("--memory", type=MEMORY, help="Memory of each node; an equal part unless given.")
-@click.option("--gpu", type=whole(0), help="GPUs of each node; dealt out evenly unless given.")
+@click.option(
+    "--gpu",
+    type=whole(0),
+    help="GPUs of each node, of those found here; shared evenly by default.",
+)
 @click.option(
     "--topology",
     metavar="LABEL,...",
-    help="Labels of nodes that say what is near what, the widest first, such as block,rack.",
+    help="Node labels that are levels of the topology, the widest first, such as block,rack.",
 )
 @click.option(
     "--policy",
     "name",
     metavar="NAME",
-    help="How to decide who gets what: shoal, or fifo, fifo-skip, easy, tiresias, optimus, dragon.",
+    help="The scheduling policy: shoal, or fifo, fifo-skip, easy, tiresias, optimus, dragon.",
 )
-@click.option("--record", type=whole(0), metavar="N", help="Keep so many decisions as files; 0: none.")
+@click.option(
+    "--record",
+    type=whole(0),
+    metavar="N",
+    help="Keep the newest N decisions for `shoal replay`.",
+)
 @reports
 def command(
     settings: Settings,
@@ -65,16 +76,18 @@ def command(
     shoal up --nodes 4 --cpu 4    four nodes of four cores, to try gangs and preemption
     shoal up --nodes nodes.yaml   [{name: big, cpu: 8, memory: 32Gi, labels: {disk: ssd}}, ...]
 
-    Several nodes on one machine are for trying things: they may promise more than there is. What is up
-    already stays up; an agent whose node changed is started anew, its tasks go on.
+    Several nodes on one machine are for trying things: together they may declare more cores and memory
+    than the machine has. --gpu shares out real devices only; a file may declare devices for trying, as a
+    number (gpus: 2). What runs already keeps running: an agent whose node changed restarts, its tasks
+    do not.
 
-    Levels of the topology, policy and record stay what they were told to be, and hold at once when they
-    are told anew; --topology '' leaves only the nodes themselves.
+    --topology, --policy and --record persist; changes take effect immediately. --topology '' leaves only
+    the nodes themselves as a level.
     """
     if settings.remote:
         raise Usage(
-            "up starts Shoal on this machine, and the context is another's",
-            hint="say which folder it is to keep its state in: shoal up --home ~/.shoal",
+            "up starts Shoal on this machine, but the context names another server",
+            hint="name the folder for its state: shoal up --home ~/.shoal",
         )
     from shoal.cluster.local.components import ensure_up
     from shoal.cluster.local.home import Home
@@ -106,7 +119,7 @@ def command(
         say(f"node/{name} does not take tasks yet; see {settings.spelt(f'explain node/{name}')}")
     if kept.policy != type(kept)().policy:
         back = settings.spelt("up --policy shoal")
-        say(f"{kept.policy} decides who gets what; {back} takes that back")
+        say(f"the scheduling policy is {kept.policy}; {back} restores the default")
     word = "is up" if started else "was up already"
     say(f"Shoal {word} (state in {home.path}); stop it with: {settings.spelt('down')}")
 
@@ -132,7 +145,10 @@ def _kept(home: Home, topology: str | None, name: str | None, record: int | None
     if after != before:
         save(home.create(), after)
     for field, problem in problems(after).items():
-        say(f"{home.settings_json}: {problem}; say --{field} anew. Until then what held before goes on")
+        say(
+            f"{home.settings_json}: {problem}; the setting before stays in effect until --{field} "
+            "sets it again"
+        )
     return after
 
 
@@ -222,7 +238,8 @@ def _dealt(nodes: tuple[NodeDecl, ...], gpu: int) -> tuple[NodeDecl, ...]:
     if len(devices) < gpu * len(nodes):
         raise Usage(
             f"{len(nodes)} x {gpu} GPUs are asked for, and this machine has {len(devices)}",
-            hint="shoal doctor shows what was found",
+            hint="shoal doctor shows what was found; to try scheduling without devices, declare "
+            "a number of them in a file: shoal up --nodes nodes.yaml with gpus: 2",
         )
     return tuple(
         msgspec.structs.replace(node, gpus=tuple(devices[place * gpu : (place + 1) * gpu]))

@@ -43,7 +43,7 @@ def command(
     It sees the task's files, environment and processes. The exit code is the command's.
     """
     if not words:
-        raise Usage("say what to run", hint=f"such as: shoal exec {job} -- ps aux")
+        raise Usage("there is no command to run", hint=f"such as: shoal exec {job} -- ps aux")
     if tty and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Usage("-t needs a terminal here", hint="leave -t out where input or output is a pipe")
     target = one(job, settings, JOB)

@@ -37,22 +37,22 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
 
 
 @verb("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
-@click.option("--workers", type=_COUNT, help="So many tasks; 1 unless given.")
-@click.option("--min", "least", type=_COUNT, help="Elastic: run with as few tasks as this ...")
-@click.option("--max", "most", type=_COUNT, help="... and as many as this.")
+@click.option("--workers", type=_COUNT, help="Number of tasks; 1 by default.")
+@click.option("--min", "least", type=_COUNT, help="Elastic: the fewest tasks to run with; 1 by default.")
+@click.option("--max", "most", type=_COUNT, help="Elastic: the most tasks; they come and go.")
 @click.option(
     "--array", "indices", type=INDICES, metavar="0-99%10", help="One task per index, at most 10 at once."
 )
 @click.option(
-    "--queue", "-q", default="default", metavar="NAME", help="Which queue; `default` unless told."
+    "--queue", "-q", default="default", metavar="NAME", help="The queue; `default` by default."
 )
 @click.option(
     "--priority", "-p", type=PRIORITY, default=0, help="A number, or production, normal, experiment."
 )
-@click.option("--cpu", type=CPU, help="Cores for each task; so many that all fit unless given.")
+@click.option("--cpu", type=CPU, help="Cores for each task; by default all tasks fit.")
 @click.option("--memory", type=MEMORY, help="Memory for each task, such as 2Gi; a hard limit.")
 @click.option("--gpu", type=DEVICES, default=0, help="GPUs for each task, or a part of one: 0.5.")
-@click.option("--name", default="", metavar="NAME", help="The job's name; otherwise from the command.")
+@click.option("--name", default="", metavar="NAME", help="The job's name; by default from the command.")
 @click.option(
     "--runtime",
     type=click.Choice(_RUNTIMES),
@@ -66,27 +66,30 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
     type=KEY_VALUE,
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="A variable for the tasks; without a value, the one that is set here.",
+    help="A variable for the tasks; without =VALUE it is copied from this shell.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(["default", "strict"]),
     default="default",
-    help="strict: its own network, and everything that doctor lists, or nothing runs.",
+    help="strict: refuse to run without every isolation that doctor lists, a network included.",
 )
 @click.option(
     "--restart",
     "restarts",
     type=whole(0),
     default=None,
-    help="How often to start again after a failure; 0 unless given, 3 with --max.",
+    help="Restarts allowed after failures; 0 by default, 3 with --max.",
 )
-@click.option("--wall-time", type=DURATION, help="End it as failed after this long, such as 2h.")
-@click.option("--node-hours", type=HOURS, help="End it as failed once it used so many.")
+@click.option("--wall-time", type=DURATION, help="Fail the job after this time, such as 2h.")
+@click.option("--node-hours", type=HOURS, help="Fail the job after N node-hours.")
 @click.option(
-    "--within", default="", metavar="LEVEL", help="All tasks in one domain, such as rack or node."
+    "--within",
+    default="",
+    metavar="LEVEL",
+    help="Place all tasks in one domain of this topology level, such as rack or node.",
 )
-@click.option("--detach", "-d", is_flag=True, help="Print the job's name and leave; the job goes on.")
+@click.option("--detach", "-d", is_flag=True, help="Print the job's name and return; the job continues.")
 @click.option("--prefix/--no-prefix", default=True, help="Name the task before each line of output.")
 @click.option("--raw", is_flag=True, help="On a terminal: leave escape sequences in the output.")
 @dry_run
@@ -109,13 +112,14 @@ def command(
     shoal run --workers 4 -- python train.py
     shoal run --array 0-99%8 -d -- ./sweep.sh
 
-    What is needed is started (shoal down stops it). The tasks run in this directory, with this PATH and
-    this virtual environment, but without this shell's secrets. The exit code is the task's.
+    A server and a node agent are started if none run (shoal down stops them). The tasks run in this
+    directory, with this PATH and virtual environment, but without variables that look like secrets. The
+    exit code is that of the task that decided the job.
 
-    The first Ctrl-C cancels the job and waits for its end, the second leaves at once.
+    The first Ctrl-C cancels the job and waits for its end, the second returns at once.
     """
     if not words:
-        raise Usage("say what to run", hint="such as: shoal run -- python train.py")
+        raise Usage("there is no command to run", hint="such as: shoal run -- python train.py")
     request = Request(
         command=words,
         directory=_directory(),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @verb("top")
 @click.argument("what", type=click.Choice(["jobs", "nodes", "queues"]), default="jobs")
 @click.option("--all-namespaces", "-A", is_flag=True, help="Jobs of all namespaces.")
-@click.option("--over", type=DURATION, default="1s", help="How long to measure; 1s unless given.")
+@click.option("--over", type=DURATION, default="1s", help="How long to measure; 1s by default.")
 @reports
 def command(
     settings: Settings,

@@ -30,6 +30,10 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HINT = "give a list of nodes, each with a name"
 
 
+_MOST_GPUS = 64
+"""Declared devices of one node."""
+
+
 class NodeDecl(Part, frozen=True, kw_only=True):
     """One logical node."""
 
@@ -74,7 +78,8 @@ def declare(
 
 def parse(document: Any) -> tuple[NodeDecl, ...]:  # Any: what a YAML or JSON file holds
     """The nodes that a file declares: a list, or a mapping with the list under `nodes`. Only `name`
-    must be given; cores and memory are otherwise the machine's.
+    must be given; cores and memory are otherwise the machine's. `gpus` is a list of device ids, or a
+    number: so many devices that do not exist, to try scheduling with.
 
     Raises:
         Invalid: with everything that is wrong.
@@ -94,6 +99,9 @@ def parse(document: Any) -> tuple[NodeDecl, ...]:  # Any: what a YAML or JSON fi
         where = f"nodes[{place}]"
         try:
             given: dict[str, Any] = {"cpu": own.cpu.text(), "memory": own.memory.text(), **item}
+            count = given.get("gpus")
+            if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= _MOST_GPUS:
+                given["gpus"] = [f"{given.get('name')}-gpu{number}" for number in range(count)]
             unknown = sorted(set(given) - set(NodeDecl.__struct_encode_fields__))
             problems += [Problem(f"{where}.{name}", "is not a field of a node") for name in unknown]
             nodes.append(codec.decode(msgspec.json.encode(given), NodeDecl))
