@@ -12,9 +12,13 @@ from shoal.client import Client
 from shoal.clock import SystemClock
 from shoal.cluster.base import Cluster
 from shoal.cluster.local import home as homes
+from shoal.cluster.simulated import SimulatedCluster, run_for
+from shoal.control.controllers import ControllerContext
+from shoal.control.lease import AlwaysLeader
 from shoal.history.files import FileLogs
 from shoal.history.memory import MemoryHistory
 from shoal.objects.job import Job, JobSpec, Role
+from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity, Node, NodeStatus
 from shoal.objects.queue import Queue
@@ -110,6 +114,21 @@ class LiveServer:
         if self._thread.is_alive():
             self.stop()
         self.store.close()
+
+    def with_caches(self) -> ControllerContext:
+        """The caches of controllers over this store, filled; answers are given from them from now on."""
+        context = ControllerContext(
+            store=self.store,
+            cluster=self._cluster or SimulatedCluster(SystemClock(), {}, run_for(None)),
+            clock=SystemClock(),
+            guard=AlwaysLeader(),
+            rendezvous=lambda *_: {},
+            recorder=None,  # type: ignore[arg-type]  # no controller is built
+        )
+        context.cache(JOB).sync()
+        context.tasks.sync()
+        self.services.control = context
+        return context
 
     def token_of(self, namespace: str, name: str) -> str:
         """The token that the tasks of this job have."""

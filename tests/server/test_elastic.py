@@ -284,6 +284,14 @@ def test_a_report_is_in_the_status_and_in_history(server: LiveServer) -> None:
     assert [each.reason for each in events] == ["TrainingRunning", "Recovered"]
 
 
+def test_reports_share_one_recorder_so_events_that_repeat_are_counted(server: LiveServer) -> None:
+    task = Task(server, elastic(server))
+    for message in ("worker 1 left", "worker 1 is back", "worker 1 left"):
+        assert task.ask("POST", "/report", {"world": 2, "message": message}) == (200, {})
+    events = server.history.entries(types=("event",))
+    assert {each.message: each.count for each in events} == {"worker 1 left": 2, "worker 1 is back": 1}
+
+
 def test_reports_leave_the_job_controllers_fields_alone(server: LiveServer) -> None:
     job = elastic(server)
     Task(server, job).ask("POST", "/report", {"world": 1, "step": 1})

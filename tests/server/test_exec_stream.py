@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -69,3 +71,29 @@ def test_one_job_cannot_take_everybodys_places(server: LiveServer, monkeypatch: 
     ExecAnswer(second, bytearray(), "modest")  # type: ignore[arg-type]
     with pytest.raises(Unavailable, match="too many"):
         ExecAnswer(first, bytearray(), "greedy")  # type: ignore[arg-type]
+
+
+class Exiting(Closing):
+    """A session whose command has ended with code 0."""
+
+    def receive(self) -> tuple[str, bytes]:
+        return "exit", b"0"
+
+
+def test_a_job_is_no_longer_counted_once_its_commands_have_ended() -> None:
+    sent: list[dict[str, object]] = []
+
+    async def receive() -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        answer = ExecAnswer(Exiting(), bytearray(), "some-job")  # type: ignore[arg-type]
+        await answer({"type": "http"}, receive, send)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    assert sent[-1]["more_body"] is False
+    assert "some-job" not in ExecAnswer._open  # type: ignore[attr-defined]

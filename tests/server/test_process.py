@@ -16,7 +16,9 @@ import pytest
 
 from shoal import __version__
 from shoal.client import Client
+from shoal.cluster.local import components, nodes
 from shoal.cluster.local.home import Home
+from shoal.cluster.local.shutdown import shut_down
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
@@ -29,7 +31,12 @@ class Process:
     """A server started as its command line says."""
 
     def __init__(
-        self, home: Path, log: Path, *words: str, environment: dict[str, str] | None = None
+        self,
+        home: Path,
+        log: Path,
+        *words: str,
+        environment: dict[str, str] | None = None,
+        inherits: tuple[int, ...] = (),
     ) -> None:
         self.home = home
         self.log = log
@@ -41,6 +48,7 @@ class Process:
                 stderr=log,
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
+                pass_fds=inherits,
             )
 
     def client(self) -> Client:
@@ -105,6 +113,27 @@ def test_it_ends_cleanly_and_keeps_what_it_was_told(start) -> None:
             seen += [event.record.object.spec.suspend for event in watch.wait(30) if event.record]
         watch.close()
     assert second.stop() == 0
+
+
+def test_files_that_a_shell_had_open_do_not_reach_the_agents(tmp_path: Path) -> None:
+    """Nor then the tasks and the commands beside them, which agents start."""
+    home = Home(tmp_path / "home").create()
+    nodes.save(home, nodes.declare())
+    secret = tmp_path / "secret"
+    with secret.open("w") as file:
+        process = Process(home.path, tmp_path / "0.log", inherits=(file.fileno(),))
+    agent = home.component_lock(components.component_of("local"))
+    try:
+        eventually(lambda: bool(agent.holder()), 60)
+        assert str(secret) in open_files(process.process.pid)
+        assert str(secret) not in open_files(agent.holder() or 0)
+    finally:
+        shut_down(home)
+        process.ended()
+
+
+def open_files(pid: int) -> set[str]:
+    return {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()}
 
 
 def test_there_is_never_a_second_one(start) -> None:

@@ -13,7 +13,6 @@ from typing import Annotated
 import msgspec
 
 from shoal.clock import Clock
-from shoal.history.base import History
 from shoal.history.recorder import Recorder, about
 from shoal.objects import codec
 from shoal.objects.elastic import elastic_role
@@ -124,7 +123,7 @@ class ElasticJobs:
             raise Conflict("another has written the first record", hint="read it") from error
         return made.metadata.resource_version
 
-    def report(self, caller: ElasticCaller, report: Report, history: History) -> None:
+    def report(self, caller: ElasticCaller, report: Report, recorder: Recorder) -> None:
         """Take in what the job says of itself: a summary in its status, all of it in history.
 
         Raises:
@@ -152,7 +151,7 @@ class ElasticJobs:
             except Conflict:
                 job = self._store.get(Job, meta.namespace, meta.name, actor=SYSTEM)
                 continue
-            self._record(job, news, history)
+            _record(recorder, job, news)
             return
         raise Conflict(f"the reports of job {job.metadata.name} come faster than they can be kept")
 
@@ -191,34 +190,35 @@ class ElasticJobs:
             raise _too_old(caller, there.spec.attempt)
         return there
 
-    def _record(self, job: Job, news: News, history: History) -> None:
-        recorder, whose, status = Recorder(history, self._clock), about(job), news.status
-        at = status.reported
-        if news.resized:
-            recorder.metric(whose, "world_size", status.world, at=at)
-        if status.goodput is not None:
-            recorder.metric(whose, "goodput_ratio", status.goodput, at=at)
-        if status.step_seconds is not None:
-            recorder.metric(whose, "step_seconds", status.step_seconds, at=at)
-        for each, cause in zip(news.recoveries, news.causes, strict=True):
-            labels = {"how": each.how, "epoch": str(each.epoch)}
-            recorder.metric(whose, "recovery_seconds", each.seconds, at=each.at, labels=labels)
-            said = ", ".join(filter(None, (cause, each.how, f"{each.world} members")))
-            message = f"training went on after {each.seconds:.3f} s ({said}, epoch {each.epoch})"
-            recorder.event(whose, "Recovered", message)
-        if news.recoveries:
-            recorder.metric(whose, "lost_steps_total", status.lost_steps, at=at)
-        if news.state_changed:
-            reason = status.state[:1].upper() + status.state[1:]
-            bad = status.state in ("paused", "failed")
-            recorder.event(
-                whose,
-                f"Training{reason}",
-                status.message or f"the job says that it is {status.state}",
-                severity="Warning" if bad else "Normal",
-            )
-        elif news.told:
-            recorder.event(whose, "MembersChange", status.message)
+
+def _record(recorder: Recorder, job: Job, news: News) -> None:
+    whose, status = about(job), news.status
+    at = status.reported
+    if news.resized:
+        recorder.metric(whose, "world_size", status.world, at=at)
+    if status.goodput is not None:
+        recorder.metric(whose, "goodput_ratio", status.goodput, at=at)
+    if status.step_seconds is not None:
+        recorder.metric(whose, "step_seconds", status.step_seconds, at=at)
+    for each, cause in zip(news.recoveries, news.causes, strict=True):
+        labels = {"how": each.how, "epoch": str(each.epoch)}
+        recorder.metric(whose, "recovery_seconds", each.seconds, at=each.at, labels=labels)
+        said = ", ".join(filter(None, (cause, each.how, f"{each.world} members")))
+        message = f"training went on after {each.seconds:.3f} s ({said}, epoch {each.epoch})"
+        recorder.event(whose, "Recovered", message)
+    if news.recoveries:
+        recorder.metric(whose, "lost_steps_total", status.lost_steps, at=at)
+    if news.state_changed:
+        reason = status.state[:1].upper() + status.state[1:]
+        bad = status.state in ("paused", "failed")
+        recorder.event(
+            whose,
+            f"Training{reason}",
+            status.message or f"the job says that it is {status.state}",
+            severity="Warning" if bad else "Normal",
+        )
+    elif news.told:
+        recorder.event(whose, "MembersChange", status.message)
 
 
 def _check_attempt(caller: ElasticCaller) -> None:

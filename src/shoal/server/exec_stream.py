@@ -99,6 +99,8 @@ class ExecAnswer(Response):
                     await feeding
         finally:
             self._open[self._job] -= 1
+            if not self._open[self._job]:
+                del self._open[self._job]  # or every job that ever was would stay counted
             await asyncio.shield(threads.call(self._session.close))
             threads.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

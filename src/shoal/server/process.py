@@ -28,6 +28,7 @@ from shoal import __version__, faults
 from shoal.cluster.local import home as homes
 from shoal.cluster.local import statefiles
 from shoal.cluster.local.home import Home, HomeError
+from shoal.cluster.local.processes import close_inherited_on_exec
 
 __all__ = ["Options", "main"]
 
@@ -71,6 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(home: Home, options: Options) -> int:
     from shoal.objects.errors import ShoalError  # once the lock is ours: the rest costs time
 
+    close_inherited_on_exec()
     _raise_limits()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -17,6 +17,7 @@ from shoal.admission.admission import Admission
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
+from shoal.history.recorder import Recorder
 from shoal.objects.errors import Unavailable
 from shoal.server.auth import Authenticator
 from shoal.server.concurrency import BlockingPool, Signals
@@ -64,6 +65,7 @@ class Services:
     history_part: History | None = None
     logs_part: Logs | None = None
     cluster_part: Cluster | None = None
+    _recorder: Recorder | None = None
     control: ControllerContext | None = None
     """The controllers' caches of objects and tasks, which reads are answered from."""
 
@@ -73,6 +75,17 @@ class Services:
         Unavailable: it is not up yet.
         """
         return _up(self.history_part, "history")
+
+    @property
+    def recorder(self) -> Recorder:
+        """Records into history; one for the whole server, since it counts events that repeat.
+
+        Raises:
+        Unavailable: history is not up yet.
+        """
+        if self._recorder is None:
+            self._recorder = Recorder(self.history, self.clock)
+        return self._recorder
 
     @property
     def logs(self) -> Logs:

@@ -27,6 +27,8 @@ def test_why_a_job_waits(sh: Shell, server: LiveServer, client: Client) -> None:
     held = Scheduling(code="NoRoom", message="it needs more", evidence=_EVIDENCE, since=5.0)
     status(server, job, writer="scheduler", scheduling=held)
     event(server, job, "e", "Created", "it was created")
+    client.create(a_job("large"))  # what the evidence names
+    server.with_caches().order.publish(("default/first", "default/train", "default/large"))
     said = sh("explain", "train")
     assert said.code == 0
     assert said.lines[0].startswith("job/train is Pending (NoRoom), for ")

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from shoal.clock import SteadyClock
-from shoal.cluster.local import components, groups, home, nodes, recovery
+from shoal.cluster.local import components, groups, home, nodes, processes, recovery
 from shoal.cluster.local.execs import Execs
 from shoal.cluster.local.home import Home
 from shoal.cluster.local.isolation import peers, probe, syscalls
@@ -42,6 +42,7 @@ def main() -> int:
     parser.add_argument("--node", required=True)
     arguments = parser.parse_args()
     os.umask(0o077)
+    processes.close_inherited_on_exec()
     place = Home(arguments.home).create()
     os.chdir("/")
     lock = place.component_lock(components.component_of(arguments.node))

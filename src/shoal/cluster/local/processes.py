@@ -6,16 +6,39 @@ elsewhere the start time is checked right before.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 from pathlib import Path
 
-__all__ = ["SPAWNING", "alive", "command_line", "kill", "open_process", "send", "start_ticks", "state"]
+__all__ = [
+    "SPAWNING",
+    "alive",
+    "close_inherited_on_exec",
+    "command_line",
+    "kill",
+    "open_process",
+    "send",
+    "start_ticks",
+    "state",
+]
 
 SPAWNING = threading.Lock()
 """Held while descriptors are inheritable and a child is spawned, by every thread that spawns: a child
 that keeps a copy of what was meant for another holds locks and pipes that never end."""
+
+
+def close_inherited_on_exec() -> None:
+    """Keep what this process inherited, beyond its standard streams, from every process that it starts:
+    a server or an agent that a shell started may have any of the shell's files open."""
+    folder = Path("/proc/self/fd")
+    if not folder.is_dir():
+        folder = Path("/dev/fd")
+    for descriptor in [int(name.name) for name in folder.iterdir()]:
+        if descriptor > 2:
+            with contextlib.suppress(OSError):  # the one with which the folder was read
+                os.set_inheritable(descriptor, False)
 
 
 def start_ticks(pid: int) -> int:

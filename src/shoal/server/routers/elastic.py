@@ -58,7 +58,7 @@ async def write(request: Request, services: ServicesNow, caller: CallerNow) -> R
 async def report(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """How the job does: `{world, step, goodput, stepSeconds, recoveries, state, message}`."""
     told = _decoded(await request.body(), Report, "a report")
-    await services.on_store.call(_jobs(services).report, caller, told, services.history)
+    await services.on_store.call(_jobs(services).report, caller, told, services.recorder)
     return _json({})
 
 
