@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shoal.admission.admission import known_capacities
 from shoal.client import Client
 from shoal.objects.errors import Forbidden, Invalid
 from shoal.objects.job import Resources, Role, RoleTopology, Topology
 from shoal.objects.kinds import QUEUE
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Capacity
+from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Amounts, Queue, QueueSpec, Quota
 from tests.server.harness import LiveServer, a_job
@@ -152,3 +153,12 @@ def test_a_queue_larger_than_the_cluster_is_taken_and_told_so(
     told.clear()
     client.apply(queue("production", nominal=Amounts(gpu=1.0)))
     assert told == [], "nothing was changed"
+
+
+def test_a_node_that_was_not_observed_yet_may_be_the_largest() -> None:
+    known = Node(metadata=Metadata(name="a"), status=NodeStatus(capacity=Capacity(cpu=CpuMillis(4000))))
+    fresh = Node(metadata=Metadata(name="b"))
+    assert known_capacities([known]) == [known.status.capacity]
+    assert known_capacities([known, fresh]) == []
+    lost = msgspec.structs.replace(fresh, spec=NodeSpec(lost=True))
+    assert known_capacities([known, lost]) == [known.status.capacity]

@@ -34,7 +34,7 @@ from shoal.objects.node import Capacity, Node
 from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
-__all__ = ["DEFAULT_QUEUE", "IDEMPOTENCY_ANNOTATION", "Admission", "Put"]
+__all__ = ["DEFAULT_QUEUE", "IDEMPOTENCY_ANNOTATION", "Admission", "Put", "known_capacities"]
 
 DEFAULT_QUEUE = "default"
 
@@ -228,8 +228,7 @@ class Admission:
         return made
 
     def _capacities(self) -> list[Capacity]:
-        """Of the nodes that are there, or may be there again."""
-        return [node.status.capacity for node in self._nodes() if _counts(node)]
+        return known_capacities(self._nodes())
 
     def _queues(self) -> list[Queue]:
         return [record.object for record in self._store.list(QUEUE, actor=SYSTEM).records]
@@ -310,11 +309,16 @@ def _check_user(job: Job, actor: Actor) -> None:
         )
 
 
-def _counts(node: Node) -> bool:
-    """Whether the node is neither lost nor unknown to its cluster, and has reported its capacity."""
+def known_capacities(nodes: Iterable[Node]) -> list[Capacity]:
+    """The capacity of each node, but for lost nodes and those that the cluster no longer lists. Empty
+    while the capacity of one of them is not observed yet: that node may be the largest."""
+    listed = [node.status.capacity for node in nodes if _is_listed(node)]
+    return listed if all(capacity != Capacity() for capacity in listed) else []
+
+
+def _is_listed(node: Node) -> bool:
     ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
-    gone = node.spec.lost or (ready is not None and ready.reason == "NotListed")
-    return not gone and node.status.capacity != Capacity()
+    return not node.spec.lost and (ready is None or ready.reason != "NotListed")
 
 
 def _name(obj: Object) -> str:

@@ -16,8 +16,9 @@ True
 >>> shoal.get("job", "default", "trian")
 Traceback (most recent call last):
 shoal.objects.errors.NotFound: job default/trian does not exist
+>>> shoal.close()
 
-Then `shoal.logs("default", "train", follow=True)` gives what the tasks write, and
+`shoal.logs("default", "train", follow=True)` gives what the tasks write, and
 `shoal.wait_finished("default", "train").status.phase` how the job ended.
 
 A kind may be given as its class (`Job`), as its name in any spelling (`"job"`, `"jobs"`) or as the
