@@ -17,6 +17,11 @@ from shoal.objects.task import RENDEZVOUS_FOLDER, TaskBootstrap, TaskSpec
 
 __all__ = ["INHERITED", "description"]
 
+PIDS = 4096
+"""Processes and threads that a task may have at once,"""
+PIDS_PER_CORE = 128
+"""or so many for each core of the machine, if that is more."""
+
 INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
     "LD_LIBRARY_PATH", "VIRTUAL_ENV",
@@ -68,6 +73,7 @@ def description(
             cpu_millis=int(spec.cpu),
             cpu_limit_millis=None if spec.cpu_limit is None else int(spec.cpu_limit),
             memory_bytes=None if spec.memory is None else int(spec.memory),
+            pids=max(PIDS, PIDS_PER_CORE * (os.cpu_count() or 1)),
         ),
         devices=spec.placement.devices,
         cgroup_parents=dict(cgroup_parents),

@@ -188,9 +188,13 @@ def bear(
         missing |= dict.fromkeys(plan.names, f"needs Linux, this is {sys.platform}")
     plan.make_private_folders()
     while True:
+        granted = [name for name in plan.names if name not in missing or name == "pids"]
+        plan.process_limit = None
+        if "pids" in groups.failed and namespaces.counts_processes(granted):
+            plan.process_limit = plan.limits.get("pids")
+            missing.pop("pids", None)
         if plan.strict and missing:
             raise StartFailed(_refusal(missing))
-        granted = [name for name in plan.names if name not in missing]
         if "network" in granted and not plan.sandbox:
             missing["network"] = "the job has no sandbox folder on this machine"
             continue
@@ -203,7 +207,10 @@ def bear(
             groups.create_killing()
     for folder, why in child.refused.items():
         groups.refuse(folder, why)
-    child.unenforced |= missing | _unlimited(plan, groups)
+    unlimited = _unlimited(plan, groups)
+    if plan.process_limit is not None:
+        unlimited.pop("pids", None)
+    child.unenforced |= missing | unlimited
     if plan.strict and child.unenforced:
         child.destroy()
         child.ended(wait=True)
@@ -214,7 +221,7 @@ def bear(
 
 def _unlimited(plan: Plan, groups: Groups) -> dict[str, str]:
     """Limits that are set and not held by the kernel."""
-    missing = {name: why for name, why in groups.failed.items() if name in (*plan.names, "pids")}
+    missing = {name: why for name, why in groups.failed.items() if name in plan.names}
     if "memory" in missing:
         missing["memory"] += "; its supervisor watches it instead"
     return missing

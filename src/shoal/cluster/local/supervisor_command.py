@@ -14,6 +14,7 @@ import os
 
 from shoal.cluster.local import supervisor_files as files
 from shoal.cluster.local.isolation import privileges, syscalls
+from shoal.cluster.local.isolation.filter import Unsupported
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
@@ -74,10 +75,22 @@ def drop_privileges(plan: Plan) -> str:
     if not syscalls.available() or "privileges" not in plan.names:
         return ""
     try:
-        privileges.drop(plan.strict)
+        privileges.drop()
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
+    except Unsupported as error:
+        return str(error)
     return ""
+
+
+def _limit_processes(most: int | None) -> None:
+    """Where no control group counts them; see `Plan.process_limit`."""
+    if most is not None:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def become(plan: Plan, init_pid: int, private_tmp: bool, report: Callable[[bytes], object]) -> NoReturn:
@@ -88,6 +101,7 @@ def become(plan: Plan, init_pid: int, private_tmp: bool, report: Callable[[bytes
         env = environment(plan, private_tmp)
         enter_folder(plan.cwd)
         env["PWD"] = plan.cwd
+        _limit_processes(plan.process_limit)
         find(plan.argv, env)
     except CannotRun as failure:
         report(files.format_json(failure_record(failure)).encode())

@@ -35,6 +35,8 @@ class Plan:
         self.rendezvous: str = launch["rendezvous"]
         self.log: dict[str, Any] = launch["log"]
         self.limits: dict[str, int | None] = launch.get("limits", {})
+        self.process_limit: int | None = None
+        """Held by RLIMIT_NPROC, where no control group holds `limits.pids`."""
         self.devices: tuple[str, ...] = tuple(launch.get("devices", ()))
         self.cgroup_parents: dict[str, str] = launch.get("cgroup_parents", {})
         self.cgroup_name = f"{launch['namespace']}.{launch['task']}"

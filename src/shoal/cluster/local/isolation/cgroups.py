@@ -17,11 +17,15 @@ import time
 
 from shoal.cluster.local import supervisor_processes as processes
 
-__all__ = ["CONTROLLERS", "KILL", "Groups", "remove", "remove_strays", "write"]
+__all__ = ["CONTROLLERS", "INNER", "KILL", "Groups", "remove", "remove_strays", "write"]
 
 CONTROLLERS = ("cpu", "memory", "pids")
 KILL = "kill"
 """The key, beside the controllers, of a version 2 group on a hybrid machine."""
+
+INNER = "task"
+"""The group, below the one that has the limits, in which the task's processes are: a task that could
+reach its own group, by whatever means, could still not lift its limits."""
 
 _PERIOD_MICROSECONDS = 100_000
 _POLL_SECONDS = 0.002
@@ -67,9 +71,9 @@ class Groups:
         self.folders = {key: place for key, place in self._places.items() if os.path.isdir(place)}
 
     def entrances(self) -> dict[str, int]:
-        """Descriptors by folder: who writes `0` to one is in that group from then on."""
+        """Descriptors by folder: a process that writes `0` to one is in that group from then on."""
         flags = os.O_WRONLY | os.O_CLOEXEC
-        return {path: os.open(f"{path}/cgroup.procs", flags) for path in self.paths}
+        return {path: os.open(f"{path}/{INNER}/cgroup.procs", flags) for path in self.paths}
 
     def refuse(self, folder: str, why: str) -> None:
         """The kernel lets nobody into this group: what it was to hold is not held."""
@@ -79,11 +83,16 @@ class Groups:
     def out_of_memory_kills(self) -> int:
         """How many of the task's processes the kernel has killed for its limit."""
         folder = self.folders.get("memory", "")
-        for file in ("memory.events", "memory.oom_control"):
-            for line in _lines(f"{folder}/{file}"):
-                name, _, count = line.partition(" ")
-                if name == "oom_kill":
-                    return int(count)
+        # version 1 counts in the group of the process, version 2 in those above it too
+        for files in (("memory.events",), ("memory.oom_control", f"{INNER}/memory.oom_control")):
+            counts = [
+                int(line.split()[1])
+                for file in files
+                for line in _lines(f"{folder}/{file}")
+                if line.startswith("oom_kill ")
+            ]
+            if counts:
+                return sum(counts)
         return 0
 
     def peak_memory_bytes(self) -> int:
@@ -113,6 +122,7 @@ class Groups:
             os.makedirs(folder, exist_ok=True)
             for file, value in settings:
                 _set(folder, file, value)
+            os.makedirs(f"{folder}/{INNER}", exist_ok=True)
         except OSError as error:
             self._lose(key, f"{error.filename}: {error.strerror}")
 
@@ -155,7 +165,11 @@ def _settings(key: str, limits: dict[str, int | None], version_2: bool) -> list[
     if key == "memory" and memory is not None:
         if version_2:
             return [("memory.max", str(memory)), ("memory.swap.max?", "0"), ("memory.oom.group?", "1")]
-        return [("memory.limit_in_bytes", str(memory)), ("memory.memsw.limit_in_bytes?", str(memory))]
+        return [
+            ("memory.use_hierarchy?", "1"),  # always so since Linux 5.11
+            ("memory.limit_in_bytes", str(memory)),
+            ("memory.memsw.limit_in_bytes?", str(memory)),
+        ]
     if key == "pids" and pids is not None:
         return [("pids.max", str(pids))]
     request, quota = limits.get("cpu_millis"), limits.get("cpu_limit_millis")

@@ -19,7 +19,7 @@ if __name__ == "__main__":
 from shoal.cluster.local import supervisor_command as command
 from shoal.cluster.local import supervisor_files as files
 from shoal.cluster.local import supervisor_processes as processes
-from shoal.cluster.local.isolation import namespaces, syscalls
+from shoal.cluster.local.isolation import cgroups, namespaces, syscalls
 from shoal.cluster.local.supervisor_plan import Plan
 
 TYPE_CHECKING = False  # as typing has it, without its import
@@ -51,7 +51,9 @@ def main(arguments: list[str]) -> int:
         supervisor = os.pidfd_open(started["supervisor_pid"])
         if not processes.alive(started["supervisor_pid"], started["supervisor_start_ticks"]):
             return _no_task()
-        entrances = [os.open(f"{path}/cgroup.procs", os.O_WRONLY) for path in started["cgroups"]]
+        entrances = [
+            os.open(f"{path}/{cgroups.INNER}/cgroup.procs", os.O_WRONLY) for path in started["cgroups"]
+        ]
         _enter(started)
     except OSError as error:
         if error.errno in (2, 3):  # ENOENT, ESRCH: it has just ended

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 
 from shoal.cluster.local.isolation import covers, syscalls
-from shoal.cluster.local.isolation.paths import aliases, within
+from shoal.cluster.local.isolation.paths import aliases, control_group_mounts, within
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["View", "apply", "arrange"]
 
-_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+_KERNEL_SETTINGS = (
+    "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi",
+    "/proc/mtrr", "/proc/timer_stats", "/proc/latency_stats",
+)  # fmt: skip
+_KERNEL_SECRETS = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug")
+"""Files that tell of the whole machine: each is covered by /dev/null."""
 _DEVICE_SETTINGS = "/sys"
-"""Control groups are below it."""
+"""Control groups are usually below it."""
 
 
 class View:
@@ -114,7 +119,7 @@ def apply(view: View) -> dict[str, str]:
             _attempt(failed, "system", lambda: _make_read_only(view, laid, bound))
         else:
             _attempt(failed, "home", lambda: _seal(laid, view.sealed))
-            if os.geteuid() == 0:
+            if "privileges" in view.names:
                 _attempt(failed, "privileges", _guard_settings)
     finally:
         for descriptor in handles.values():
@@ -187,13 +192,25 @@ def _seal(laid: dict[str, covers.Cover], sealed: Iterable[str]) -> None:
 
 
 def _guard_settings() -> None:
-    """Root could take its limits off through control groups, and more through the kernel's settings."""
-    settings = [path for path in _KERNEL_SETTINGS if os.path.exists(path)]
-    for path in settings:
+    """A task could take its limits off through control groups, and root more through the kernel's
+    settings."""
+    for path in _settings():
         _make_mount(path)
-    for path in [*settings, _DEVICE_SETTINGS]:
+        _set_mode(path, True)
+    for path in [_DEVICE_SETTINGS, *control_group_mounts()]:
         if os.path.ismount(path):
             _set_mode(path, True)
+    _hide_secrets()
+
+
+def _settings() -> list[str]:
+    return [path for path in _KERNEL_SETTINGS if os.path.exists(path)]
+
+
+def _hide_secrets() -> None:
+    for path in _KERNEL_SECRETS:
+        if os.path.exists(path):
+            syscalls.mount(os.devnull, path, None, syscalls.MS_BIND)
 
 
 def _make_read_only(view: View, laid: dict[str, covers.Cover], bound: set[str]) -> None:
@@ -204,14 +221,13 @@ def _make_read_only(view: View, laid: dict[str, covers.Cover], bound: set[str]) 
     read_only |= dict.fromkeys(view.writable, False)
     protected = [path for path in view.protected if any(within(path, place) for place in view.writable)]
     read_only |= dict.fromkeys(protected, True)
-    if os.geteuid() == 0:
-        settings = [path for path in _KERNEL_SETTINGS if os.path.exists(path)]
-        read_only |= dict.fromkeys(settings, True)
-        protected += settings
+    read_only |= dict.fromkeys(_settings(), True)
+    protected += _settings()
     for path in sorted({*view.kept, *protected} - bound):
         _make_mount(path)
     for path in sorted(read_only):
         _set_mode(path, read_only[path])
+    _hide_secrets()
 
 
 def _make_mount(path: str) -> None:

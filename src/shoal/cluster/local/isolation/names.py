@@ -13,9 +13,12 @@ PROMISES = {
     "tmp": "/tmp, /var/tmp and /dev/shm of its own",
     "home": "of $SHOAL_HOME it sees only its own folders and the tasks' socket",
     "ipc": "System V and POSIX message queues and shared memory of its own",
-    "privileges": "run by root it cannot mount, trace, load modules or otherwise undo the rest",
+    "privileges": "run by root it cannot mount, trace, load modules or otherwise undo the rest; whoever "
+    "runs it, it gains nothing by set-user-id programs, makes no user namespaces, uses no kernel "
+    "keyrings and writes neither control groups nor the kernel's settings",
     "cpu": "CPU by weight, and a hard quota where one is set",
     "memory": "a hard limit on memory where one is set",
+    "pids": "a limit on how many processes and threads it has",
     "network": "a network with nothing but a loopback, shared by the job's tasks on this machine",
     "system": "everything but its own folders is read-only; /run, /dev and the kernel's settings are "
     "out of reach",

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["KINDS", "MOUNT_NAMES", "Ungranted", "kinds", "leave"]
+__all__ = ["KINDS", "MOUNT_NAMES", "Ungranted", "counts_processes", "kinds", "leave"]
 
 MOUNT_NAMES = ("processes", "tmp", "home", "system", "devices")
 """Isolations that are made of mounts."""
@@ -58,6 +58,13 @@ def kinds(names: Collection[str]) -> list[str]:
     if wanted and not privileges.sufficient():
         wanted["user"] = ""
     return [kind for kind in KINDS if kind in wanted]
+
+
+def counts_processes(names: Collection[str]) -> bool:
+    """True when RLIMIT_NPROC counts the task's processes alone: in a user namespace of its own (since
+    Linux 5.14 each counts for itself), unless root runs it, whom it does not hold."""
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    return os.geteuid() != 0 and "user" in kinds(names) and release >= (5, 14)
 
 
 def leave(names: Collection[str], join: dict[str, int] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["aliases", "within"]
+__all__ = ["aliases", "control_group_mounts", "within"]
 
 
 def within(path: str, folder: str) -> bool:
@@ -33,6 +33,13 @@ def aliases(path: str, mountinfo: str | None = None) -> list[str]:
             if place not in found and _same(place, path):
                 found.append(place)
     return found
+
+
+def control_group_mounts() -> list[str]:
+    """Every place where control groups are mounted."""
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+        lines = [line.split() for line in file]
+    return [_plain(line[4]) for line in lines if line[line.index("-") + 1] in ("cgroup", "cgroup2")]
 
 
 def _plain(field: str) -> str:

@@ -1,27 +1,28 @@
 """What a task may not do although root runs it: everything that could undo its isolation.
 
-Root keeps what root in a container has (files, ids, ports, `chroot`), locking memory (RDMA) and
-scheduling (NUMA), and loses the rest for good: it leaves the bounding set, so no program regains it.
-In a user namespace of its own a root task may hold every capability, over that namespace alone: the
-mounts it inherits there are locked.
+Root keeps what it needs to handle files and ids, to bind low ports, to `chroot` and to lock memory
+(RDMA), and loses the rest for good: it leaves the bounding set, so no program regains it. Raw sockets
+(CAP_NET_RAW) would read other people's tokens from the loopback, and scheduling (CAP_SYS_NICE) would
+evade the CPU quota. In a user namespace of its own a root task may hold every capability, over that
+namespace alone: the mounts it inherits there are locked.
 
-A task that another user runs has nothing to lose. In a user namespace its set-user-id programs (sudo)
-do not work, for nobody but the user exists there; without one they do, unless the mode is strict.
+Whoever runs it, a task gains nothing by a set-user-id program (no_new_privs), has a session keyring of
+its own, and is held to `filter`.
 """
 
 from __future__ import annotations
 
+from shoal.cluster.local.isolation import filter as system_calls
 from shoal.cluster.local.isolation import syscalls
 
 __all__ = ["KEPT", "drop", "sufficient"]
 
 _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID, _SETPCAP = 0, 1, 3, 4, 5, 6, 7, 8
-_NET_BIND_SERVICE, _NET_RAW, _IPC_LOCK, _SYS_CHROOT, _SYS_ADMIN = 10, 13, 14, 18, 21
-_SYS_NICE, _AUDIT_WRITE, _SETFCAP = 23, 29, 31
+_NET_BIND_SERVICE, _IPC_LOCK, _SYS_CHROOT, _SYS_ADMIN, _SETFCAP = 10, 14, 18, 21, 31
 
 KEPT = frozenset({
     _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID, _SETPCAP, _NET_BIND_SERVICE,
-    _NET_RAW, _IPC_LOCK, _SYS_CHROOT, _SYS_NICE, _AUDIT_WRITE, _SETFCAP,
+    _IPC_LOCK, _SYS_CHROOT, _SETFCAP,
 })  # fmt: skip
 """Numbers of the capabilities that a root task keeps."""
 
@@ -31,15 +32,20 @@ def sufficient() -> bool:
     return bool(syscalls.capabilities()[0] >> _SYS_ADMIN & 1)
 
 
-def drop(strict: bool) -> None:
-    """Give up what a task must not have. `strict` also forbids to gain anything by a set-user-id
-    program.
+def drop() -> None:
+    """Give up what a task must not have.
 
     Raises:
-        OSError: the kernel lets us keep what we want to give up.
+        OSError: the kernel lets us keep what we want to give up, or has no filters.
+        Unsupported: see `filter.install`.
     """
-    if strict:
-        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.new_session_keyring()
+    _drop_capabilities()
+    system_calls.install()
+
+
+def _drop_capabilities() -> None:
     effective, permitted, _ = syscalls.capabilities()
     if permitted == 0:
         return

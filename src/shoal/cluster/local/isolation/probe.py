@@ -84,7 +84,7 @@ def _try_in(base: Path, parents: dict[str, str]) -> dict[str, str]:
         "cwd": str(base), "scratch": str(folders["scratch"]), "output": str(folders["output"]),
         "rendezvous": str(folders["rendezvous"]),
         "log": {"directory": str(folders["log"]), "max_segment_bytes": 1 << 16, "max_segments": 1},
-        "limits": {"cpu_millis": 100, "cpu_limit_millis": 1000, "memory_bytes": 256 << 20},
+        "limits": {"cpu_millis": 100, "cpu_limit_millis": 1000, "memory_bytes": 256 << 20, "pids": 64},
         "cgroup_parents": parents,
         "isolation": {
             "mode": "default", "wanted": names.STRICT, "home": str(base / "home"),

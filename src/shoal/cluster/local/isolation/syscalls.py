@@ -14,6 +14,7 @@ from _ctypes import (
     FUNCFLAG_USE_ERRNO,
     CFuncPtr,
     _SimpleCData,  # pyright: ignore[reportPrivateUsage]
+    addressof,
     dlopen,
     dlsym,
     get_errno,
@@ -42,12 +43,16 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
+PR_SET_SECCOMP = 22
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture, like all since 5.0
+_SECCOMP_MODE_FILTER = 2
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
@@ -91,6 +96,27 @@ def set_read_only(path: str, read_only: bool, recursive: bool = False) -> None:
 def prctl(option: int, argument: int = 0) -> int:
     """Change or read something about this process."""
     return _call("prctl", option, argument, 0, 0, 0)
+
+
+def install_filter(program: bytes) -> None:
+    """Have the kernel run this BPF program before each system call of this process and of all that it
+    starts. Needs no_new_privs or CAP_SYS_ADMIN."""
+    held = (_Byte * len(program)).from_buffer_copy(program)
+    header = (len(program) // 8).to_bytes(8, sys.byteorder) + addressof(held).to_bytes(8, sys.byteorder)
+    _call("prctl", PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header)
+
+
+def new_session_keyring() -> None:
+    """Leave the session keyring that this process has inherited for an empty one. Nothing happens where
+    the kernel has no keyrings, or this user has no more (the quota is some hundreds)."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        return
+    try:
+        _call("syscall", number, _KEYCTL_JOIN_SESSION_KEYRING, None)
+    except OSError as error:
+        if error.errno not in (38, 122):  # ENOSYS, EDQUOT
+            raise
 
 
 def capabilities() -> tuple[int, int, int]:
