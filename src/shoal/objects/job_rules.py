@@ -258,6 +258,7 @@ def _counts(roles: tuple[Role, ...]) -> tuple[Path, ...]:
     return tuple((*_ROLES, at, name) for at in range(len(roles)) for name in ("replicas", "minReplicas"))
 
 
+_MOST_PORTS = 64
 _LEAST_MEMORY = 1 << 20
 """Less than this holds no process: a unit was forgotten."""
 _LEAST_SHARE = 0.001
@@ -362,6 +363,11 @@ def _resources(resources: Resources, path: Path) -> Iterable[Finding]:
 
 
 def _role_ports(role: Role, path: Path) -> Iterable[Finding]:
+    if len(role.ports) > _MOST_PORTS:
+        yield Finding(
+            (*path, "ports"), f"a task has at most {_MOST_PORTS} ports; found {len(role.ports)}"
+        )
+        return
     names: set[str] = set()
     numbers: set[int] = set()
     for at, port in enumerate(role.ports):

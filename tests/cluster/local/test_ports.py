@@ -112,6 +112,7 @@ def test_forgetting_a_job_frees_its_ports(opened):
 def test_ports_run_out_only_for_what_runs(opened, monkeypatch):
     first = ports_module._FIRST_PORT
     monkeypatch.setattr(ports_module, "_blocks", lambda: [first, first + BLOCK_PORTS])
+    monkeypatch.setattr(ports_module, "_PART_OF_BLOCKS", 1)
     ports, ledger = opened("a")
 
     def start(index):
@@ -147,3 +148,53 @@ def test_a_claim_lives_as_long_as_any_holder(opened):
     assert back.lease(spec(1))[RENDEZVOUS] != port
     os.close(held)
     assert back.hold([port])
+
+
+def start(ports, ledger, index, job_uid="uid", names=()):
+    task = spec(index, names, job_uid)
+    leased = ports.lease(task)
+    endpoint = Endpoint(role="worker", index=index, task=task.name, node="a", host="", ports=leased)
+    record = Record(spec=task, progress=Progress(endpoint=endpoint, admitted=0.0))
+    ledger.put(record)
+    return record
+
+
+def test_one_job_does_not_take_all_ports(opened, monkeypatch):
+    monkeypatch.setattr(ports_module, "JOB_PORTS", 100)
+    ports, ledger = opened("a")
+    greedy = [start(ports, ledger, index, "greedy", ("http",)) for index in range(50)]
+    with pytest.raises(Refused, match="one job may have 100") as caught:
+        start(ports, ledger, 50, "greedy")
+    assert caught.value.reason == "PortTaken"
+    assert ports.lease(spec(1, job_uid="other"))
+    assert ports.lease(greedy[0].spec) == greedy[0].progress.endpoint.ports
+    ledger.remove(greedy[0])
+    assert start(ports, ledger, 50, "greedy")  # what no longer runs makes room for the rest of its job
+
+
+def test_a_node_leaves_blocks_to_others(opened):
+    ports, ledger = opened("a")
+    quarter = len(ports._blocks) // 4
+    with pytest.raises(Refused):
+        for index in range(len(ports._blocks) * BLOCK_PORTS):
+            start(ports, ledger, index, f"job{index}")
+    assert len(ports._claims) == quarter
+    other, _ = opened("b")
+    assert other.lease(spec(1))
+
+
+def test_a_deleted_jobs_blocks_are_given_up(opened):
+    ports, ledger = opened("a")
+    for index in range(5 * BLOCK_PORTS):
+        start(ports, ledger, index, "gone")
+    kept = start(ports, ledger, 0, "kept")
+    claimed = set(ports._claims)
+    for index in range(5 * BLOCK_PORTS):
+        del ledger.tasks[spec(index, job_uid="gone").key]
+    ports.forget_job("default", "gone")
+    assert len(ports._claims) <= 2
+    for first in claimed - set(ports._claims):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", first))
+    assert ports.lease(kept.spec) == kept.progress.endpoint.ports
+    assert ports.lease(spec(9, job_uid="new"))

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.cluster.base import Outcome
+from shoal.cluster.base import Outcome, Refused
 from shoal.cluster.simulated import Script, run_for
+from shoal.control.job import controller
 from shoal.control.job.actions import AddFinalizer
 from shoal.control.job.observe import Observed
 from shoal.control.job.reconcile import reconcile_job
@@ -230,6 +231,18 @@ def test_a_refused_placement_waits_for_the_scheduler_and_spares_the_users_budget
     world.advance(3)
     status = world.job.status
     assert (status.phase, status.failures, status.infrastructure_failures) == ("Succeeded", 0, 1)
+
+
+def test_a_job_without_ports_waits_ever_longer_and_never_fails():
+    taken = Refused("n0", "PortTaken", "node n0 has no port left")
+    count, counts = 0, []
+    for _ in range(1_000):
+        count = controller._count(taken, count)
+        counts.append(count)
+        assert controller._final(taken, count, 0) == {}
+    assert counts[:8] == [1, 2, 3, 4, 5, 6, 6, 6]
+    full = Refused("n0", "OutOfCpu", "node n0 has no room")
+    assert controller._final(full, controller._count(full, 100), 100)["reason"] == "InfrastructureLimit"
 
 
 def test_cancel_stops_and_ends_once_all_are_gone():

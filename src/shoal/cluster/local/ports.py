@@ -9,6 +9,10 @@ supervisor inherits the claims on its task's ports; thus a claim outlives the ag
 task needs it, and an agent that comes back either gets its claim again, or leases elsewhere. Blocks lie
 below the kernel's range for outgoing connections, which would otherwise take ports at random.
 
+**Bounds.** A job has at most `JOB_PORTS` on a node, and a node claims at most a quarter of the blocks,
+so that neither takes all of the machine's ports. Leases end with their job, and a block without
+leases is given up.
+
 **Strangers.** A port is tried by binding it before it is leased or used again; one in use is passed
 over. A task that binds ports it was not given is contained only by `isolation: strict`.
 """
@@ -24,12 +28,16 @@ from shoal.cluster.base import Refused
 from shoal.cluster.local.ledger import Ledger
 from shoal.objects.task import TaskSpec
 
-__all__ = ["BLOCK_PORTS", "RENDEZVOUS", "Ports"]
+__all__ = ["BLOCK_PORTS", "JOB_PORTS", "RENDEZVOUS", "Ports"]
 
 RENDEZVOUS = "rendezvous"
 """The port that every task has, whatever it asks for."""
 
 BLOCK_PORTS = 64
+JOB_PORTS = 1024
+"""That one job's tasks may have leased on one node at once."""
+
+_PART_OF_BLOCKS = 4
 _FIRST_PORT = 20_000
 _END_PORT = 32_768
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -63,6 +71,7 @@ class Ports:
         """
         names = sorted({*spec.ports, RENDEZVOUS})
         own = spec.ports if spec.isolation == "strict" and spec.index == 0 else {}
+        self._check_job(spec, len(names) - len(own))
         return {name: own.get(name) or self._lease_one(_owner(spec, name)) for name in names}
 
     def adopt(self, spec: TaskSpec, ports: Mapping[str, int]) -> None:
@@ -86,8 +95,9 @@ class Ports:
     def forget_job(self, namespace: str, job_uid: str) -> None:
         """End the job's leases."""
         prefix = f"{namespace}/{job_uid}/"
-        for owner in [owner for owner in self._ledger.leases if owner.startswith(prefix)]:
+        for owner in self._of_job(prefix):
             self._end(owner)
+        self._give_up_blocks()
 
     def refresh(self) -> None:
         """The ledger went back to an earlier state."""
@@ -101,6 +111,37 @@ class Ports:
         for claim in self._claims.values():
             claim.close()
         self._claims.clear()
+
+    def _of_job(self, prefix: str) -> list[str]:
+        return [owner for owner in self._ledger.leases if owner.startswith(prefix)]
+
+    def _check_job(self, spec: TaskSpec, more: int) -> None:
+        """Raises:
+        Refused: with these the job would have too many.
+        """
+        prefix = f"{spec.namespace}/{spec.job_uid}/"
+        for attempt in range(2):
+            held = [
+                owner for owner in self._of_job(prefix) if not owner.startswith(f"{_replica(spec)}/")
+            ]
+            if len(held) + more <= JOB_PORTS:
+                return
+            if attempt == 0:
+                self._end_idle(prefix)
+        raise Refused(
+            self._node,
+            "PortTaken",
+            f"job {spec.job} has {len(held)} ports on node {self._node}, and one job may have "
+            f"{JOB_PORTS} there",
+        )
+
+    def _give_up_blocks(self) -> None:
+        """Let others have the blocks in which nothing is leased; supervisors hold theirs themselves."""
+        used = {_block_of(port) for port in self._ledger.leases.values()}
+        for first in [first for first in self._claims if first not in used][1:]:  # one is kept at hand
+            self._claims.pop(first).close()
+            for port in _ports_of(first):
+                self._free.pop(port, None)
 
     def _blocks_of(self, ports: Iterable[int]) -> set[int]:
         """Where the leased ones of these lie; numbers in a network of the job's own are not ours."""
@@ -132,10 +173,11 @@ class Ports:
             self._node, "PortTaken", f"node {self._node} has no port left: all are leased or in use"
         )
 
-    def _end_idle(self) -> None:
+    def _end_idle(self, prefix: str = "") -> None:
         busy = {_replica(record.spec) for record in self._ledger.tasks.values() if record.holds_capacity}
-        for owner in [o for o in self._ledger.leases if o.rpartition("/")[0] not in busy]:
-            self._end(owner)
+        for owner in self._of_job(prefix):
+            if owner.rpartition("/")[0] not in busy:
+                self._end(owner)
 
     def _end(self, owner: str) -> None:
         port = self._ledger.leases[owner]
@@ -144,6 +186,8 @@ class Ports:
             self._free[port] = None
 
     def _claim_another(self) -> bool:
+        if len(self._claims) >= max(1, len(self._blocks) // _PART_OF_BLOCKS):
+            return False
         for _ in self._blocks:
             first = self._blocks[self._next_block % len(self._blocks)]
             self._next_block += 1

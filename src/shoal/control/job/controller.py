@@ -48,6 +48,10 @@ WRITER = "job"
 _ORPHANS_GRACE_SECONDS = 10.0
 _AT_ONCE = 32
 """So many indices of an array are started by one request."""
+_PASSING = frozenset({"PortTaken"})
+"""Reasons of refusals that pass by themselves: the job waits, however often it is refused so."""
+_LONGEST_WAIT_COUNT = 6
+"""Counted so often, such a refusal has the scheduler wait as long as it ever does."""
 _MANY = 4096
 _SHOWS_SECONDS = 1.0
 """A group that was started shows in the task cache within this time, or is asked for again."""
@@ -280,7 +284,7 @@ class JobController:
             message=refused.message,
             at=now,
         )
-        count = job.status.infrastructure_failures + 1
+        count = _count(refused, job.status.infrastructure_failures)
         fields: dict[str, object] = {
             "refusal": codec.builtins(refusal),
             "infrastructureFailures": count,
@@ -325,9 +329,17 @@ def _concerned(job: Job, nodes: set[str]) -> bool:
     )
 
 
+def _count(refused: Refused, before: int) -> int:
+    """Failures of the infrastructure, with this refusal."""
+    passes = refused.reason in _PASSING and before >= _LONGEST_WAIT_COUNT
+    return before if passes else before + 1
+
+
 def _final(refused: Refused, count: int, limit: int) -> dict[str, object]:
     """Reason and message of a refusal that is the last one; nothing while another node, or a later
     time, may do better."""
+    if refused.reason in _PASSING:
+        return {}
     if refused.reason == "IsolationUnavailable":  # what a machine cannot isolate now, it never can
         return {"reason": refused.reason, "message": refused.message}
     if count <= limit:
