@@ -20,6 +20,7 @@ from shoal.objects.errors import Invalid, ShoalError, Unavailable, VersionSkew
 from shoal.objects.kinds import JOB
 from shoal.store.base import SYSTEM, Store
 from shoal.store.sql import SqlStore, open_sql
+from shoal.store.sql.reserve import RESERVE_BYTES
 from shoal.testing.disk import fill, small_disk
 from shoal.testing.postgres import PostgresServer
 from shoal.testing.store.harness import collect, job, names, start_of, together
@@ -76,6 +77,26 @@ def test_the_disk_is_full(disk: Path) -> None:
     again = open_sql(disk / "store.db")
     assert len(again.list(JOB, actor=SYSTEM).records) == 2 + written
     again.close()
+
+
+def test_on_a_full_disk_what_is_there_can_be_changed_and_deleted(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 16 << 20) as disk:
+        store = open_sql(disk / "store.db")
+        for number in range(20):
+            store.create(job(f"j{number}"), actor=SYSTEM)
+        filler = fill(disk)
+        with pytest.raises(Unavailable, match="is full"):
+            for number in range(1000):
+                store.create(job(f"more{number}", annotations={"big": "x" * 3000}), actor=SYSTEM)
+        for number in range(19):
+            store.delete(JOB, "default", f"j{number}", actor=SYSTEM)
+        with pytest.raises(Unavailable, match="full"):
+            store.create(job("new"), actor=SYSTEM)
+        filler.unlink()
+        store.delete(JOB, "default", "j19", actor=SYSTEM)
+        store.create(job("new"), actor=SYSTEM)
+        assert (disk / "store.db-reserve").stat().st_size == RESERVE_BYTES
+        store.close()
 
 
 def test_the_disk_fills_up_under_many_writers(disk: Path) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from shoal.objects.selectors import Requirement
 from shoal.store.backend import Change, Found, LeaseRow, Query, Step
+from shoal.store.sql.reserve import DiskReserve
 from shoal.store.sql.schema import CHANNEL, EVENTS, HEAD, LEASES, OBJECTS, OWNERS
 from shoal.store.versions import version_text
 
@@ -58,7 +59,8 @@ _STEPS_BYTES = 4 << 20
 class SqlTransaction:
     """See `shoal.store.backend.Transaction`. Locks the head for as long as it is open."""
 
-    def __init__(self, connection: Connection, epoch: str) -> None:
+    def __init__(self, connection: Connection, epoch: str, reserve: DiskReserve) -> None:
+        self._reserve = reserve
         self._connection = connection
         self._epoch = epoch
         self.before: int
@@ -86,6 +88,8 @@ class SqlTransaction:
 
     def apply(self, changes: tuple[Change, ...]) -> None:
         """See `Transaction.apply`. Events and the head are written by `finish`."""
+        if any(change.type == "Added" for change in changes):
+            self._reserve.check_new()
         for change in changes:
             self._apply(change)
             self.steps.append(change.step())

@@ -25,6 +25,7 @@ from shoal.clock import Clock
 from shoal.objects.errors import Unavailable
 from shoal.store.backend import Step, Transaction, Window
 from shoal.store.sql.connect import Database, failure, translated, until_free
+from shoal.store.sql.reserve import DiskReserve
 from shoal.store.sql.schema import EVENTS, HEAD
 from shoal.store.sql.transaction import SqlTransaction
 from shoal.store.watch_cache import WatchCache
@@ -47,6 +48,7 @@ class Writer:
         self._watch_cache = cache
         self._clock = clock
         self._trimmer = trimmer
+        self._reserve = DiskReserve(database.where if database.sqlite else "")
         self.busy = threading.Lock()
         """Held from before a transaction until the cache knows of it."""
         self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
@@ -87,6 +89,7 @@ class Writer:
             self._write_group(group)
             try:
                 self._trimmer.after_writes(self._watch_cache.head)
+                self._reserve.restore()
             except Exception:  # noqa: BLE001  nobody waits for it, and writes must go on
                 _LOG.exception("the store's window could not be trimmed")
 
@@ -111,6 +114,9 @@ class Writer:
         try:
             until_free(lambda: self._transact(group))
         except DBAPIError as error:
+            if failure(error) == "full" and self._reserve.release():
+                self._write_group(group)
+                return
             if len(group) > 1 and failure(error) == "refused":
                 for operation in group:
                     self._write_group([operation])
@@ -127,7 +133,7 @@ class Writer:
     def _transact(self, group: list[_Operation]) -> None:
         with self.busy:
             with self._database.writer.begin() as connection:
-                transaction = SqlTransaction(connection, self._watch_cache.epoch)
+                transaction = SqlTransaction(connection, self._watch_cache.epoch, self._reserve)
                 for operation in group:
                     operation.run(transaction)
                 transaction.finish(self._clock.now())

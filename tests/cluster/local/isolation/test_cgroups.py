@@ -147,7 +147,9 @@ def group(tmp_path, *files, version):
     made = cgroups.Groups(dict.fromkeys(cgroups.CONTROLLERS, str(tmp_path)), "task")
     made.create(LIMITS)
     assert made.failed == {}
-    return {path.name: path.read_text() for path in folder.iterdir() if path.read_text()}
+    assert (folder / cgroups.INNER).is_dir()
+    files = [path for path in folder.iterdir() if path.is_file()]
+    return {path.name: path.read_text() for path in files if path.read_text()}
 
 
 def test_the_settings_of_version_1(tmp_path):
