@@ -233,6 +233,23 @@ def test_a_refused_placement_waits_for_the_scheduler_and_spares_the_users_budget
     assert (status.phase, status.failures, status.infrastructure_failures) == ("Succeeded", 0, 1)
 
 
+def test_isolations_that_a_node_lacks_are_named_once():
+    world = World(gang(2), run_for(5))
+    world.allocate(slots("0-1"))
+    world.settle()
+    for node in world.cluster._nodes.values():
+        for running in node.tasks.values():
+            lacking = ("memory: no control group can be had for it", "pids: nor for this")
+            running.task = msgspec.structs.replace(running.task, unenforced=lacking)
+    world.advance(3)
+    world.advance(1)
+    (note,) = [note for note in world.notes if note.reason == "IsolationMissing"]
+    assert note.warning
+    assert "memory: no control group" in note.message
+    (condition,) = [c for c in world.job.status.conditions if c.type == "IsolationMissing"]
+    assert (condition.status, "pids" in condition.message) == ("True", True)
+
+
 def test_a_job_without_ports_waits_ever_longer_and_never_fails():
     taken = Refused("n0", "PortTaken", "node n0 has no port left")
     count, counts = 0, []

@@ -102,6 +102,7 @@ def _reconcile_active(
         return notes, None, []
     wanted = wanted_slots(observed, draft)
     notes += _reconcile_members(observed, draft, wanted)
+    notes += _missing_isolations(observed, draft, now)
     before = draft.members()
     start, wait = _missing_starts(observed, draft, wanted, now)
     if start is not None and draft.members() != before:  # else a start that was cut short is carried on
@@ -124,6 +125,19 @@ def _close(draft: StatusDraft, completion: Completion, now: float) -> None:
 def _closing(draft: StatusDraft) -> str:
     restarts = f" after {draft.failures} restarts" if draft.failures else ""
     return f"finished in attempt {draft.attempt}{restarts}"
+
+
+def _missing_isolations(observed: Observed, draft: StatusDraft, now: float) -> list[Note]:
+    """A condition that names each isolation that a node could not give the job, and an event when one is
+    found for the first time."""
+    old = draft.conditions.get("IsolationMissing")
+    known = old.message if old is not None else ""
+    found = sorted({entry for task in observed.tasks for entry in task.unenforced if entry not in known})
+    if not found:
+        return []
+    message = "; ".join([known, *found] if known else found)
+    draft.condition("IsolationMissing", True, "NotEnforced", message, now)
+    return [Note("IsolationMissing", f"its tasks run without {'; '.join(found)}", warning=True)]
 
 
 def _started_note(draft: StatusDraft, start: Start) -> Note:
