@@ -18,7 +18,9 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -34,6 +36,8 @@ __all__ = ["Options", "main"]
 
 _LOG = logging.getLogger("shoal.server")
 _USAGE = "usage: python -m shoal.server [--home PATH] [--listen HOST:PORT] [--store URL]"
+_PRESENCE_SECONDS = 1.0
+"""How often a server looks whether its home is still there."""
 _FILES = 65_536
 """Descriptors to ask for: each stream and each log that is read holds some."""
 
@@ -66,10 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not lock.try_acquire():
         _LOG.error("a server runs for %s already: process %s", home.path, lock.holder())
         return 4
-    return _run(home, options)
+    return _run(home, options, lock)
 
 
-def _run(home: Home, options: Options) -> int:
+def _run(home: Home, options: Options, lock: homes.Lock) -> int:
     from shoal.objects.errors import ShoalError  # once the lock is ours: the rest costs time
 
     close_inherited_on_exec()
@@ -77,20 +81,30 @@ def _run(home: Home, options: Options) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        code = _serve(home, _remembered(home, options))
+        code = _serve(home, _remembered(home, options), lock)
     except ShoalError as error:
         _LOG.error("%s%s", error.message, f" ({error.hint})" if error.hint else "")
         code = error.exit_code
     except OSError:
         _LOG.exception("the server cannot run")
         code = 1
-    home.server_json.unlink(missing_ok=True)
+    if lock.is_ours:
+        home.server_json.unlink(missing_ok=True)
     logging.shutdown()
     # threads that wait for a node that does not answer must not keep the process from ending
     os._exit(code)
 
 
-def _serve(home: Home, options: Options) -> int:
+def _end_when_lost(presence: homes.Presence, stop: Callable[[], None]) -> None:
+    """End the server when its home or a socket is no longer its own: an agent starts another, which
+    makes the socket anew. A server without its home would go on driving the agents of the next."""
+    while not (why := presence.lost()):
+        time.sleep(_PRESENCE_SECONDS)
+    _LOG.error("this server ends: %s", why)
+    stop()
+
+
+def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
     bound: list[tuple[Any, Any]] = []
     if options.listen:  # before anybody can connect: this one may be taken, and then there is no server
         from shoal.server.listeners import listen_tcp
@@ -111,6 +125,7 @@ def _serve(home: Home, options: Options) -> int:
     from shoal.cluster.local.platform import LocalPlatform
     from shoal.server.components import assemble
 
+    presence = homes.Presence(lock, [home.api_socket, home.tasks_socket])
     listeners = Listeners([Listener(name, listener) for name, listener in bound])
     platform = LocalPlatform(home, clock)
     assembled = assemble(platform, store, clock, listeners, shared=bool(options.store))
@@ -124,6 +139,9 @@ def _serve(home: Home, options: Options) -> int:
     assembled.components.start(assembled.services)
     gc.freeze()  # what is there now stays: looking through it again and again is for nothing
     _LOG.info("serving %s", home.path)
+    threading.Thread(
+        target=_end_when_lost, args=(presence, assembled.serving.stop), name="presence", daemon=True
+    ).start()
     try:
         assembled.serving.run()
     finally:

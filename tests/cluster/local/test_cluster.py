@@ -266,12 +266,14 @@ def test_a_task_cannot_drive_its_agent(make_home, make_spec, tell_nothing, tmp_p
     started = local.started(local.task(spec.key))
     wait_until(lambda: len(processes_below(started.supervisor_pid)) >= 4)
     uid = os.geteuid()
-    assert welcome(local.home, os.getpid(), uid)
-    assert not welcome(local.home, os.getpid(), uid + 1)
-    assert not welcome(local.home, 0, uid)
+    assert welcome(os.getpid(), uid, None)
+    assert not welcome(os.getpid(), uid + 1, None)
+    assert not welcome(0, uid, None)
+    task = str(local.home.node("one").tasks / f"default.{spec.name}")
     for pid in processes_below(started.supervisor_pid):
-        assert not welcome(local.home, pid, uid)
-        assert welcome(Home(tmp_path / "another"), pid, uid)  # a home of its own, inside a task
+        assert not welcome(pid, uid, None), "whichever home it is"
+        assert welcome(pid, uid, task), "a home of its own, inside a task"
+        assert not welcome(pid, uid, str(tmp_path))
 
 
 def test_nothing_is_known_of_what_is_not_here(make_home, make_spec):

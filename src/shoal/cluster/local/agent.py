@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
 import resource
 import signal
 import sys
-from pathlib import Path
 
 from shoal.clock import SteadyClock
 from shoal.cluster.local import components, groups, home, nodes, processes, recovery
 from shoal.cluster.local.execs import Execs
-from shoal.cluster.local.home import Home
+from shoal.cluster.local.home import Home, Lock, Presence
 from shoal.cluster.local.isolation import peers, probe, syscalls
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
@@ -32,6 +30,8 @@ __all__ = ["cgroup_scope", "main", "welcome"]
 
 LOCK_SECONDS = 1.0
 REAP_SECONDS = 5.0
+PRESENCE_SECONDS = 1.0
+"""How often an agent looks whether its home is still there."""
 FILES = 65_536
 
 
@@ -52,15 +52,15 @@ def main() -> int:
         report(f"node {arguments.node} has its agent already: {error}")
         return 0
     with lock:
-        return _serve(place, arguments.node)
+        return _serve(place, arguments.node, lock)
 
 
-def welcome(place: Home, pid: int, uid: int) -> bool:
-    """The owner (or root), and not from within a task of this home."""
+def welcome(pid: int, uid: int, inside: str | None) -> bool:
+    """The owner (or root), and not from within a task, of whichever home. `inside` is the folder of the
+    task that this agent itself runs in: a home that a task has made is that task's to use."""
     if pid <= 0 or uid not in (os.geteuid(), 0):
         return False
-    folder = peers.task_folder(pid)
-    return folder is None or not Path(folder).is_relative_to(place.path)
+    return peers.task_folder(pid) == inside
 
 
 def cgroup_scope(place: Home, name: str) -> str:
@@ -68,7 +68,7 @@ def cgroup_scope(place: Home, name: str) -> str:
     return groups.scope(place.node(name))
 
 
-def _serve(place: Home, name: str) -> int:
+def _serve(place: Home, name: str, lock: Lock) -> int:
     declaration = next((node for node in nodes.load(place) if node.name == name), None)
     if declaration is None:
         report(f"node {name} is not declared in {place.nodes_json}")
@@ -82,7 +82,10 @@ def _serve(place: Home, name: str) -> int:
     meter = Meter(node)
     requests = Requests(node, Execs(node), meter, os.getpid())
     listener = home.listen(node.paths.socket)
-    serving = Serving(loop, listener, requests.handle, report, functools.partial(welcome, place))
+    inside = peers.task_folder(os.getpid())
+    serving = Serving(
+        loop, listener, requests.handle, report, lambda pid, uid: welcome(pid, uid, inside)
+    )
     node.on_change = serving.send_changes
     node.on_state = serving.send_state
     meter.open()
@@ -91,6 +94,7 @@ def _serve(place: Home, name: str) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     _reap(node)
+    _check_home(node, Presence(lock, [node.paths.socket]))
     watchdog = Watchdog(place, lambda: _kept(place))
     watchdog.open()
     try:
@@ -100,6 +104,19 @@ def _serve(place: Home, name: str) -> int:
         serving.close()
         node.close()
     return 0
+
+
+def _check_home(node: Node, presence: Presence) -> None:
+    """End when the home or the socket is no longer this agent's: the server starts another agent, which
+    makes the socket anew. Tasks of a home that is gone have nothing to return to, and end too."""
+    why = presence.lost()
+    if not why:
+        node.loop.later(PRESENCE_SECONDS, lambda: _check_home(node, presence))
+        return
+    report(f"this agent ends: {why}")
+    if not presence.home_is_ours:
+        node.kill_all()
+    node.loop.stop()
 
 
 def _raise_limits() -> None:

@@ -24,12 +24,12 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Home", "HomeError", "Lock", "NodeHome", "connect", "listen", "socket_address"]
+__all__ = ["Home", "HomeError", "Lock", "NodeHome", "Presence", "connect", "listen", "socket_address"]
 
 _SOCKET_PATH_BYTES = 107
 _RETRY_SECONDS = 0.005
@@ -172,6 +172,15 @@ class Lock:
                 raise TimeoutError(f"{self.path} is held by process {self.holder()}")
             time.sleep(_RETRY_SECONDS)
 
+    @property
+    def is_ours(self) -> bool:
+        """True while we hold it and its path still leads to it: not when the home was removed, or is
+        another one by now."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))  # noqa: PTH116
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Let go; idempotent. The file stays, so that two never lock two files of one name."""
         if self._descriptor >= 0:
@@ -199,6 +208,32 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class Presence:
+    """What tells a component whether its home is still its own: its lock, and its sockets."""
+
+    def __init__(self, lock: Lock, sockets: Sequence[Path]) -> None:
+        self._lock = lock
+        self._sockets = {path: path.stat().st_ino for path in sockets}
+
+    @property
+    def home_is_ours(self) -> bool:
+        """See `Lock.is_ours`."""
+        return self._lock.is_ours
+
+    def lost(self) -> str:
+        """Which of them is gone, or another's, in a sentence; empty when all are there."""
+        if not self._lock.is_ours:
+            return f"{self._lock.path} is gone or another's: the home was removed or replaced"
+        for path, inode in self._sockets.items():
+            try:
+                if path.stat().st_ino == inode:
+                    continue
+            except OSError:
+                pass
+            return f"the socket {path} is gone or another's"
+        return ""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import msgspec
 
 from shoal import faults
 from shoal.clock import Clock
-from shoal.cluster.base import EndReason, NodeState, Outcome, StopReason
+from shoal.cluster.base import EndReason, NodeState, Outcome, Refused, StopReason
 from shoal.cluster.local import admission, folders, launching, taskfiles
 from shoal.cluster.local.attendant import Attendant
 from shoal.cluster.local.folders import TaskFolders
@@ -36,6 +36,10 @@ __all__ = ["Isolations", "Node"]
 
 HOST = "127.0.0.1"
 RETRY_SECONDS = 1.0
+PACE_SECONDS = 60.0
+PACE_INCARNATIONS = 60
+"""A replica is admitted so often within that time; a controller's own backoff is slower."""
+MOST_PACED = 10_000
 MOST_CHARACTERS = 2000
 """Of the sentences in one condition of the node; the newest stay."""
 CLOCK_SLACK_SECONDS = 0.02
@@ -74,6 +78,8 @@ class Node:
         self.isolations = isolations
         self.paths: NodeHome = home.node(declaration.name).create()
         self.problems: dict[str, str] = {}
+        self._admitted: dict[tuple[str, str, str, int], list[float]] = {}
+        """When each replica was admitted of late."""
         self.on_state: Callable[[NodeState], None] = lambda _: None
         self.ledger = Ledger.open(self.paths.ledger, self.damaged)
         self.ports = Ports(declaration.name, self.ledger, str(self.paths.path))
@@ -121,6 +127,7 @@ class Node:
         for spec in new:
             if spec.key in self.ledger.forgotten or self._folders(spec).log.exists():
                 raise Conflict(f"task {spec.name} has run and was acknowledged; it does not run again")
+            self._check_pace(spec)
         if new:
             held = [record.spec for record in self.ledger.tasks.values() if record.holds_capacity]
             node, capacity = self.declaration.name, self.declaration.capacity
@@ -327,12 +334,39 @@ class Node:
             report(f"a folder cannot be removed: {error}")
         self.empty_trash()
 
+    def kill_all(self) -> None:
+        """Kill every supervisor, and with it its task."""
+        for attendant in self.attendants.values():
+            attendant.kill()
+
     def close(self) -> None:
         """Let go of everything; tasks go on."""
         for attendant in self.attendants.values():
             attendant.close()
         self.ports.close()
         self.ledger.close()
+
+    def _check_pace(self, spec: TaskSpec) -> None:
+        """Whatever asks for it, a replica does not get incarnation after incarnation.
+
+        Raises:
+            Refused: it had too many of late.
+        """
+        now = self.clock.monotonic()
+        replica = (spec.namespace, spec.job_uid, spec.role, spec.index)
+        recent = [at for at in self._admitted.get(replica, ()) if now - at < PACE_SECONDS]
+        if len(recent) >= PACE_INCARNATIONS:
+            raise Refused(
+                self.declaration.name,
+                "TooManyRestarts",
+                f"{spec.role} {spec.index} of job {spec.job} has started {len(recent)} times within "
+                f"{PACE_SECONDS:g} s on node {self.declaration.name}",
+            )
+        if len(self._admitted) > MOST_PACED:
+            self._admitted = {
+                key: times for key, times in self._admitted.items() if now - times[-1] < PACE_SECONDS
+            }
+        self._admitted[replica] = [*recent, now]
 
     def _folders(self, spec: TaskSpec) -> TaskFolders:
         return TaskFolders(self.home, self.paths, spec)

@@ -18,11 +18,15 @@ __all__ = [
     "close_inherited_on_exec",
     "command_line",
     "kill",
+    "of_home",
     "open_process",
     "send",
     "start_ticks",
     "state",
 ]
+
+_COMPONENTS = ("shoal.server", "shoal.cluster.local.agent")
+_SUPERVISOR = "/shoal/cluster/local/supervisor.py"
 
 SPAWNING = threading.Lock()
 """Held while descriptors are inheritable and a child is spawned, by every thread that spawns: a child
@@ -95,6 +99,29 @@ def send(pid: int, ticks: int, number: signal.Signals) -> bool:
 def kill(pid: int) -> None:
     """Kill a process that was found just now; nothing happens for 0 or one that is gone."""
     send(pid, start_ticks(pid), signal.SIGKILL)
+
+
+def of_home(home: str) -> list[int]:
+    """Servers, agents and supervisors that were started for the home of this path, other than this
+    process; of a home that was removed too. Not those that see other files by that path."""
+    found: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        words = command_line(pid) if pid != os.getpid() and _sees_our_files(folder) else []
+        for at, word in enumerate(words[:-1]):
+            component = word == "--home" and words[at + 1] == home
+            task = word.endswith(_SUPERVISOR) and words[at + 1].startswith(f"{home}/nodes/")
+            if task or (component and any(module in words[:at] for module in _COMPONENTS)):
+                found.append(pid)
+                break
+    return found
+
+
+def _sees_our_files(folder: Path) -> bool:
+    try:
+        return (folder / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+    except OSError:
+        return False
 
 
 def command_line(pid: int) -> list[str]:

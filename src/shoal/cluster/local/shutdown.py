@@ -4,6 +4,7 @@
 2. The server ends, before it could replace tasks that are about to end.
 3. Every agent stops its tasks (reason `Shutdown`), keeps how they ended for the next time, and ends.
    An agent that is not up but has tasks is started for that.
+4. What still runs for this path, such as what was left when the home was removed under it, is killed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shoal import faults
-from shoal.cluster.local import components, groups, home, nodes, protocol, taskfiles
+from shoal.cluster.local import components, groups, home, nodes, processes, protocol, taskfiles
 from shoal.cluster.local.components import SERVER, component_of
 from shoal.cluster.local.home import Home, Lock
 from shoal.objects.errors import ShoalError, Unavailable
@@ -30,9 +31,11 @@ class Stopped:
 
     server: bool = False
     nodes: tuple[str, ...] = ()
+    orphans: int = 0
+    """Processes of this path that belonged to a home that was removed."""
 
     def __bool__(self) -> bool:
-        return self.server or bool(self.nodes)
+        return self.server or bool(self.nodes) or bool(self.orphans)
 
 
 def shut_down(home: Home, *, grace_seconds: float = 10.0) -> Stopped:
@@ -42,7 +45,7 @@ def shut_down(home: Home, *, grace_seconds: float = 10.0) -> Stopped:
         Unavailable: something does not end; the rest has.
     """
     if not home.run.is_dir():
-        return Stopped()
+        return Stopped(orphans=_kill_orphans(home))
     lock = Lock(home.run / "components.lock")
     try:
         lock.acquire(MARGIN_SECONDS)
@@ -66,7 +69,21 @@ def shut_down(home: Home, *, grace_seconds: float = 10.0) -> Stopped:
                 problems.append(f"node {name}: {error.message}")
     if problems:
         raise Unavailable(f"not everything could be ended: {'; '.join(problems)}")
-    return Stopped(server=server, nodes=tuple(ended))
+    return Stopped(server=server, nodes=tuple(ended), orphans=_kill_orphans(home))
+
+
+def _kill_orphans(home: Home) -> int:
+    """Components first, which would start others; a supervisor takes its task along."""
+    found: set[int] = set()
+    deadline = time.monotonic() + MARGIN_SECONDS
+    while left := processes.of_home(str(home.path)):
+        found.update(left)
+        for pid in left:
+            processes.kill(pid)
+        if time.monotonic() > deadline:
+            raise Unavailable(f"processes {', '.join(map(str, left))} of this home do not end")
+        time.sleep(0.02)
+    return len(found)
 
 
 def _nodes(home: Home) -> list[str]:

@@ -48,7 +48,7 @@ WRITER = "job"
 _ORPHANS_GRACE_SECONDS = 10.0
 _AT_ONCE = 32
 """So many indices of an array are started by one request."""
-_PASSING = frozenset({"PortTaken"})
+_PASSING = frozenset({"PortTaken", "TooManyRestarts"})
 """Reasons of refusals that pass by themselves: the job waits, however often it is refused so."""
 _LONGEST_WAIT_COUNT = 6
 """Counted so often, such a refusal has the scheduler wait as long as it ever does."""
