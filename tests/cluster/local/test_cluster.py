@@ -8,7 +8,6 @@ import pytest
 
 from shoal.cluster.base import Refused
 from shoal.cluster.local.agent import welcome
-from shoal.cluster.local.home import Home
 from shoal.cluster.local.supervisor_processes import descendants as processes_below
 from shoal.objects.errors import Conflict, NotFound
 from shoal.objects.task import TaskBootstrap

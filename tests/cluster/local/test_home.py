@@ -1,4 +1,5 @@
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cluster.local import home as homes
+from shoal.cluster.local import known_homes
 from shoal.cluster.local.home import Home, HomeError, Lock
 
 
@@ -93,3 +95,24 @@ def test_sockets_work_under_paths_of_any_length(tmp_path, depth):
 def test_nobody_listens(tmp_path):
     with pytest.raises(OSError):
         homes.connect(tmp_path / "none", 1.0)
+
+
+def test_homes_are_known_until_they_are_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(known_homes, "_folders", lambda: [tmp_path / "notes"])
+    first, second = (Home(tmp_path / name).create() for name in ("first", "second"))
+    Home(tmp_path / "first").create()
+    assert known_homes.known() == [str(first.path), str(second.path)]
+    shutil.rmtree(first.path)
+    assert known_homes.known() == [str(second.path)]
+    assert len(list((tmp_path / "notes").iterdir())) == 1
+
+
+def test_a_folder_that_another_user_made_is_not_believed(tmp_path, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    os.chown(notes, 64_999, 64_999)
+    monkeypatch.setattr(known_homes, "_folders", lambda: [notes])
+    Home(tmp_path / "home").create()
+    assert known_homes.known() == []

@@ -29,6 +29,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from shoal.cluster.local import known_homes
+
 __all__ = ["Home", "HomeError", "Lock", "NodeHome", "Presence", "connect", "listen", "socket_address"]
 
 _SOCKET_PATH_BYTES = 107
@@ -93,6 +95,7 @@ class Home:
             raise HomeError(
                 f"{self.path} belongs to another user; set SHOAL_HOME to a folder of your own"
             )
+        known_homes.note(self.path)
         return self
 
     def node(self, name: str) -> NodeHome:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from shoal.cluster.local import taskfiles
+from shoal.cluster.local import known_homes, taskfiles
 from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.home import Home
 from shoal.objects.task import RENDEZVOUS_FOLDER, TaskBootstrap, TaskSpec
@@ -80,6 +80,7 @@ def description(
         isolation=taskfiles.Isolation(
             mode=spec.isolation,
             home=str(home.path),
+            other_homes=tuple(path for path in known_homes.known() if path != str(home.path)),
             tasks_socket=str(home.tasks_socket),
             keep=tuple(dict.fromkeys(filter(None, prefixes))),
             sandbox=str(folders.sandbox) if spec.isolation == "strict" else "",

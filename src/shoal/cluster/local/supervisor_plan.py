@@ -47,6 +47,7 @@ class Plan:
         )
         self.sandbox: str = isolation.get("sandbox", "")
         self.home: str = isolation.get("home", "")
+        self._other_homes: tuple[str, ...] = tuple(isolation.get("other_homes", ()))
         self._tasks_socket: str = isolation.get("tasks_socket", "")
         self._keep: tuple[str, ...] = tuple(isolation.get("keep", ()))
         self.env: dict[str, str] = launch["env"] | devices.environment(self.devices)
@@ -65,6 +66,7 @@ class Plan:
     def view(self, granted: Collection[str]) -> View:
         """What the task is to see, given the isolations that can be had."""
         view = View(granted, self.private, self.home, self.limits.get("memory_bytes"))
+        view.hide(_existing([*self._other_homes]))
         environment = self.env.get("VIRTUAL_ENV", "")
         view.keep(_existing([self.scratch, self.output]), writable=True)
         view.keep(_existing([self.rendezvous]))
@@ -82,14 +84,12 @@ class Plan:
     def _allowed(self, paths: list[str]) -> list[str]:
         """Those of the paths that a job may ask to see. It names its folders, environment and command as
         it likes, so of the home only what is no part of Shoal: a project that happens to lie there."""
-        home = os.path.realpath(self.home) if self.home else "\0"
-        found: list[str] = []
-        for path in map(os.path.realpath, _existing(paths)):
-            inside = path[len(home) + 1 :].split("/")[0] if within(path, home) else None
-            foreign = inside and inside not in _MANAGED and os.path.isdir(f"{home}/{inside}")
-            if inside is None or foreign:
-                found.append(path)
-        return found
+        homes = [os.path.realpath(home) for home in (self.home, *self._other_homes) if home]
+        return [
+            path
+            for path in map(os.path.realpath, _existing(paths))
+            if not any(_is_managed(path, home) for home in homes)
+        ]
 
     def _named_in_tmp(self, view: View) -> list[str]:
         """What the command's words and its PATH name in /tmp: `python /tmp/train.py` finds its script.
@@ -104,6 +104,14 @@ class Plan:
         return [
             path for path in found if path not in shared and any(within(path, place) for place in shared)
         ]
+
+
+def _is_managed(path: str, home: str) -> bool:
+    """True when the path is the home, or in a part of it that is Shoal's."""
+    if not within(path, home):
+        return False
+    inside = path[len(home) + 1 :].split("/")[0]
+    return not inside or inside in _MANAGED or not os.path.isdir(f"{home}/{inside}")
 
 
 def _existing(paths: list[str]) -> list[str]:

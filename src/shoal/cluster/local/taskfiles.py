@@ -85,6 +85,8 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     """Names of isolations, as the node reports them."""
     home: str = ""
     """$SHOAL_HOME: hidden from the task but for its own folders."""
+    other_homes: tuple[str, ...] = ()
+    """Other homes of this user, hidden from the task as a whole."""
     tasks_socket: str = ""
     """The API socket for tasks, to be seen inside; empty: there is none."""
     keep: tuple[str, ...] = ()

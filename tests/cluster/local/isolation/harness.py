@@ -105,7 +105,9 @@ class Bench:
             "SHOAL_SCRATCH": str(scratch),
             "SHOAL_OUTPUT": str(output),
         }
-        isolation = {name: fields.pop(name) for name in ("mode", "keep") if name in fields}
+        isolation = {
+            name: fields.pop(name) for name in ("mode", "keep", "other_homes") if name in fields
+        }
         wanted = taskfiles.Launch(
             namespace="default", task=name, job=job, job_uid=job, role="worker", index=0, incarnation=0,
             argv=argv, env=environment | fields.pop("env", {}), cwd=str(fields.pop("cwd", self.cwd)),

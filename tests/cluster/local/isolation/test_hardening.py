@@ -220,6 +220,30 @@ def test_a_command_beside_it_is_held_alike(bench, mode):
     task.stop(grace=0)
 
 
+def test_other_homes_of_the_owner_are_hidden(bench, mode):
+    """Their keys, outputs and sockets; wherever they lie, also in the working directory."""
+    places = [bench.folder("other"), bench.folder("cwd/inside")]
+    for place in places:
+        for part in ("keys", "output", "run"):
+            folder = bench.folder(f"{place.relative_to(bench.base)}/{part}")
+            (folder / "secret").write_text("secret")
+            bench.user.own(folder / "secret")
+    source = f"""
+found = []
+for place in {[str(place) for place in places]!r}:
+    for part in ("keys", "output", "run"):
+        try:
+            found.append(open(place + "/" + part + "/secret").read())
+        except OSError:
+            pass
+print(json.dumps(found))
+"""
+    hidden = tuple(str(place) for place in places)
+    keep = (str(places[0]),)  # it would be below the task's own /var/tmp otherwise
+    assert python(bench, source, other_homes=hidden, keep=keep, **mode) == []
+    assert python(bench, source, keep=keep, **mode) == ["secret"] * 6
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_is_well_formed(machine):
     """Every jump stays within the program, and its end is a return."""

@@ -49,6 +49,10 @@ class View:
         self.private = private
         self.home = os.path.realpath(home) if home else ""
         self.shared_memory_bytes = shared_memory_bytes
+        self.hidden: list[str] = []
+        """Other homes."""
+        self.others: set[str] = set()
+        """Where they can be seen."""
         self.kept: list[str] = []
         self.writable: list[str] = []
         self.protected: list[str] = []
@@ -61,6 +65,11 @@ class View:
         self.kept = sorted(real.union(self.kept))
         if writable:
             self.writable = sorted(real.union(self.writable))
+
+    def hide(self, homes: Iterable[str]) -> None:
+        """Cover these homes too, but for what is kept; not one that the task's own is in."""
+        real = {os.path.realpath(home) for home in homes}
+        self.hidden = sorted(home for home in real if not within(self.home, home))
 
     def seal(self, path: str) -> None:
         """Let this folder of the home stay visible, for nobody to change."""
@@ -82,8 +91,9 @@ class View:
                 found[os.path.realpath(path)] = covers.Folder("tmp", f"{self.private}/{own}")
             found[os.path.realpath("/dev/shm")] = covers.SharedMemory("tmp", self.shared_memory_bytes)
         if "home" in self.names and self.home:
-            for path in aliases(self.home):
-                found[path] = covers.Home("home")
+            own = aliases(self.home)
+            self.others = {path for home in self.hidden for path in aliases(home)}.difference(own)
+            found |= {path: covers.Home("home") for path in [*own, *self.others]}
         return {path: cover for path, cover in found.items() if os.path.isdir(path)}
 
 
@@ -110,6 +120,9 @@ def apply(view: View) -> dict[str, str]:
             cover.prepare()
         order = arrange(laid, handles)
         for path, kept in order:
+            if path in view.others and not os.path.isdir(path):
+                del laid[path]  # out of sight already, below the task's own /tmp, or removed
+                continue
             back = {place: handles[place] for place in kept}
             _attempt(failed, laid[path].name, lambda at=path, back=back: _cover(laid[at], at, back))
         if "processes" in view.names:
