@@ -4,11 +4,11 @@
 - `syscalls`: unshare, mount and their like, without importing ctypes
 - `namespaces`: leaves the machine's namespaces; `sandbox`: the network that a strict job's tasks share
 - `mounts`: what of the file system a task sees; `devices`: which GPUs
-- `privileges`: what a task run by root may not do
+- `privileges`: the capabilities that a root task keeps; `filter`: the system calls that none may make
 - `cgroups`: CPU, memory and process limits, on either version
 - `probe`: which isolations this machine grants, by asking for all of them
 - `enter`: a program that runs a command inside a running task's isolation (`shoal exec`)
-- `peers`: whether the other end of a socket is a task; `cleanup`: what a killed supervisor leaves
+- `peers`: whether the other end of a socket is a task; `cleanup`: what tasks leave on the disk
 
 All but `probe` and `cleanup` run in the supervisor or as programs: standard library only, and few
 imports, for every task pays for them. Nothing here decides who gets what.
