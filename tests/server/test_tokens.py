@@ -31,8 +31,8 @@ def test_a_jobs_token_says_which_job(tokens: JobTokens) -> None:
 def test_the_key_outlives_the_process_and_is_private(tmp_path: Path) -> None:
     token = JobTokens.of(tmp_path).mint(job())
     assert JobTokens.of(tmp_path).job_of(token)[1] == "train"
-    (key,) = tmp_path.iterdir()
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    for key in (tmp_path / "jobs.key", tmp_path / "jobs.copy.key"):
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert len(key.read_bytes()) == 32
 
 
@@ -60,10 +60,23 @@ def test_nothing_of_a_token_can_be_changed(tokens: JobTokens) -> None:
             tokens.job_of(text)
 
 
-def test_a_short_key_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "jobs.key").write_bytes(b"short")
-    with pytest.raises(Invalid, match="32 bytes"):
-        JobTokens.of(tmp_path)
+@pytest.mark.parametrize("damaged", [b"", b"short", b"This is text, and not a key at all."])
+def test_a_damaged_key_is_replaced_by_its_copy(tmp_path: Path, damaged: bytes) -> None:
+    token = JobTokens.of(tmp_path).mint(job())
+    (tmp_path / "jobs.key").write_bytes(damaged)
+    assert JobTokens.of(tmp_path).job_of(token).uid == "u-1"
+    (aside,) = tmp_path.glob("jobs.key.damaged-*")
+    assert aside.read_bytes() == damaged
+
+
+def test_without_its_copy_another_key_is_made(tmp_path: Path) -> None:
+    token = JobTokens.of(tmp_path).mint(job())
+    for name in ("jobs.key", "jobs.copy.key"):
+        (tmp_path / name).write_bytes(b"short")
+    again = JobTokens.of(tmp_path)
+    with pytest.raises(Unauthenticated):
+        again.job_of(token)
+    assert again.job_of(again.mint(job())).uid == "u-1"
 
 
 def test_a_broken_file_of_tokens_is_noticed(tmp_path: Path) -> None:

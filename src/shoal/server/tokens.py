@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 import threading
@@ -20,11 +21,13 @@ from typing import NamedTuple
 import msgspec
 
 from shoal import faults
+from shoal.cluster.local import statefiles
 from shoal.objects.errors import Exists, Invalid, NotFound, Unauthenticated
 from shoal.objects.job import Job
 
 __all__ = ["JobClaim", "JobTokens", "Tokens", "is_job_token"]
 
+_LOG = logging.getLogger("shoal.server")
 _JOB_PREFIX = "shoal-job-"
 _PERSON_PREFIX = "shoal-"
 _KEY_BYTES = 32
@@ -52,22 +55,16 @@ class JobTokens:
 
     @classmethod
     def of(cls, keys: Path) -> JobTokens:
-        """With the key in `keys/`, made on first use. Only for who holds the server's lock.
-
-        Raises:
-            Invalid: the file holds no key.
-        """
-        path = keys / "jobs.key"
-        try:
-            key = path.read_bytes()
-        except FileNotFoundError:
+        """With the key in `keys/`, made on first use, and again when it and its copy are damaged: then
+        the tokens of running tasks are worthless. Only for the holder of the server's lock."""
+        path, copy = keys / "jobs.key", keys / "jobs.copy.key"
+        key = statefiles.read(path, _key, _LOG.warning, copy=copy)
+        if key is None:
             key = secrets.token_bytes(_KEY_BYTES)
+            _write_private(copy, key)
             _write_private(path, key)
-        if len(key) != _KEY_BYTES:
-            raise Invalid(
-                f"{path} does not hold a key of {_KEY_BYTES} bytes",
-                hint="remove it: another is made, and running tasks lose their way to the platform",
-            )
+        elif not copy.exists():
+            _write_private(copy, key)
         return cls(key)
 
     def mint(self, job: Job, attempt: int = 0) -> str:
@@ -158,6 +155,15 @@ class Tokens:
     def _save(self, hashes: dict[str, str]) -> None:
         _write_private(self._path, msgspec.json.encode(hashes))
         self._hashes = hashes
+
+
+def _key(data: bytes) -> bytes:
+    """Raises:
+    ValueError: this is not a key.
+    """
+    if len(data) != _KEY_BYTES:
+        raise ValueError(f"{len(data)} bytes are not a key of {_KEY_BYTES}")
+    return data
 
 
 def _hash(token: str) -> str:
