@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_opened_is_said(start, tmp_path: Path) -> None:
     assert "Traceback" not in broken.log.read_text()
 
 
-@pytest.mark.parametrize("file", ["run/server-options.json", "keys/tokens.json", "keys/jobs.key"])
+@pytest.mark.parametrize("file", ["run/server-options.json", "keys/tokens.json"])
 def test_a_broken_file_is_named(start, tmp_path: Path, file: str) -> None:
     home = Home(tmp_path / "home").create()
     (home.path / file).write_text("{")

@@ -34,7 +34,7 @@ def test_deleted_sockets_are_made_anew_and_tasks_run_on(with_task):
     local.home.node("one").socket.unlink()
     local.home.api_socket.unlink()
     wait_until(lambda: is_up(local.home, SERVER) and is_up(local.home, "node-one"), 60)
-    assert local.pid("one") != agent
+    assert local.pid("one") == agent
     assert local.pid("server") != server
     wait_until(lambda: local.phase(spec.key) == "Running")
     assert local.started(local.task(spec.key)).command_pid == command

@@ -94,7 +94,7 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     _reap(node)
-    _check_home(node, Presence(lock, [node.paths.socket]))
+    _check_home(node, serving, lock, Presence(lock, [node.paths.socket]))
     watchdog = Watchdog(place, lambda: _kept(place))
     watchdog.open()
     try:
@@ -106,17 +106,23 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
     return 0
 
 
-def _check_home(node: Node, presence: Presence) -> None:
-    """End when the home or the socket is no longer this agent's: the server starts another agent, which
-    makes the socket anew. Tasks of a home that is gone have nothing to return to, and end too."""
+def _check_home(node: Node, serving: Serving, lock: Lock, presence: Presence) -> None:
+    """Make the socket anew when it is gone. End when the home is: then its tasks have nothing to return
+    to, and end too."""
     why = presence.lost()
-    if not why:
-        node.loop.later(PRESENCE_SECONDS, lambda: _check_home(node, presence))
-        return
-    report(f"this agent ends: {why}")
-    if not presence.home_is_ours:
+    if why and not presence.home_is_ours:
+        report(f"this agent ends: {why}")
         node.kill_all()
-    node.loop.stop()
+        node.loop.stop()
+        return
+    if why:
+        report(f"{why}; it is made anew")
+        try:
+            serving.listen(home.listen(node.paths.socket))
+            presence = Presence(lock, [node.paths.socket])
+        except OSError as error:
+            report(f"{node.paths.socket} cannot be made: {error}")
+    node.loop.later(PRESENCE_SECONDS, lambda: _check_home(node, serving, lock, presence))
 
 
 def _raise_limits() -> None:

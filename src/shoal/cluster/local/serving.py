@@ -177,10 +177,20 @@ class Serving:
             for client in watchers:
                 client.send(data)
 
+    def listen(self, listener: socket.socket) -> None:
+        """Accept clients here, and no longer where it was; those that are connected stay."""
+        self._stop_listening()
+        self._listener = listener
+        listener.setblocking(False)
+        self.loop.add(listener.fileno(), selectors.EVENT_READ, self._accept)
+
     def close(self) -> None:
         """Drop all clients and listen no more."""
         for client in list(self.clients):
             client.close()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
         self.loop.remove(self._listener.fileno())
         self._listener.close()
 
