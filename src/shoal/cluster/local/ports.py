@@ -119,21 +119,20 @@ class Ports:
         """Raises:
         Refused: with these the job would have too many.
         """
-        prefix = f"{spec.namespace}/{spec.job_uid}/"
-        for attempt in range(2):
-            held = [
-                owner for owner in self._of_job(prefix) if not owner.startswith(f"{_replica(spec)}/")
-            ]
-            if len(held) + more <= JOB_PORTS:
-                return
-            if attempt == 0:
-                self._end_idle(prefix)
-        raise Refused(
-            self._node,
-            "PortTaken",
-            f"job {spec.job} has {len(held)} ports on node {self._node}, and one job may have "
-            f"{JOB_PORTS} there",
-        )
+        prefix, own = f"{spec.namespace}/{spec.job_uid}/", f"{_replica(spec)}/"
+
+        def held() -> int:
+            return sum(not owner.startswith(own) for owner in self._of_job(prefix))
+
+        if held() + more > JOB_PORTS:
+            self._end_idle(prefix)
+        if held() + more > JOB_PORTS:
+            raise Refused(
+                self._node,
+                "PortTaken",
+                f"job {spec.job} has {held()} ports on node {self._node}, and one job may have "
+                f"{JOB_PORTS} there",
+            )
 
     def _give_up_blocks(self) -> None:
         """Let others have the blocks in which nothing is leased; supervisors hold theirs themselves."""
