@@ -26,9 +26,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from shoal import __version__, faults
+from shoal import __version__, faults, statefiles
 from shoal.cluster.local import home as homes
-from shoal.cluster.local import statefiles
 from shoal.cluster.local.home import Home, HomeError
 from shoal.cluster.local.processes import close_inherited_on_exec
 

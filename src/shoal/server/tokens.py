@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal import faults
-from shoal.cluster.local import statefiles
+from shoal import faults, statefiles
 from shoal.objects.errors import Exists, Invalid, NotFound, Unauthenticated
 from shoal.objects.job import Job
 

@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from shoal.cluster.local import groups, nodes, settings, statefiles, taskfiles
+from shoal import statefiles
+from shoal.cluster.local import groups, nodes, settings, taskfiles
 from shoal.cluster.local.isolation import probe
 from shoal.objects.errors import Conflict
 from shoal.testing.local import wait_until

@@ -2,7 +2,6 @@
 
 What a server or a command line touches:
 - `home`: every path under `$SHOAL_HOME`, its locks and its sockets; `known_homes`: the user's others
-- `statefiles`: writes files durably, and puts damaged ones aside
 - `nodes`: which logical nodes the home has, and how much each may use (`machine`: what there is)
 - `settings`: what holds for the whole cluster
 - `components`: starts the server and the agents; `watchdog` restarts those that end;

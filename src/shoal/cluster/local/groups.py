@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.cluster.local import statefiles
+from shoal import statefiles
 from shoal.cluster.local.home import NodeHome
 from shoal.cluster.local.isolation import cgroup_parents
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
+from shoal import statefiles
 from shoal.cluster.base import Outcome, StopReason, Task, TaskPhase
-from shoal.cluster.local import statefiles
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.meta import Part, Stamp

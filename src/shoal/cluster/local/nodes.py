@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.cluster.local import machine, statefiles
+from shoal import statefiles
+from shoal.cluster.local import machine
 from shoal.cluster.local.home import Home
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, Problem

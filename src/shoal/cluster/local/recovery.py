@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal import faults
-from shoal.cluster.local import folders, processes, statefiles, supervisor_recovery, taskfiles
+from shoal import faults, statefiles
+from shoal.cluster.local import folders, processes, supervisor_recovery, taskfiles
 from shoal.cluster.local.attendant import supervisor_of
 from shoal.cluster.local.isolation import cgroups, cleanup
 from shoal.cluster.local.ledger import record_of

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from shoal.cluster.local import statefiles
+from shoal import statefiles
 from shoal.cluster.local.home import Home
 from shoal.cluster.platform import ClusterSettings
 from shoal.objects import codec

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shoal.cluster.local import statefiles
+from shoal import statefiles
 
 __all__ = [
     "BEGUN",

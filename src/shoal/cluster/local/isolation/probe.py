@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 
 import shoal
-from shoal.cluster.local import launch, statefiles
+from shoal import statefiles
+from shoal.cluster.local import launch
 from shoal.cluster.local.isolation import cgroup_parents, names
 
 __all__ = ["probe"]
