@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from shoal.cli import contexts
 from shoal.cli.main import shoal
 from shoal.client import Client
+from shoal.objects.kinds import JOB
 from tests.server.harness import LiveServer
 
 
@@ -48,6 +49,22 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SHOAL_CONFIG", str(tmp_path / "config.toml"))
     contexts.forget()
+
+
+class SyncedShell(Shell):
+    """Brings the server's caches of jobs and tasks up to date before each command line."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self._server = server
+
+    def __call__(self, *words: str, input: str | bytes | None = None) -> Said:  # noqa: A002
+        context = self._server.services.control
+        if context is None:
+            self._server.with_caches()
+        else:
+            context.cache(JOB).sync()
+            context.tasks.sync()
+        return super().__call__(*words, input=input)
 
 
 @pytest.fixture

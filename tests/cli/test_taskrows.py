@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 from shoal.cli.taskrows import task_rows
 from shoal.client.reports import TaskReport
 from shoal.cluster.base import Outcome
+from shoal.history.base import About, Entry
 from shoal.objects.job import ArraySpec, Job, JobSpec, JobStatus, Role, RoleStatus
 from shoal.objects.meta import Metadata
 
@@ -57,3 +60,23 @@ def test_an_arrays_indices() -> None:
 def test_indices_left_over_from_a_larger_size_are_shown() -> None:
     rows = task_rows(_job(RoleStatus(name="worker", nodes="4=n"), replicas=1), [_task(4, 1)])
     assert [(r.index, r.phase) for r in rows] == [(0, "Waiting"), (4, "Running")]
+
+
+def _entry(kind: Any, incarnation: int, **data: Any) -> Entry:
+    about = About(kind="Job", namespace="default", name="train")
+    data = {"role": "worker", "index": 0, "incarnation": incarnation, **data}
+    return Entry(id=f"{kind}{incarnation}", type=kind, about=about, at=5.0, data=data)
+
+
+def test_what_a_finished_task_used_comes_from_history() -> None:
+    history = [
+        _entry("attempt", 1, node="n1", started=10.0, ended=20.0, exitCode=1),
+        _entry("usage", 1, cpuSeconds=1.0, peakMemoryBytes=1),
+        _entry("attempt", 2, node="n2", started=30.0, ended=95.0, exitCode=0),
+        _entry("usage", 2, cpuSeconds=60.0, peakMemoryBytes=2**20),
+    ]
+    status = RoleStatus(name="worker", outcomes="0=Succeeded", exit_codes="0=0", incarnations="0=2")
+    (row,) = task_rows(_job(status, replicas=1, finished=99.0), [], history)
+    assert (row.phase, row.incarnation, row.node, row.exit_code) == ("Succeeded", 2, "n2", 0)
+    assert (row.started, row.ended) == (30.0, 95.0)
+    assert (row.cpu_seconds, row.memory_bytes, row.peak_memory_bytes) == (60.0, None, 2**20)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from shoal.objects.job import Job, Role, RoleStatus
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.ranges import IndexMap, IndexSet
 
 if TYPE_CHECKING:
+    from shoal.client import Entry
     from shoal.client.reports import TaskReport
 
 __all__ = ["TaskRow", "task_rows"]
@@ -28,13 +31,46 @@ class TaskRow(Part, frozen=True, kw_only=True):
     exit_code: int | None = None
     """Of its last end."""
     started: Stamp = 0.0
+    ended: Stamp = 0.0
+    """0: it has not ended, or nothing is known of its end."""
     cpu_seconds: float = 0.0
     memory_bytes: int | None = None
+    """In use now."""
+    peak_memory_bytes: int | None = None
     unenforced: tuple[str, ...] = ()
 
 
-def task_rows(job: Job, reports: Iterable[TaskReport]) -> list[TaskRow]:
-    """A row per index of each role, in order; `reports` are the tasks that nodes know now."""
+def task_rows(job: Job, reports: Iterable[TaskReport], history: Iterable[Entry] = ()) -> list[TaskRow]:
+    """A row per index of each role, in order. `reports` are the tasks that nodes know now, `history`
+    the recorded starts, ends and usage of those that have ended."""
+    rows = _rows(job, reports)
+    known: dict[tuple[str, int], dict[str, Any]] = {}
+    for entry in history:
+        slot = (entry.data.get("role", ""), entry.data.get("index", -1))
+        incarnation = entry.data.get("incarnation", 0)
+        if incarnation > known.get(slot, {}).get("incarnation", 0):
+            known[slot] = {}
+        if incarnation >= known.get(slot, {}).get("incarnation", 0):
+            known.setdefault(slot, {}).update(entry.data)
+    return [_completed(row, known.get((row.role, row.index))) for row in rows]
+
+
+def _completed(row: TaskRow, last: dict[str, Any] | None) -> TaskRow:
+    """The row of a task that no node knows any more, with what history has of its last start."""
+    if row.started or not last:
+        return row
+    return msgspec.structs.replace(
+        row,
+        incarnation=last["incarnation"],
+        node=row.node or last.get("node", ""),
+        started=last.get("started", 0.0),
+        ended=last.get("ended", 0.0),
+        cpu_seconds=last.get("cpuSeconds", 0.0),
+        peak_memory_bytes=last.get("peakMemoryBytes"),
+    )
+
+
+def _rows(job: Job, reports: Iterable[TaskReport]) -> list[TaskRow]:
     newest: dict[tuple[str, int], TaskReport] = {}
     for report in reports:
         known = newest.get((report.role, report.index))
@@ -89,8 +125,10 @@ class _Role:
             node=report.node,
             exit_code=code if ended is None else ended.exit_code,
             started=report.started,
+            ended=report.ended,
             cpu_seconds=report.cpu_seconds,
             memory_bytes=report.memory_bytes if ended is None else None,
+            peak_memory_bytes=report.peak_memory_bytes or None,
             unenforced=report.unenforced,
         )
 

@@ -39,7 +39,7 @@ from shoal.client.store import AnyKind, RemoteStore, object_path
 from shoal.client.transport import Transport
 from shoal.client.wire import API
 from shoal.objects import codec
-from shoal.objects.errors import Conflict, Expired, NotFound
+from shoal.objects.errors import Conflict, Exists, Expired, NotFound
 from shoal.objects.job import FINISHED, Job, Runtime
 from shoal.objects.job_kind import cancelled, scaled, suspended
 from shoal.objects.kinds import JOB, as_kind
@@ -223,6 +223,29 @@ class Client(RemoteStore):
             )
         )
 
+    def retry(self, namespace: str, name: str) -> Job:
+        """Submit a finished job again, under its name with `-retry1`, or the next number that is free.
+
+        Raises:
+            NotFound: there is no such job.
+            Conflict: it has not finished.
+        """
+        from shoal.client.submit import copy_of
+
+        job = self.get(Job, namespace, name)
+        if job.status.phase not in FINISHED:
+            raise Conflict(
+                f"job {name} is {job.status.phase}: only a finished job can be retried",
+                hint=f"end it first: shoal cancel job/{name}",
+            )
+        taken = 0
+        while True:
+            copy = copy_of(job, taken)
+            try:
+                return self.create(copy)
+            except Exists:
+                taken = int(copy.metadata.name.rpartition("-retry")[2])
+
     def wait(
         self,
         kind: type[K],
@@ -355,9 +378,11 @@ class Client(RemoteStore):
             "events", namespace, kind, name, uid=uid, since=since, after=after, limit=limit
         )
 
-    def attempts(self, namespace: str, name: str, *, uid: str = "", limit: int = 0) -> tuple[Entry, ...]:
-        """Starts and ends of a job's tasks, oldest first."""
-        return self._entries("attempts", namespace, JOB, name, uid=uid, limit=limit)
+    def attempts(
+        self, namespace: str, name: str, *, uid: str = "", usage: bool = False, limit: int = 0
+    ) -> tuple[Entry, ...]:
+        """Starts and ends of a job's tasks, oldest first; with `usage` also what each had used."""
+        return self._entries("attempts", namespace, JOB, name, uid=uid, usage=usage, limit=limit)
 
     def explain(self, kind: AnyKind, namespace: str, name: str) -> Explanation:
         """Why the object is in the state it is in.

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
+from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid
 from shoal.objects.job import (
     ArraySpec,
@@ -25,10 +28,13 @@ from shoal.objects.job import (
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["default_restarts", "devices", "job_name", "job_of", "passed_on", "words_of"]
+__all__ = ["copy_of", "default_restarts", "devices", "job_name", "job_of", "passed_on", "words_of"]
 
 _ELASTIC_RESTARTS = 3
 """Losing a worker is nothing that an elastic job should end of."""
+
+
+_LONGEST_NAME = 63
 
 
 def default_restarts(minimum: int | None) -> int:
@@ -119,6 +125,22 @@ def job_of(
         isolation=isolation,
     )
     metadata = Metadata(name=name or job_name(words), namespace=namespace, labels=dict(labels or {}))
+    return Job(metadata=metadata, spec=spec)
+
+
+def copy_of(job: Job, taken: int = 0) -> Job:
+    """The job to submit again: its spec as people wrote it, its labels, and a name of its own, with a
+    number above `taken`."""
+    stem, number = job.metadata.name, 0
+    if found := re.fullmatch(r"(.+)-retry([1-9][0-9]{0,5})", stem):
+        stem, number = found[1], int(found[2])
+    suffix = f"-retry{max(number, taken) + 1}"
+    spec = msgspec.structs.replace(job.spec, roles=own_roles(job.spec), cancelled=False, suspend=False)
+    metadata = Metadata(
+        name=stem[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix,
+        namespace=job.metadata.namespace,
+        labels=job.metadata.labels,
+    )
     return Job(metadata=metadata, spec=spec)
 
 

@@ -29,7 +29,7 @@ from shoal.objects.node import Node
 from shoal.objects.quantities import CpuMillis, Seconds
 from shoal.objects.queue import Amounts, Queue, QueueBudget, QueueSpec, QueueUsage, Quota
 from shoal.store.base import SYSTEM
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Shell, SyncedShell
 from tests.cli.world import a_cluster, event, start_task, status
 from tests.server.harness import LiveServer, a_job
 
@@ -44,6 +44,11 @@ def server(tmp_path: Path, cluster: SimulatedCluster) -> Iterator[LiveServer]:
     live = LiveServer(tmp_path / "home", cluster=cluster)
     yield live
     live.close()
+
+
+@pytest.fixture
+def sh(server: LiveServer) -> Shell:
+    return SyncedShell(server)
 
 
 def test_a_job(sh: Shell, server: LiveServer, client: Client, cluster: SimulatedCluster) -> None:

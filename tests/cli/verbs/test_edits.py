@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from shoal.client import Client
@@ -58,6 +59,23 @@ def test_one_that_fails_does_not_keep_the_others(sh: Shell, client: Client) -> N
     assert _job(client).spec.suspend
     documented = sh("resume", "nope", "train", "--json").document
     assert (documented["code"], documented["details"]["changed"]) == ("NotFound", ["job/train"])
+
+
+def test_retry_submits_a_copy_of_a_finished_job(sh: Shell, server: LiveServer, client: Client) -> None:
+    role = Role(command=("x",), replicas=4, min_replicas=2)
+    job = client.create(a_job("elastic", runtime="elastic", roles=(role,)))
+    early = sh("retry", "elastic")
+    assert (early.code, "only a finished job can be retried" in early.err) == (4, True)
+    assert sh("cancel", "elastic").code == 0
+    status(server, job, phase="Cancelled", finished=9.0)
+    assert sh("retry", "elastic").out == "job/elastic-retry1 is submitted, a copy of job/elastic\n"
+    copy = _job(client, "elastic-retry1")
+    assert copy.spec == msgspec.structs.replace(job.spec, cancelled=False)
+    assert copy.status.phase == "Pending"
+    assert sh("retry", "elastic", "-o", "name").out == "job/elastic-retry2\n"
+    status(server, copy, phase="Failed", finished=9.0)
+    assert sh("retry", "elastic-retry1", "-o", "name").out == "job/elastic-retry3\n"
+    assert sh("retry", "nope").code == 3
 
 
 def test_scale(sh: Shell, client: Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from shoal.client import Client
 from shoal.cluster.simulated import SimulatedCluster
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Shell, SyncedShell
 from tests.cli.world import a_cluster, start_task
 from tests.server.harness import LiveServer, a_job
 
@@ -31,6 +31,11 @@ def running(client: Client, cluster: SimulatedCluster) -> None:
     job = client.create(a_job("train"))
     start_task(cluster, job, 0, "n1")
     start_task(cluster, job, 1, "n2")
+
+
+@pytest.fixture
+def sh(server: LiveServer) -> Shell:
+    return SyncedShell(server)
 
 
 def test_jobs(sh: Shell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
 from shoal.cli.diff import flattened
 from shoal.cli.failures import Usage
+from shoal.cli.offline.output_folder import output_folder
 from shoal.cli.options import reports, verb
 from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
@@ -21,6 +23,7 @@ from shoal.cli.targets import Target, beside, existing, targets
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.columns import age
+from shoal.objects.job import Job
 from shoal.objects.kind import Description, Kind
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _EVENTS = 20
 _TASKS = 30
+_PAST = 2_000
+"""Entries of history that are read for tasks that have ended."""
 
 
 @verb("describe")
@@ -54,6 +59,7 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
         )  # fmt: skip
         tasks = _tasks(client, target, obj)
         others = beside(client, target.kind, [obj]) if target.kind.table is not None else []
+    folder = output_folder(settings, obj) if isinstance(obj, Job) else None
     description = _described(target.kind, obj, others, time.time())
     if settings.output == "name":
         write_names([str(target)])
@@ -61,9 +67,11 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
         document: dict[str, Any] = {"object": obj, "events": events}
         if tasks is not None:
             document["tasks"] = tasks
+        if folder is not None:
+            document["output"] = str(folder)
         write_document(settings, {**document, **description.facts})
     else:
-        _print(target, obj, description, tasks, events)
+        _print(target, obj, description, tasks, events, folder)
 
 
 def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
@@ -71,7 +79,10 @@ def _tasks(client: Client, target: Target, obj: Any) -> list[TaskRow] | None:
     from shoal.cli.taskrows import TaskRow, task_rows
 
     if target.kind.tasks == "owned":
-        return task_rows(obj, client.tasks(target.namespace, target.name))
+        past = client.attempts(
+            target.namespace, target.name, uid=obj.metadata.uid, usage=True, limit=_PAST
+        )
+        return task_rows(obj, client.tasks(target.namespace, target.name), past)
     if target.kind.tasks == "hosted":
         return [
             TaskRow(
@@ -91,10 +102,13 @@ def _print(
     description: Description,
     tasks: list[TaskRow] | None,
     events: Sequence[Entry],
+    folder: Path | None,
 ) -> None:
     now = time.time()
     print(target)
     lines = list(description.lines)
+    if folder is not None:
+        lines.append(("output", str(folder)))
     labels = obj.metadata.labels
     if labels:
         lines.append(("labels", ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))))
@@ -130,16 +144,17 @@ def _print_tasks(tasks: list[TaskRow], now: float) -> None:
     if len(tasks) > _TASKS:  # what is going on is worth more than what waits or is over
         lively = [task for task in tasks if task.memory_bytes is not None or task.phase == "Failed"]
         shown = [*lively, *(task for task in tasks if task not in lively)][:_TASKS]
-    _section("Tasks", ["TASK", "PHASE", "NODE", "START", "EXIT", "AGE", "CPU", "MEMORY"], [
+    _section("Tasks", ["TASK", "PHASE", "NODE", "START", "EXIT", "ELAPSED", "CPU", "MEMORY", "PEAK"], [
         [
             f"{task.role} {task.index}",
             task.phase,
             task.node or "-",
             str(task.incarnation),
             "-" if task.exit_code is None else str(task.exit_code),
-            age(task.started, now),
+            age(task.started, task.ended or now),
             duration(task.cpu_seconds) if task.cpu_seconds else "-",
             memory(task.memory_bytes),
+            memory(task.peak_memory_bytes),
         ]
         for task in shown
     ])  # fmt: skip

@@ -42,7 +42,7 @@ async def events(
     require(actor, "history")
     about = _about(kind, namespace, name, uid)
     found = await services.on_store.call(
-        _entries, services.history, "event", about, namespace, since, after, limit
+        _entries, services.history, ("event",), about, namespace, since, after, limit
     )
     return Response(codec.encode(found), media_type="application/json")
 
@@ -54,13 +54,15 @@ async def attempts(
     namespace: str,
     name: str,
     uid: _Uid = "",
+    usage: Annotated[bool, Query(description="Also what each task had used at its end.")] = False,
     limit: _Limit = 0,
 ) -> Response:
     """Starts and ends of a job's tasks, oldest first; also of a job that is gone."""
     require(actor, "history")
     about = _about("Job", namespace, name, uid)
+    types: tuple[EntryType, ...] = ("attempt", "usage") if usage else ("attempt",)
     found = await services.on_store.call(
-        _entries, services.history, "attempt", about, namespace, 0.0, "", limit
+        _entries, services.history, types, about, namespace, 0.0, "", limit
     )
     return Response(codec.encode(found), media_type="application/json")
 
@@ -109,7 +111,7 @@ async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = 
 
 def _entries(
     history: History,
-    what: EntryType,
+    types: tuple[EntryType, ...],
     about: About | None,
     namespace: str,
     since: float,
@@ -117,7 +119,7 @@ def _entries(
     limit: int,
 ) -> tuple[Entry, ...]:
     return history.entries(
-        types=(what,),
+        types=types,
         about=about,
         namespace=namespace,
         since=since,
