@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench import arrays, commands, memory, pending
+from bench import arrays, commands, memory, pending, reads
 from bench.row import Row, table
 from bench.schedule import goals
 
 _SUITES: dict[str, Callable[[bool], list[Row]]] = {
     "commands": lambda quick: commands.rows(),
     "arrays": lambda quick: arrays.rows(),
+    "reads": lambda quick: reads.rows(),
     "pending": lambda quick: pending.rows(),
     "memory": lambda quick: memory.rows(),
     "schedule": goals.rows,

@@ -91,7 +91,8 @@ class Explanation(Part, frozen=True, kw_only=True):
     """When a job that waits starts at the latest, if everybody keeps to the wall times that they stated;
     absent where nobody can know."""
     ahead: tuple[str, ...] = ()
-    """Jobs of the same queue that are tried before this one (`namespace/name`), at most twenty."""
+    """Waiting jobs that the last decision considered before this one (`namespace/name`), first first, at
+    most twenty."""
     tasks: tuple[TaskReport, ...] = ()
     decisions: tuple[Entry, ...] = ()
     """The latest decisions about it, oldest first."""

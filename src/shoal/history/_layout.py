@@ -100,13 +100,20 @@ def entries_from(path: str, length: int, position: int) -> list[tuple[float, int
     with Opened(path) as descriptor:
         if descriptor < 0:
             return []
-        size, window = os.fstat(descriptor).st_size, 4096
+        window = 4096
+        if len(part := os.pread(descriptor, window + 1, 0)) <= window:  # all of most indexes
+            return _entries_from(_parsed(part, length), position)
+        size = os.fstat(descriptor).st_size
         while True:
             part = os.pread(descriptor, min(window, size), max(0, size - window))
             found = _parsed(part, length)
             if window >= size or (found and found[0][1] <= position):
                 break
             window *= 8
+    return _entries_from(found, position)
+
+
+def _entries_from(found: list[tuple[float, int]], position: int) -> list[tuple[float, int]]:
     first = 0
     for place, entry in enumerate(found):
         if entry[1] <= position:

@@ -11,6 +11,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from shoal.history import segments
@@ -156,6 +157,7 @@ def _names(parent: Path) -> list[str]:
         return []
 
 
+@lru_cache(maxsize=4096)
 def _check(*names: str) -> None:
     """The names become folders, so none may lead elsewhere."""
     for name in names:
