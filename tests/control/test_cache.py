@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from shoal.control.cache import ObjectCache, compare
 from shoal.objects import codec
-from shoal.objects.errors import Conflict, Exists, Expired, Invalid, NotFound, Unavailable
+from shoal.objects.errors import Conflict, Exists, Expired, Invalid, NotFound, Unavailable, VersionSkew
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
@@ -74,7 +74,7 @@ class World:
         """The job as stored, None also when it cannot be decoded."""
         try:
             return self.store.get(Job, "default", name, actor=SYSTEM)
-        except (NotFound, msgspec.ValidationError):
+        except (NotFound, VersionSkew):
             return None
 
     def there(self, name: str = "j") -> bool:

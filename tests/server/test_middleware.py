@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import logging
 import socket
+
+import pytest
 
 from shoal import __version__
 from shoal.client import Client
 from shoal.client.wire import MAX_BODY_BYTES
 from shoal.objects.kinds import JOB
-from tests.server.harness import LiveServer, a_job
+from tests.server.harness import LiveServer, a_job, eventually
 from tests.server.raw import Raw, problem_in
 
 JOBS = "/api/v1/namespaces/default/jobs"
@@ -84,3 +87,29 @@ def test_a_failure_is_one_sentence_and_its_mark_is_logged(
     assert b"secret" not in body
     mark = str(said["message"]).split("failure ")[1].rstrip(")")
     assert mark in caplog.text  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", JOBS),
+        ("PUT", f"{JOBS}/x"),
+        ("PATCH", f"{JOBS}/x/status"),
+        ("PUT", "/api/v1/leases/x"),
+    ],
+)
+def test_half_a_body_and_undecodable_bytes_leave_no_traceback(
+    server: LiveServer, client: Client, method: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "shoal.server"):
+        with Raw(server.home.api_socket) as raw:
+            raw.send(f"{method} {path} HTTP/1.1\nContent-Length: 1000", b'{"a":')
+        eventually(lambda: "the client left" in caplog.text)
+        with Raw(server.home.api_socket) as raw:
+            body = b'{"\xff\xfe": 1}'
+            raw.send(f"{method} {path} HTTP/1.1\nContent-Length: {len(body)}", body)
+            assert 400 <= raw.answer()[0] < 500
+    assert [
+        record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR
+    ] == []
+    assert client.list(JOB).records == ()

@@ -68,7 +68,7 @@ def _names(context: click.Context, word: str, begun: str) -> list[str]:
         namespace = settings.namespace if kind.namespaced else ""
         with connect(settings) as client:
             page = client.list(kind, namespace=namespace, limit=_MOST)
-        names = [record.object.metadata.name for record in page.records]
+        names = [record.identity.name for record in page.records]
     except Exception:  # noqa: BLE001  whatever is wrong, a shell's prompt is no place to say so
         return []
     return [name for name in names if name.startswith(begun)]

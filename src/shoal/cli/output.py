@@ -17,7 +17,7 @@ from shoal.cli.table import Table
 from shoal.objects import codec
 from shoal.objects.kinds import Kind
 
-__all__ = ["emit", "object_table", "say", "write_document", "write_json", "write_names"]
+__all__ = ["decoded", "emit", "object_table", "say", "write_document", "write_json", "write_names"]
 
 
 def say(message: str) -> None:
@@ -67,6 +67,17 @@ def write_names(names: Iterable[str]) -> None:
     for name in names:
         print(name)
     sys.stdout.flush()
+
+
+def decoded(records: Iterable[Any]) -> list[Any]:  # Any: `Record`, of a layer that verbs do not see
+    """The objects; those that this version cannot decode are named in a message each instead."""
+    objects: list[Any] = []
+    for record in records:
+        if record.problem:
+            say(record.problem)
+        else:
+            objects.append(record.object)
+    return objects
 
 
 def object_table(settings: Settings, kind: Kind, *, namespaces: bool) -> tuple[Table, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.cli.failures import Usage
+from shoal.cli.output import decoded
 from shoal.cli.settings import Settings
 from shoal.client import Client
 from shoal.objects.errors import NotFound, ShoalError
@@ -92,7 +93,7 @@ def existing(client: Client, target: Target) -> Any:
 
 def beside(client: Client, kind: Kind, read: Sequence[Any]) -> list[Any]:
     """All objects of the kind; those that were read before as they were then."""
-    there = {record.object.key: record.object for record in client.list(kind).records}
+    there = {obj.key: obj for obj in decoded(client.list(kind).records)}
     return list((there | {obj.key: obj for obj in read}).values())
 
 
@@ -100,7 +101,7 @@ def with_nearest(client: Client, target: Target, error: ShoalError) -> ShoalErro
     """The error; where it says that the target is not there, with the nearest name as its hint."""
     if isinstance(error, NotFound) and not error.hint:
         page = client.list(target.kind, namespace=target.namespace, limit=_MOST_NAMES)
-        near = nearest(target.name, [record.object.metadata.name for record in page.records])
+        near = nearest(target.name, [record.identity.name for record in page.records])
         lists = f"`shoal get {target.kind.plural}` lists them"
         error.hint = f"did you mean {spelt(target.kind, near)}?" if near else lists
     return error

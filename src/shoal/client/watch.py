@@ -227,21 +227,21 @@ def reflect(client: ListsAndWatches, kind: Kind, namespace: str = "") -> Iterato
 
 
 def _differences(known: dict[tuple[str, str], tuple[str, Record]], page: Page) -> Iterator[Change]:
-    listed = {record.object.key: record for record in page.records}
+    listed = {_key(record): record for record in page.records}
     gone = [key for key in known if key not in listed]
     for key in gone:
         _, record = known.pop(key)
         yield Change("Deleted", record)
     for key, record in listed.items():
-        metadata = record.object.metadata
+        identity = record.identity
         before = known.get(key)
-        if before is not None and before[0] != metadata.uid:
+        if before is not None and before[0] != identity.uid:
             yield Change("Deleted", before[1])
             before = None
-        known[key] = (metadata.uid, record)
+        known[key] = (identity.uid, record)
         if before is None:
             yield Change("Added", record)
-        elif before[1].object.metadata.resource_version != metadata.resource_version:
+        elif before[1].identity.version != identity.version:
             yield Change("Modified", record)
 
 
@@ -250,10 +250,14 @@ def _step(
     kind: Literal["Added", "Modified", "Deleted"],
     record: Record,
 ) -> Iterator[Change]:
-    key = record.object.key
+    key = _key(record)
     if kind == "Deleted":
         known.pop(key, None)
         yield Change("Deleted", record)
         return
     yield Change("Modified" if key in known else "Added", record)
-    known[key] = (record.object.metadata.uid, record)
+    known[key] = (record.identity.uid, record)
+
+
+def _key(record: Record) -> tuple[str, str]:
+    return (record.identity.namespace, record.identity.name)

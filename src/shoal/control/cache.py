@@ -34,7 +34,7 @@ from shoal.clock import Clock
 from shoal.control.workqueue import Key
 from shoal.metrics import UNDECODABLE
 from shoal.objects import codec
-from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable
+from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable, VersionSkew
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object, Part
 from shoal.store.base import Actor, Event, Record, Store, Watch, allow_all
@@ -455,9 +455,9 @@ class ObjectCache(Generic[K]):
     def _decoded(self, record: Record) -> K | Undecodable:
         try:
             return record.object
-        except Exception as error:  # noqa: BLE001 - whatever the document has made the decoder do
+        except VersionSkew as error:
             namespace, name, uid, version = record.identity
-            text = f"{type(error).__name__}: {error}"
+            text = f"{type(error.__cause__).__name__}: {error.__cause__}"
             return Undecodable(self._kind.name, namespace, name, uid, version, text)
 
     def _newer(self, key: Key, old: K | None, obj: K) -> bool:

@@ -12,6 +12,7 @@ import os
 from http import HTTPStatus
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -66,6 +67,10 @@ class ErrorAndLimitMiddleware:
                 await self._app(scope, receive, sending)
             else:
                 await self._app(scope, _limited(receive), sending)
+        except ClientDisconnect:
+            _LOG.debug(
+                "%s %s: the client left before its body was complete", scope["method"], scope["path"]
+            )
         except Exception as error:
             if started:
                 raise  # uvicorn says so in the log, and closes the connection
@@ -122,6 +127,8 @@ def _known(error: BaseException) -> ShoalError:
         return error
     if isinstance(error, QuantityError):
         return _invalid(str(error))
+    if isinstance(error, UnicodeDecodeError):  # of the body: what a server stores is UTF-8
+        return _invalid(f"the request is not UTF-8: {error.reason} at byte {error.start}")
     mark = os.urandom(4).hex()
     _LOG.error("failure %s", mark, exc_info=error)
     return ShoalError(

@@ -40,7 +40,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import msgspec
 
 from shoal.objects import codec
-from shoal.objects.errors import Forbidden
+from shoal.objects.errors import Forbidden, VersionSkew
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
 
@@ -138,9 +138,30 @@ class Record:
         """The typed object.
 
         Raises:
-            msgspec.MsgspecError: a field has a type or value that this version does not know.
+            VersionSkew: a field has a type or value that this version does not know.
         """
-        return codec.decode(self.document, self.kind.struct)
+        return self.decode(self.kind.struct)
+
+    def decode(self, struct: type[K]) -> K:
+        """As `object`, in that class."""
+        try:
+            return codec.decode(self.document, struct)
+        except Exception as error:
+            namespace, name, _, _ = self.identity
+            what = "/".join(part for part in (self.kind.name.lower(), namespace, name) if part)
+            raise VersionSkew(
+                f"{what} cannot be decoded by this version of Shoal: {error}",
+                hint="a newer Shoal has written it, or it is damaged; -o json shows the document",
+            ) from error
+
+    @property
+    def problem(self) -> str:
+        """Why `object` cannot be decoded; empty when it can."""
+        try:
+            _ = self.object
+        except VersionSkew as error:
+            return error.message
+        return ""
 
     @cached_property
     def identity(self) -> Identity:

@@ -60,7 +60,7 @@ class TransactionalStore:
 
     def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor) -> K:
         """See `Store.get`."""
-        return codec.decode(self.record(_kind(kind), namespace, name, actor=actor).document, kind)
+        return self.record(_kind(kind), namespace, name, actor=actor).decode(kind)
 
     def record(self, kind: Kind, namespace: str, name: str, *, actor: Actor) -> Record:
         """See `Store.record`."""

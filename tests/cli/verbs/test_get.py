@@ -15,6 +15,8 @@ from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.queue import Queue
+from shoal.store.base import SYSTEM
+from shoal.testing.store.harness import newer_job
 from tests.cli.conftest import Shell
 from tests.cli.world import status
 from tests.server.harness import LiveServer, a_job, eventually
@@ -205,3 +207,18 @@ def test_a_watch_begins_with_the_newest_only(
     assert len(sh("get", "jobs", "-w").lines) == 4
     assert len(sh("get", "jobs", "-w", "--limit", "2").lines) == 3
     assert len(sh("get", "jobs", "-w", "--limit", "2", "-o", "json").lines) == 2
+
+
+def test_what_this_version_cannot_decode_hides_no_other_object(server: LiveServer, sh: Shell) -> None:
+    server.store.create(newer_job("b2"), actor=SYSTEM)
+    said = sh("get", "jobs")
+    assert said.code == 0
+    assert [line.split()[0] for line in said.lines[1:]] == ["a", "b", "c"]
+    assert "job/default/b2 cannot be decoded by this version of Shoal" in said.err
+    assert sh("get", "jobs", "-o", "name").out == "job/b2\njob/a\njob/b\njob/c\n"
+    assert '"quantum"' in sh("get", "job/b2", "-o", "json").out
+    one = sh("get", "job/b2")
+    assert one.code != 0 and "cannot be decoded by this version of Shoal" in one.err
+    assert "Shoal itself went wrong" not in one.err
+    assert sh("delete", "job/b2", "-y").out == "job/b2 deleted\n"
+    assert sh("get", "jobs").err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
@@ -63,7 +64,7 @@ def command(
                 outcomes.failed(target, error)
             else:
                 word = "would be deleted" if dry_run else "deleted"
-                outcomes.done(target, record.object, word)
+                outcomes.done(target, msgspec.Raw(record.document), word)
     outcomes.report()
 
 
@@ -77,7 +78,7 @@ def _named(client: Client, settings: Settings, words: tuple[str, ...], selector:
     kind = kind_named(words[0])
     namespace = settings.namespace if kind.namespaced else ""
     page = client.list(kind, namespace=namespace, selector=selector)
-    return [Target(kind, *record.object.key) for record in page.records]
+    return [Target(kind, each.namespace, each.name) for each in (r.identity for r in page.records)]
 
 
 def _running(client: Client, named: list[Target]) -> int:

@@ -14,7 +14,7 @@ from shoal.cli.completion import complete_kinds_and_names
 from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
 from shoal.cli.options import reports, verb, whole
-from shoal.cli.output import object_table, say, write_document, write_json, write_names
+from shoal.cli.output import decoded, object_table, say, write_document, write_json, write_names
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
 from shoal.cli.targets import Target, beside, spelt, targets, with_nearest
@@ -98,10 +98,11 @@ class _Chosen:
     def of(self, records: Sequence[Any], limit: int) -> list[Any]:
         """The records in order, the newest `limit` of them (0: all)."""
         if self.phases:
-            records = [each for each in records if each.object.status.phase in self.phases]
+            known = [each for each in records if not each.problem]
+            records = [each for each in known if each.object.status.phase in self.phases]
         newest = list(records)
         if self.kind.namespaced:  # a cluster's nodes and queues are found by their names
-            newest.sort(key=lambda each: each.object.metadata.created)
+            newest.sort(key=lambda each: 0.0 if each.problem else each.object.metadata.created)
         newest = newest[-limit:] if limit else newest
         if not self.sort_by:
             return newest
@@ -112,7 +113,9 @@ class _Chosen:
             hint = f"did you mean {near}?" if near else f"the columns are {', '.join(titles)}"
             raise Usage(f"{self.kind.plural} have no column {self.sort_by}", hint=hint)
         now = time.time()
-        return sorted(newest, key=lambda each: _sort_key(column.value(each.object, now)))
+        known = [each for each in newest if not each.problem]
+        others = [each for each in newest if each.problem]
+        return others + sorted(known, key=lambda each: _sort_key(column.value(each.object, now)))
 
 
 def _phases(kind: Kind, text: str) -> tuple[str, ...]:
@@ -150,9 +153,9 @@ def _list(client: Client, settings: Settings, chosen: _Chosen, namespace: str, s
         metadata = {"resourceVersion": page.version, "remaining": total - shown}
         write_document(settings, {"kind": f"{kind.name}List", "metadata": metadata, "items": items})
     elif settings.output == "name":
-        write_names(spelt(kind, record.object.metadata.name) for record in records)
+        write_names(spelt(kind, record.identity.name) for record in records)
     elif shown:
-        objects = [record.object for record in records]
+        objects = decoded(records)
         tree = not chosen.sort_by
         _write_table(client, settings, kind, objects, namespaces=not namespace, tree=tree)
     else:
@@ -224,21 +227,21 @@ def _watch(
         if settings.output in ("json", "yaml"):
             write_json({"type": change.type, "object": msgspec.Raw(record.document)}, lines=True)
         elif settings.output == "name":
-            write_names([spelt(kind, record.object.metadata.name)])
+            write_names([spelt(kind, record.identity.name)])
         else:
-            table.write([row(record.object)])
+            table.write([row(obj) for obj in decoded([record])])
 
     for change in client.reflect(kind, namespace):
         if change.type == "Synced":
             changes = {id(each.record): each for each in first or ()}
             records = chosen.of([each.record for each in first or ()], chosen.limit or 0)
             if records and not settings.machine_readable:
-                table.write([row(record.object) for record in records])
+                table.write([row(obj) for obj in decoded(records)])
             else:
                 for record in records:
                     show(changes[id(record)])
             first = None
-        elif change.record is None or not wanted(change.record.object):
+        elif change.record is None or not (change.record.problem or wanted(change.record.object)):
             continue
         elif first is not None:
             first.append(change)

@@ -6,10 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
-from shoal.objects.errors import Expired, ShoalError
+from shoal.objects.errors import Expired, ShoalError, VersionSkew
 from shoal.objects.kinds import JOB, QUEUE
 from shoal.objects.meta import Metadata
 from shoal.objects.queue import Queue
@@ -74,7 +73,7 @@ class WatchRules(Rules):
         records = [event.record for event in events if event.record is not None]
         assert [record.identity.name for record in listed] == ["a", "b", "c"]
         assert [record.identity.name for record in records] == ["a", "b", "c", "b"]
-        with pytest.raises(msgspec.ValidationError, match="quantum"):
+        with pytest.raises(VersionSkew, match="quantum"):
             _ = listed[1].object
         meta = made.metadata
         assert listed[1].identity == ("default", "b", meta.uid, meta.resource_version)
