@@ -40,6 +40,12 @@ def test_tasks_that_run_and_those_that_wait() -> None:
     ]
 
 
+def test_a_running_task_does_not_show_the_exit_code_of_the_one_before() -> None:
+    status = RoleStatus(name="worker", incarnations="0=2", exit_codes="0=3", nodes="0=n")
+    (row,) = task_rows(_job(status, replicas=1), [_task(0, 2)])
+    assert (row.phase, row.incarnation, row.exit_code) == ("Running", 2, None)
+
+
 def test_how_tasks_ended_is_remembered_by_the_status() -> None:
     status = RoleStatus(name="worker", outcomes="0=Succeeded,1=Failed", exit_codes="0=0,1=3,2=143")
     rows = task_rows(_job(status, finished=9.0), [])

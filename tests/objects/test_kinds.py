@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,8 @@ def test_a_running_jobs_row() -> None:
             phase="Running",
             failures=1,
             infrastructure_failures=1,
-            roles=(RoleStatus(name="worker", running=2),),
+            roles=(RoleStatus(name="worker", running=2, incarnations="0-1=1,2=3"),),
+            started=110.0,
             conditions=(Condition(type="Resizing", status="True"),),
             allocation=Allocation(slots=(Slots(role="worker", indices="0-1", node="n0"),)),
         ),
@@ -102,9 +104,59 @@ def test_a_running_jobs_row() -> None:
     assert row["TASKS"] == "2/3"
     assert row["PRIORITY"] == "7"
     assert row["RESTARTS"] == "2"
+    assert (row["AGE"], row["ELAPSED"]) == ("30s", "20s")
     assert row["NODES"] == "n0"
     assert row["SUBMITTER"] == "ann"
     assert row["EXIT"] == "-"
+
+
+def row_of(phase: str = "Running", runtime: str = "plain", **fields: Any) -> dict[str, str]:
+    spec = {name: fields.pop(name) for name in ("cancelled", "suspend") if name in fields}
+    job = Job(
+        metadata=Metadata(name="a", created=100.0),
+        spec=JobSpec(roles=(Role(replicas=2),), runtime=runtime, **spec),  # type: ignore[arg-type]
+        status=JobStatus(phase=phase, **fields),  # type: ignore[arg-type]
+    )
+    return {column.title: column.value(job, 200.0) for column in JOB.columns}
+
+
+@pytest.mark.parametrize(
+    ("fields", "restarts"),
+    [
+        ({"failures": 1, "phase": "Failed"}, "0"),  # it failed, and was never started again
+        ({"attempt": 1, "runtime": "torchrun"}, "0"),
+        ({"attempt": 3, "failures": 2, "runtime": "torchrun"}, "2"),
+        ({"roles": (RoleStatus(name="worker", incarnations="0-1=1"),)}, "0"),
+        ({"roles": (RoleStatus(name="worker", incarnations="0=1,1=2"),)}, "1"),
+    ],
+)
+def test_restarts_are_starts_after_the_first(fields: dict[str, Any], restarts: str) -> None:
+    assert row_of(**fields)["RESTARTS"] == restarts
+
+
+def test_a_job_that_is_being_stopped_says_so() -> None:
+    assert row_of(cancelled=True)["PHASE"] == "Cancelling"
+    assert row_of(suspend=True)["PHASE"] == "Suspending"
+    assert row_of("Suspended", suspend=True)["PHASE"] == "Suspended"
+    assert row_of("Succeeded", cancelled=True)["PHASE"] == "Succeeded"
+
+
+def test_explain_says_why_a_cancelled_job_still_runs() -> None:
+    slots = Allocation(slots=(Slots(role="worker", indices="0", node="n0"),))
+    job = Job(
+        metadata=Metadata(name="a"),
+        spec=JobSpec(roles=(Role(),), cancelled=True),
+        status=JobStatus(phase="Running", allocation=slots),
+    )
+    state = JOB.state(job)
+    assert state.phase == "Cancelling"
+    assert state.message == "its tasks have been asked to stop, and are killed after 30s"
+
+
+def test_elapsed_ends_with_the_job() -> None:
+    assert row_of(started=150.0)["ELAPSED"] == "50s"
+    assert row_of("Succeeded", started=150.0, finished=160.0)["ELAPSED"] == "10s"
+    assert row_of("Pending")["ELAPSED"] == "-"
 
 
 def test_rows_of_queue_and_node() -> None:

@@ -106,6 +106,12 @@ def test_whole_numbers_survive_their_text(number: int) -> None:
         assert re.search(quantity.pattern, text)
 
 
+def test_a_duration_that_is_too_long_is_told_the_bound_and_no_other_spelling() -> None:
+    with pytest.raises(QuantityError) as error:
+        Seconds.parse("99999999h")
+    assert str(error.value) == "'99999999h' is too long: at most 2777777h46m40s"
+
+
 @given(st.integers(0, 10**13))
 def test_durations_survive_their_text(millis: int) -> None:
     made = Seconds.parse(millis / 1000)

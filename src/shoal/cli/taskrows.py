@@ -29,7 +29,7 @@ class TaskRow(Part, frozen=True, kw_only=True):
     """Which start of the index this is; the first is 1."""
     node: str = ""
     exit_code: int | None = None
-    """Of its last end."""
+    """Of the end of this incarnation; None while it runs."""
     started: Stamp = 0.0
     ended: Stamp = 0.0
     """0: it has not ended, or nothing is known of its end."""
@@ -123,7 +123,7 @@ class _Role:
             phase=self.outcomes.get(index) or (report.phase if ended is None else ended.reason),
             incarnation=report.incarnation,
             node=report.node,
-            exit_code=code if ended is None else ended.exit_code,
+            exit_code=None if ended is None else ended.exit_code,
             started=report.started,
             ended=report.ended,
             cpu_seconds=report.cpu_seconds,

@@ -9,10 +9,9 @@ import msgspec
 
 from shoal.cluster.base import Task
 from shoal.control.holdings import holds_of
-from shoal.control.job.observe import scope_of
 from shoal.control.service import service_rate
 from shoal.objects.elastic import coordinator_of, own_roles
-from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, share_of
+from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, restart_scope, share_of
 from shoal.objects.node import Node
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.plan import Policy
@@ -149,7 +148,7 @@ def form_of(job: Job) -> Form:
     if coordinator is not None:  # first of all: without it nobody can join, and nothing replaces it
         first = RoleForm(name=coordinator.name, shape=_shape(coordinator), indices="0", minimum=1)
         roles, minimum = (first, *roles), minimum and minimum + 1
-    whole, movable = scope_of(job) == "Gang", spec.runtime == "elastic"
+    whole, movable = restart_scope(job.spec) == "Gang", spec.runtime == "elastic"
     return _somewhere(Form(roles=roles, minimum=minimum, whole=whole, movable=movable), spec)
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "WorldSize",
     "priority_number",
     "priority_problem",
+    "restart_scope",
     "share_of",
 ]
 
@@ -158,6 +159,14 @@ class Restart(Part, frozen=True, kw_only=True):
     """Wait before the first restart; doubles with each failure up to five minutes."""
     rules: tuple[RestartRule, ...] = ()
     """What single exit codes mean, whatever the policy."""
+
+
+def restart_scope(spec: JobSpec) -> Literal["Gang", "Task"]:
+    """What starts again together: what the spec says, else what suits its runtime."""
+    if spec.restart.scope is not None:
+        return spec.restart.scope
+    alone = spec.array is not None or spec.runtime in ("elastic", "plain", "tensorflow")
+    return "Task" if alone else "Gang"
 
 
 class RoleTopology(Part, frozen=True, kw_only=True):

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from shoal.objects.columns import AGE, NAME, Column
+from shoal.objects.columns import AGE, NAME, Column, age
 from shoal.objects.elastic import elastic_role, is_coordinator, own_roles
 from shoal.objects.errors import Conflict, Invalid, NotFound, Problem
-from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role
+from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role, restart_scope
 from shoal.objects.kind import Description, Kind, Outcome, Reference, Size, State, Verb
 from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding
-from shoal.objects.ranges import IndexSet
+from shoal.objects.ranges import IndexMap, IndexSet
 
 __all__ = ["JOB", "cancelled", "scaled", "suspended"]
 
@@ -28,6 +28,8 @@ _RESULTS: dict[str, Literal["succeeded", "failed", "cancelled"]] = {
     "Failed": "failed",
     "Cancelled": "cancelled",
 }
+_RESIZED_IN_PLACE = ("elastic", "plain")
+"""Runtimes whose tasks continue while others join or leave."""
 _WAITING = ("Pending", "Starting", "Running")
 """Phases in which the scheduler's reason says why the job has less than it wants."""
 
@@ -116,9 +118,20 @@ def _tasks(job: Job, _now: float) -> str:
 def _phase(job: Job, _now: float) -> str:
     if job.metadata.deleted:
         return "Deleting"
+    if ending := _ending(job):
+        return ending
     passing = ("Preempting", "Resizing", "Restarting")
     now_true = [c.type for c in job.status.conditions if c.status == "True" and c.type in passing]
     return now_true[0] if now_true else job.status.phase
+
+
+def _ending(job: Job) -> str:
+    """Cancelling or Suspending, from the edit of spec until the job is Cancelled or Suspended."""
+    if job.status.phase in FINISHED:
+        return ""
+    if job.spec.cancelled:
+        return "Cancelling"
+    return "Suspending" if job.spec.suspend and job.status.phase != "Suspended" else ""
 
 
 def _reason(job: Job, _now: float) -> str:
@@ -138,8 +151,16 @@ def _priority(job: Job, _now: float) -> str:
     return named.get(priority, str(priority)) if isinstance(priority, int) else priority
 
 
+def _elapsed(job: Job, now: float) -> str:
+    return age(job.status.started, job.status.finished or now)
+
+
 def _restarts(job: Job, _now: float) -> str:
-    return str(job.status.failures + job.status.infrastructure_failures)
+    """Starts after the first: of the gang, or of single tasks where they restart alone."""
+    if restart_scope(job.spec) == "Gang":
+        return str(max(0, job.status.attempt - 1))
+    runs = (run for role in job.status.roles for run in IndexMap.parse(role.incarnations).runs)
+    return str(sum((last - first + 1) * (int(starts) - 1) for first, last, starts in runs))
 
 
 def _nodes(job: Job, _now: float) -> str:
@@ -148,6 +169,15 @@ def _nodes(job: Job, _now: float) -> str:
 
 def _exit_code(job: Job, _now: float) -> str:
     return "-" if job.status.exit_code is None else str(job.status.exit_code)
+
+
+def _resize_restarts(job: Job) -> bool:
+    """Whether another size means another attempt of all tasks."""
+    if job.status.phase not in ("Starting", "Running"):
+        return False
+    if job.spec.restart.scope == "Gang":
+        return True
+    return job.spec.array is None and job.spec.runtime not in _RESIZED_IN_PLACE
 
 
 def _check(job: Job) -> Iterable[Finding]:
@@ -181,6 +211,12 @@ def _describe(job: Job, _jobs: object, now: float) -> Description:
 def _state(job: Job) -> State:
     status, held = job.status, job.status.scheduling
     starts = held.promised if status.phase == "Pending" else None
+    if ending := _ending(job):
+        grace = job.spec.grace_period.text()
+        message = f"its tasks have been asked to stop, and are killed after {grace}"
+        if not status.allocation.slots:
+            message = "it holds nothing, and ends at once"
+        return State(phase=ending, message=message)
     if held.code and status.phase in _WAITING:
         return State(
             phase=status.phase,
@@ -247,6 +283,7 @@ JOB = Kind(
         Column("QUEUE", lambda job, now: job.spec.queue),
         Column("PRIORITY", _priority),
         AGE,
+        Column("ELAPSED", _elapsed),
         Column("REASON", _reason),
         Column("RUNTIME", lambda job, now: job.spec.runtime, wide=True),
         Column("RESTARTS", _restarts, wide=True),
@@ -264,6 +301,6 @@ JOB = Kind(
         "cancel": Verb(cancelled, "is being cancelled", "has finished already"),
         "suspend": Verb(partial(suspended, suspend=True), "is being suspended", "is suspended already"),
         "resume": Verb(partial(suspended, suspend=False), "resumed", "is not suspended"),
-        "scale": Verb(scaled, "scaled", "has that size already"),
+        "scale": Verb(scaled, "scaled", "has that size already", restarts=_resize_restarts),
     },
 )

@@ -340,7 +340,7 @@ def _environment(role: Role, path: Path) -> Iterable[Finding]:
 def _resources(resources: Resources, path: Path) -> Iterable[Finding]:
     limit, memory = resources.cpu_limit, resources.memory
     if limit is not None and limit <= 0:
-        yield Finding((*path, "cpuLimit"), "nothing can run with no processor time")
+        yield Finding((*path, "cpuLimit"), "must be greater than 0")
     elif limit is not None and limit < resources.cpu:
         message = f"{limit.text()} is less than cpu, which is {resources.cpu.text()}"
         yield Finding((*path, "cpuLimit"), message, ((*path, "cpu"),))

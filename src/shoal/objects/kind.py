@@ -38,6 +38,10 @@ def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
+def _never(_obj: Any) -> bool:
+    return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class State:
     """What an object is doing and why. Empty fields: there is nothing to say."""
@@ -105,6 +109,8 @@ class Verb:
     """Follows the name of an object that was changed: `job/x is being cancelled`."""
     already: str
     """Follows the name of an object that needed no change."""
+    restarts: Callable[[Any], bool] = _never
+    """Whether the verb restarts everything that runs for the object now: a caller asks first."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,10 @@ class Seconds(float, Quantity):
             raise QuantityError(f"{_quoted(value)} is not {cls.wanted}")
         total = value if not isinstance(value, str) else _duration(value.strip())
         # NaN fails both comparisons; the order also keeps an int too large for a float from being one.
-        if total is None or not 0 <= total <= _LONGEST_SECONDS:
+        if total is not None and total > _LONGEST_SECONDS:
+            longest = cls(_LONGEST_SECONDS).text()
+            raise QuantityError(f"{_quoted(value)} is too long: at most {longest}")
+        if total is None or not total >= 0:
             raise QuantityError(f"{_quoted(value)} is not {cls.wanted}{_duration_hint(value)}")
         return cls(round(total * 1000) / 1000)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import click
 
@@ -15,12 +14,9 @@ from shoal.cli.options import assume_yes, names_of, reports, verb, whole
 from shoal.cli.settings import Settings
 from shoal.cli.targets import Target, existing
 from shoal.objects.errors import NotFound
-from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 
 _COUNT = whole(1)
-_RESIZED_IN_PLACE = ("elastic", "plain")
-"""Runtimes whose tasks continue while others join or leave."""
 
 
 @verb("scale")
@@ -71,20 +67,8 @@ def _ask(settings: Settings, named: Sequence[Target], *, yes: bool) -> None:
     with connect(settings) as client:
         for target in named:
             with suppress(NotFound):
-                job: Any = existing(client, target)
-                if (
-                    isinstance(job, Job)
-                    and job.status.phase in ("Starting", "Running")
-                    and _is_gang(job)
-                ):
+                if target.kind.verbs["scale"].restarts(existing(client, target)):
                     restarting.append(str(target))
     if restarting:
         names, they = " and ".join(restarting), "its" if len(restarting) == 1 else "their"
         confirm(f"{names} restarts all of {they} tasks for another size. Scale?", yes=False)
-
-
-def _is_gang(job: Job) -> bool:
-    """Whether another size means another attempt of all tasks."""
-    if job.spec.restart.scope == "Gang":
-        return True
-    return job.spec.array is None and job.spec.runtime not in _RESIZED_IN_PLACE

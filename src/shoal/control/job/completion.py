@@ -17,13 +17,12 @@ from shoal.control.job.observe import (
     hours_at,
     indices_of,
     role_indices,
-    scope_of,
     seconds_until,
     slot_of,
     wanted_slots,
 )
 from shoal.objects.elastic import is_coordinator, own_roles
-from shoal.objects.job import Phase, RestartRule, Role, Success
+from shoal.objects.job import Phase, RestartRule, Role, Success, restart_scope
 
 __all__ = ["Completion", "count_ends", "evaluate_completion", "lost_too_often", "seconds_until_limit"]
 
@@ -61,7 +60,7 @@ def count_ends(
         and task.spec.incarnation == draft.current(slot_of(task))
         and slot_of(task) not in draft.outcomes
     ]
-    gang, wanted = scope_of(observed.job) == "Gang", wanted_slots(observed, draft)
+    gang, wanted = restart_scope(observed.job.spec) == "Gang", wanted_slots(observed, draft)
     waits = gang and draft.waits_for(observed)
     for task in sorted(fresh, key=lambda task: (task.ended, task.spec.role, task.spec.index)):
         if task.spec.incarnation != draft.current(slot_of(task)):
@@ -105,7 +104,7 @@ def _by_itself(outcome: Outcome) -> bool:
 
 def _again(observed: Observed, draft: StatusDraft, task: Task) -> None:
     ending = observed.job.spec.cancelled or observed.deleted
-    if scope_of(observed.job) == "Gang" and not ending:
+    if restart_scope(observed.job.spec) == "Gang" and not ending:
         draft.next_attempt()
     else:
         draft.next_incarnation(slot_of(task))
@@ -326,7 +325,7 @@ def _all_settled(observed: Observed, draft: StatusDraft, role: Role) -> bool:
     settled = {index for name, index in draft.outcomes if name == role.name}
     if settled.issuperset(role_indices(observed.job, role.name)):
         return True
-    if role.min_replicas is None and scope_of(observed.job) == "Task":
+    if role.min_replicas is None and restart_scope(observed.job.spec) == "Task":
         return False
     held = {index for name, index in observed.assignments if name == role.name}
     return bool(held) and settled.issuperset(held)

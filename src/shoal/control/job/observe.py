@@ -41,7 +41,6 @@ __all__ = [
     "hours_at",
     "indices_of",
     "role_indices",
-    "scope_of",
     "seconds_until",
     "slot_of",
     "wanted_slots",
@@ -57,7 +56,6 @@ Slot = tuple[str, int]
 """(role, index)."""
 
 _HOUR = 3600.0
-_TASK_SCOPE_RUNTIMES = ("plain", "elastic", "tensorflow")
 
 
 @dataclass(frozen=True)
@@ -114,14 +112,6 @@ def role_indices(job: Job, role: str) -> IndexSet:
     if job.spec.array is not None:
         return IndexSet.parse(job.spec.array.indices)
     return next((IndexSet.span(r.replicas) for r in job.spec.roles if r.name == role), IndexSet())
-
-
-def scope_of(job: Job) -> str:
-    """What starts again together: `Gang` or `Task`."""
-    if job.spec.restart.scope is not None:
-        return job.spec.restart.scope
-    single = job.spec.array is not None or job.spec.runtime in _TASK_SCOPE_RUNTIMES
-    return "Task" if single else "Gang"
 
 
 def fixed_membership(job: Job) -> bool:

@@ -46,12 +46,11 @@ from shoal.control.job.observe import (
     StatusDraft,
     count_nodes,
     fixed_membership,
-    scope_of,
     slot_of,
     wanted_slots,
 )
 from shoal.objects.elastic import is_coordinator
-from shoal.objects.job import Phase, Role
+from shoal.objects.job import Phase, Role, restart_scope
 from shoal.objects.task import Placement, TaskSpec, task_name
 
 __all__ = ["reconcile_job"]
@@ -198,7 +197,7 @@ def _why(observed: Observed, draft: StatusDraft, task: Task) -> StopReason:
     if spec.suspend:
         return "Suspended"
     if slot_of(task) in observed.assignments:
-        return "GangRestart" if scope_of(observed.job) == "Gang" else "Fenced"
+        return "GangRestart" if restart_scope(observed.job.spec) == "Gang" else "Fenced"
     reasons: dict[str, StopReason] = {"Shrunk": "Shrunk", "NodeDrained": "NodeDrained"}
     return reasons.get(observed.job.status.allocation.reason, "Preempted")
 
@@ -236,7 +235,7 @@ def _drop_lost_members(observed: Observed, draft: StatusDraft) -> list[Note]:
             draft.next_incarnation(slot)
         return []
     draft.infrastructure_failures += 1
-    if scope_of(observed.job) == "Gang" or fixed_membership(observed.job):
+    if restart_scope(observed.job.spec) == "Gang" or fixed_membership(observed.job):
         draft.next_attempt()
     else:
         for slot in lost:
@@ -254,7 +253,7 @@ def _reconcile_members(
     """
     if observed.job.spec.cancelled or observed.deleted:
         return []
-    members, gang = draft.members(), scope_of(observed.job) == "Gang"
+    members, gang = draft.members(), restart_scope(observed.job.spec) == "Gang"
     gone = [slot for slot, node in members.items() if _moved(wanted.get(slot), node)]
     gone += [slot for slot in _other_devices(observed, draft, wanted) if slot not in gone]
     joined = [slot for slot in wanted if slot not in members]
@@ -307,7 +306,7 @@ def _missing_starts(
     if _refused(observed) or not wanted:
         return None, None
     fresh = fixed_membership(observed.job) and not _started(observed, draft)
-    find = _gang if fresh or scope_of(observed.job) == "Gang" else _single
+    find = _gang if fresh or restart_scope(observed.job.spec) == "Gang" else _single
     ready = find(observed, draft, wanted)
     delayed = {
         slot: wait
@@ -318,7 +317,7 @@ def _missing_starts(
     }
     ready = [slot for slot in ready if slot not in delayed]
     again = min(delayed.values()) if delayed else None
-    if not ready or (delayed and scope_of(observed.job) == "Gang"):
+    if not ready or (delayed and restart_scope(observed.job.spec) == "Gang"):
         return None, again
     draft.attempt = _attempt(observed, draft)
     for slot in ready:
