@@ -142,9 +142,9 @@ def test_sizes_are_bounded_and_reports_are_short() -> None:
     many = job(**{f"key{i}": 1 for i in range(50_000)})
     started = time.process_time()
     found = problems(many)
-    assert time.process_time() - started < 10
+    assert time.process_time() - started < 2
     assert len(found) == 101
-    assert found[-1] == "49900 more problems are not listed"
+    assert found[-1] == "901 more problems are not listed"  # no more are looked for
     assert all(len(text) < 1000 for text in problems({**job(), "x" * 10**6: 1, "kind": "y" * 10**6}))
     assert len(problems(role(resources={"cpu": "9" * 10**6}))[0]) < 200
 

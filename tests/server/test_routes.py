@@ -203,7 +203,7 @@ def test_an_address_and_its_object_agree(client: Client) -> None:
         ("GET", f"{JOBS}?cursor=nonsense", Invalid, ""),
         ("GET", f"{JOBS}/Not%20A%20Name", NotFound, ""),
         ("GET", f"{JOBS}/..%2f..", NotFound, ""),
-        ("PATCH", f"{JOBS}/train/status", Invalid, "no patch of a status"),
+        ("PATCH", f"{JOBS}/train/status", Invalid, "the patch of a status is not valid"),
         ("GET", "/schema/shoal", NotFound, "no kind"),
     ],
 )

@@ -88,7 +88,7 @@ class Admission:
             Exists: there is one of this name.
         """
         self._authorise(actor, "create", kind, namespace, "")
-        obj = self._ready(admit(_document(body), kind, namespace=namespace), actor)
+        obj = self._ready(admit(codec.from_body(body, object), kind, namespace=namespace), actor)
         if key:
             annotations = {**obj.metadata.annotations, IDEMPOTENCY_ANNOTATION: key}
             obj = _with_metadata(obj, annotations=annotations)
@@ -141,7 +141,7 @@ class Admission:
         """
         namespace, name = key
         self._authorise(actor, "update", kind, namespace, name)
-        obj = admit(_document(body), kind, namespace=namespace)
+        obj = admit(codec.from_body(body, object), kind, namespace=namespace)
         if obj.metadata.name != name:
             message = f"the object is called {obj.metadata.name}, and its address {name}"
             raise Invalid(message, (Problem("metadata.name", message),))
@@ -328,15 +328,6 @@ def _name(obj: Object) -> str:
 def _with_metadata(obj: K, **fields: object) -> K:
     metadata = msgspec.structs.replace(obj.metadata, **fields)
     return msgspec.structs.replace(obj, metadata=metadata)
-
-
-def _document(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise Invalid(f"the body is not JSON: {error}") from error
-    except RecursionError as error:
-        raise Invalid("the body is nested too deeply") from error
 
 
 def _with_coordinator(obj: Object, old: Object | None = None) -> Object:

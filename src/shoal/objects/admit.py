@@ -19,12 +19,13 @@ from shoal.objects.job import Job, priority_number
 from shoal.objects.kinds import KINDS, Kind, kind_of
 from shoal.objects.meta import API_VERSION, Metadata, Object
 from shoal.objects.nearest import did_you_mean
-from shoal.objects.paths import Finding, Path, overlap, spell
+from shoal.objects.paths import Finding, Path, spell
 from shoal.objects.queue import Queue
 from shoal.objects.selectors import label_findings, label_key_problem
 from shoal.objects.validate import check_structure, shown
 
 __all__ = [
+    "LARGEST_COUNT",
     "LARGEST_OBJECT",
     "Locate",
     "admit",
@@ -38,6 +39,9 @@ __all__ = [
 
 LARGEST_OBJECT = 1 << 20
 """Bytes of an object's document; above etcd's own limit nothing could be kept on Kubernetes."""
+
+LARGEST_COUNT = 100_000
+"""Values of an object's document: what it costs to check them is bounded."""
 
 _LISTED = 100
 
@@ -72,6 +76,9 @@ def check_document(
         ]
     fields = dict(cast("dict[str, Any]", document))
     fields.pop("status", None)  # written by controllers alone, and theirs to check
+    if _holds_more_than(fields, LARGEST_COUNT):
+        message = f"an object has at most {LARGEST_COUNT} values (fields and entries of lists)"
+        return None, [Finding((), message)]
     meant, findings = _kind_of(fields, kind)
     if meant is None:
         return None, findings
@@ -149,6 +156,24 @@ def _changes(old: Object, new: Object) -> Iterable[Finding]:
     return kind_of(old).check_change(old, new)
 
 
+def _holds_more_than(document: Any, most: int) -> bool:
+    """Whether a document holds more values; looks at no more of them than that."""
+    layer: list[Any] = [document]
+    count = 0
+    while layer:
+        below: list[Any] = []
+        for each in layer:
+            if isinstance(each, dict):
+                below += cast("dict[str, Any]", each).values()
+            elif isinstance(each, list):
+                below += cast("list[Any]", each)
+            if count + len(below) > most:
+                return True
+        layer = below
+        count += len(below)
+    return False
+
+
 def _kind_of(fields: dict[str, Any], expected: Kind | None) -> tuple[Kind | None, list[Finding]]:
     """The kind to read the document as, None where it is not ours to read, and what is wrong with
     what it says of itself. Both fields then hold what they should."""
@@ -193,12 +218,13 @@ def _place(fields: dict[str, Any], kind: Kind, namespace: str) -> list[Finding]:
 
 def _not_implied(found: Iterable[Finding], known: list[Finding]) -> list[Finding]:
     """Those that do not follow from something that is reported already."""
-    wrong = [path for finding in known for path in (finding.path, *finding.involves)]
-    return [
-        finding
-        for finding in found
-        if not any(overlap(path, w) for path in (finding.path, *finding.involves) for w in wrong)
-    ]
+    wrong = {path for finding in known for path in (finding.path, *finding.involves)}
+    above = {path[:length] for path in wrong for length in range(len(path) + 1)}
+
+    def implied(path: Path) -> bool:
+        return path in above or any(path[:length] in wrong for length in range(len(path)))
+
+    return [each for each in found if not any(map(implied, (each.path, *each.involves)))]
 
 
 _LARGEST_ANNOTATIONS = 256 * 1024

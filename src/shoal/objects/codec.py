@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from shoal.objects.errors import Invalid
 from shoal.objects.quantities import Quantity
 
 __all__ = [
@@ -43,6 +44,24 @@ def decode(document: bytes | str, struct: type[T]) -> T:
     if decoder is None:
         decoder = _DECODERS[struct] = msgspec.json.Decoder(struct, dec_hook=_from_wire)
     return decoder.decode(document)
+
+
+def from_body(body: bytes, wanted: type[T], what: str = "the body") -> T:
+    """The value of a type in a request's body.
+
+    Raises:
+        Invalid: it is not UTF-8, not JSON, nested too deeply, or not of that type.
+    """
+    try:
+        return msgspec.json.decode(body, type=wanted)
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{what} is not UTF-8: byte {error.start} cannot be read") from error
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{what} is not valid: {error}") from error
+    except msgspec.DecodeError as error:
+        raise Invalid(f"{what} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise Invalid(f"{what} is nested too deeply") from error
 
 
 def builtins(value: Any) -> Any:

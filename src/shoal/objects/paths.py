@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["Finding", "Path", "overlap", "spell"]
+__all__ = ["Finding", "Path", "spell"]
 
 Path = tuple[str | int, ...]
 """Field names, map keys and list positions, from the top of the document."""
@@ -33,9 +33,3 @@ def spell(path: Path) -> str:
             quoted = part if len(part) <= 60 else f"{part[:57]}..."
             text += '["' + quoted.replace('"', '\\"') + '"]'
     return text
-
-
-def overlap(a: Path, b: Path) -> bool:
-    """Whether one of the paths leads to the other, or they are the same."""
-    shorter = min(len(a), len(b))
-    return a[:shorter] == b[:shorter]

@@ -23,6 +23,10 @@ _SET = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(_KEY + r"\s*(?P<op>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)")
 _EXISTS = re.compile(r"(?P<op>!?)\s*" + _KEY)
 
+_MOST_REQUIREMENTS = 100
+_MOST_VALUES = 1000
+"""More would be an expression that a database refuses."""
+
 Operator = Literal["in", "notin", "exists", "absent"]
 
 
@@ -56,11 +60,19 @@ class Selector:
         """Read a selector; blank text selects everything.
 
         Raises:
-            Invalid: the text is no selector; the message quotes the part that is wrong.
+            Invalid: the text is no selector (the message quotes the part that is wrong), or is too long.
         """
         if not text.strip():
             return cls()
-        return cls(tuple(_requirement(part, text) for part in _parts(text)))
+        parts = _parts(text)
+        if len(parts) > _MOST_REQUIREMENTS:
+            raise Invalid(
+                f"a selector has at most {_MOST_REQUIREMENTS} requirements; found {len(parts)}"
+            )
+        made = cls(tuple(_requirement(part, text) for part in parts))
+        if (values := sum(len(each.values) for each in made.requirements)) > _MOST_VALUES:
+            raise Invalid(f"a selector names at most {_MOST_VALUES} values; found {values}")
+        return made
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether labels fulfil every requirement."""

@@ -29,6 +29,17 @@ _WORTH_A_HINT = 100
 _DEEPEST = 100
 
 
+_MOST_FINDINGS = 1000
+"""What is wrong beyond so many places is not looked for."""
+
+_MOST_PARTS = 1000
+"""Structures in one list, and fields that one structure may name."""
+
+
+class _TooMany(Exception):
+    """The walk ends: there are enough findings."""
+
+
 class _Left:
     """What stands for a value that is wrong, until its place is filled or left out."""
 
@@ -43,7 +54,11 @@ def check_structure(document: Any, struct: type[msgspec.Struct]) -> tuple[Any, l
     one stands there as some value of its type. Null means absence, as it does in Kubernetes.
     """
     findings: list[Finding] = []
-    value = _Walk(findings).struct(document, fields_of(struct), ())
+    try:
+        value = _Walk(findings).struct(document, fields_of(struct), ())
+    except _TooMany:
+        findings.append(Finding((), f"more than {_MOST_FINDINGS} problems; the rest is not checked"))
+        value = _LEFT_OUT
     return (_some_fields(fields_of(struct)) if value is _LEFT_OUT else value), findings
 
 
@@ -61,6 +76,8 @@ class _Walk:
         self.findings = findings
 
     def wrong(self, path: Path, message: str, *involves: Path) -> _Left:
+        if len(self.findings) >= _MOST_FINDINGS:
+            raise _TooMany
         self.findings.append(Finding(path, message, involves))
         return _LEFT_OUT
 
@@ -117,6 +134,9 @@ class _Walk:
     def items(self, value: Any, kind: inspect.VarTupleType | inspect.ListType, path: Path) -> Any:
         if not isinstance(value, list):
             return self.wrong(path, f"wants {wanted(kind)}; found {shown(value)}")
+        structures = isinstance(kind.item_type, inspect.StructType)
+        if structures and (count := len(cast("list[Any]", value))) > _MOST_PARTS:
+            return self.wrong(path, f"has at most {_MOST_PARTS} entries; found {count}")
         made = [
             self.value(item, kind.item_type, (*path, i))
             for i, item in enumerate(cast("list[Any]", value))

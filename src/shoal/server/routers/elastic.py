@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
-from shoal.objects.errors import Invalid, Unavailable
+from shoal.objects import codec
+from shoal.objects.errors import Unavailable
 from shoal.server.elastic import ElasticCaller, ElasticJobs, Report
 from shoal.server.services import ServicesNow
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/elastic", tags=["elastic"])
-
-T = TypeVar("T")
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -49,7 +48,7 @@ async def read(services: ServicesNow, caller: CallerNow) -> Response:
 async def write(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """Set the record, `{version, record}`, if it still has that version (empty: there is none yet). 409:
     it has another, or the caller is of an earlier attempt. On disk when this answers."""
-    asked = _decoded(await request.body(), _Record, "a record")
+    asked = codec.from_body(await request.body(), _Record, "a record")
     version = await services.on_store.call(_jobs(services).write, caller, asked.version, asked.record)
     return _json({"version": version})
 
@@ -57,7 +56,7 @@ async def write(request: Request, services: ServicesNow, caller: CallerNow) -> R
 @router.post("/report", operation_id="reportElastic", response_class=Response, response_model=None)
 async def report(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """How the job does: `{world, step, goodput, stepSeconds, recoveries, state, message}`."""
-    told = _decoded(await request.body(), Report, "a report")
+    told = codec.from_body(await request.body(), Report, "a report")
     await services.on_store.call(_jobs(services).report, caller, told, services.recorder)
     return _json({})
 
@@ -65,20 +64,13 @@ async def report(request: Request, services: ServicesNow, caller: CallerNow) -> 
 @router.post("/resize", operation_id="resizeElastic", response_class=Response, response_model=None)
 async def resize(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """Ask for another number of members: `{replicas}`. The scheduler gives and takes them."""
-    asked = _decoded(await request.body(), _Resize, "a size")
+    asked = codec.from_body(await request.body(), _Resize, "a size")
     await services.on_store.call(_jobs(services).resize, caller, asked.replicas)
     return _json({})
 
 
 def _jobs(services: ServicesNow) -> ElasticJobs:
     return ElasticJobs(services.store, services.clock)
-
-
-def _decoded(body: bytes, wanted: type[T], what: str) -> T:
-    try:
-        return msgspec.json.decode(body, type=wanted)
-    except msgspec.MsgspecError as error:
-        raise Invalid(f"this is not {what}: {error}") from error
 
 
 def _json(document: object) -> Response:

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from shoal.admission.admission import Put
 from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
-from shoal.objects.errors import Invalid, NotFound
+from shoal.objects import codec
+from shoal.objects.errors import NotFound
 from shoal.objects.kinds import Kind, kind_at
 from shoal.server.object_streams import stream_list, watch_stream
 from shoal.server.services import ActorNow, Services, ServicesNow
@@ -173,10 +174,7 @@ async def patch_status(
     """Set the status fields of one writer (for controllers outside this server): `{writer, uid,
     counter, fields, generation}`; null removes a field."""
     kind, body = kind_at(plural), await request.body()
-    try:
-        patch = msgspec.json.decode(body, type=_Patch)
-    except msgspec.MsgspecError as error:
-        raise Invalid(f"this is no patch of a status: {error}") from error
+    patch = codec.from_body(body, _Patch, "the patch of a status")
     record = await services.on_store.call(
         services.store.patch_status,
         kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -24,7 +24,6 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["platform"])
 
-T = TypeVar("T")
 
 _TOKEN_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]{0,62}")
 
@@ -86,7 +85,7 @@ async def schema(kind: str) -> Response:
 async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Take or renew a lease: `{holder, durationSeconds}`. The answer is the lease, or null while
     another holds it."""
-    asked = _decoded(await request.body(), _Acquire)
+    asked = codec.from_body(await request.body(), _Acquire)
     lease = await services.on_store.call(
         services.store.acquire, name, asked.holder, asked.duration_seconds, actor=actor
     )
@@ -101,7 +100,7 @@ async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name
 )
 async def release(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a lease (the body) back if it is still held by its holder."""
-    lease = _decoded(await request.body(), Lease)
+    lease = codec.from_body(await request.body(), Lease)
     if lease.name != name:
         raise Invalid(f"the lease is called {lease.name}, and its address {name}")
     await services.on_store.call(services.store.release, lease, actor=actor)
@@ -129,10 +128,3 @@ async def revoke_token(services: ServicesNow, actor: ActorNow, name: str) -> Res
     require(actor, "tokens")
     await services.on_store.call(services.people.revoke, name)
     return Response(b"null", media_type="application/json")
-
-
-def _decoded(body: bytes, wanted: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=wanted)
-    except msgspec.MsgspecError as error:
-        raise Invalid(f"the body is not what is wanted here: {error}") from error

@@ -114,10 +114,8 @@ async def tasks(services: ServicesNow, actor: ActorNow, namespace: str, name: st
 async def _positions(request: Request) -> dict[str, int]:
     if request.method != "POST":
         return {}
-    try:
-        return msgspec.json.decode(await request.body() or b"{}", type=_Positions).positions
-    except msgspec.MsgspecError as error:
-        raise Invalid(f"these are no positions in logs: {error}") from error
+    body = await request.body() or b"{}"
+    return codec.from_body(body, _Positions, "the list of positions in logs").positions
 
 
 async def _log_frames(
