@@ -36,7 +36,7 @@ FILES = 65_536
 
 
 def main() -> int:
-    """Run until told to end; the process' exit code."""
+    """Run until it is asked to end; the process' exit code."""
     parser = argparse.ArgumentParser(prog="shoal.cluster.local.agent")
     parser.add_argument("--home", required=True)
     parser.add_argument("--node", required=True)

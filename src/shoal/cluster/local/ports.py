@@ -1,10 +1,10 @@
 """Ports on this machine, leased to the replicas of jobs.
 
 A lease belongs to (job uid, role, index, port name) and is kept while the job exists, so a replica that
-starts again is found where it was. When ports run out, leases go whose replica does not run.
+starts again is found where it was. When ports run out, the leases of replicas that do not run end.
 
 **Blocks.** Agents of several homes and users share the machine's ports, so an agent leases only from
-blocks that it has claimed: it has bound the block's first port, which nobody else can then do. Each
+blocks that it has claimed: it has bound the block's first port, which no other process can then do. Each
 supervisor inherits the claims on its task's ports; thus a claim outlives the agent by as long as any
 task needs it, and an agent that comes back either gets its claim again, or leases elsewhere. Blocks lie
 below the kernel's range for outgoing connections, which would otherwise take ports at random.
@@ -63,8 +63,8 @@ class Ports:
         """A port for each name that the task asks for, and the one for rendezvous.
 
         The numbers that it asks for are what it would use with an address of its own; tasks on one
-        machine share one, so they get others, and are told. A strict job has a network of its own,
-        which its tasks share: there index 0 of each role gets the numbers that it asks for.
+        machine share one, so they get others, which their environment names. A strict job has a network
+        of its own, which its tasks share: there index 0 of each role gets the numbers that it asks for.
 
         Raises:
             Refused: there is none left.
@@ -75,7 +75,7 @@ class Ports:
         return {name: own.get(name) or self._lease_one(_owner(spec, name)) for name in names}
 
     def adopt(self, spec: TaskSpec, ports: Mapping[str, int]) -> None:
-        """Record the leases of a task that runs already, whose ledger was lost."""
+        """Record the leases of a running task after the ledger was lost."""
         own = spec.ports if spec.isolation == "strict" and spec.index == 0 else {}
         for name, port in ports.items():
             if own.get(name) != port:
@@ -199,7 +199,7 @@ class Ports:
             return True
         claim = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            claim.bind(("127.0.0.1", first))  # without SO_REUSEADDR: one holder, and nobody listens
+            claim.bind(("127.0.0.1", first))  # without SO_REUSEADDR: one holder, and no listener
         except OSError:
             claim.close()
             return False

@@ -1,7 +1,7 @@
 """What an agent does first: find again what an earlier one of its node has left, on disk and running.
 
 1. Tasks that were launched and not seen to end are attended to: each attendant finds its supervisor,
-   takes the exit that happened meanwhile, finishes what a dead supervisor left, or starts one that
+   takes the exit that happened in between, finishes what a dead supervisor left, or starts one that
    never was.
 2. Tasks that were admitted and not launched stay so, unless their ports are no longer ours: then they
    go, and a repeated start admits them anew.

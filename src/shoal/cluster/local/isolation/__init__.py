@@ -1,4 +1,4 @@
-"""What keeps the tasks of one machine apart, and what tells whether it can be had here.
+"""The isolation of one machine's tasks, and the probe that finds what the machine grants.
 
 - `names`: the isolations, what each promises, which mode has which
 - `syscalls`: unshare, mount and their like, without importing ctypes
@@ -11,5 +11,5 @@
 - `peers`: whether the other end of a socket is a task; `cleanup`: what tasks leave on the disk
 
 All but `probe` and `cleanup` run in the supervisor or as programs: standard library only, and few
-imports, for every task pays for them. Nothing here decides who gets what.
+imports, for every task pays for them. Nothing here decides what a task is given.
 """

@@ -6,7 +6,8 @@ makes one group in each (`Groups`), its command joins them before it runs, and w
 the end is killed. Version 1 has a hierarchy per controller; on hybrid machines an (otherwise powerless)
 version 2 group comes beside them, because it can kill all its processes at once.
 
-A group outlives whoever made it: names are the tasks', so that `remove` finds them after any crash.
+A group outlives the process that made it: it has its task's name, so that `remove` finds it after any
+crash.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Groups:
                 self._make(key, settings)
 
     def create_killing(self) -> None:
-        """Make a group whose processes can be killed at once, if none of those made is one and any can
+        """Make a group whose processes can be killed at once, if no group was made and one can
         be had: for tasks that no PID namespace holds."""
         if KILL in self._places:
             self._make(KILL, [])
@@ -76,7 +77,7 @@ class Groups:
         return {path: os.open(f"{path}/{INNER}/cgroup.procs", flags) for path in self.paths}
 
     def refuse(self, folder: str, why: str) -> None:
-        """The kernel lets nobody into this group: what it was to hold is not held."""
+        """The kernel lets no process into this group: its limits are not held."""
         for key in [key for key, path in self.folders.items() if path == folder]:
             self._lose(key, why)
 
@@ -96,7 +97,7 @@ class Groups:
         return 0
 
     def peak_memory_bytes(self) -> int:
-        """The most memory that the task has used; 0 where nobody counts."""
+        """The most memory that the task has used; 0 where it is not counted."""
         folder = self.folders.get("memory", "")
         for file in ("memory.peak", "memory.max_usage_in_bytes"):
             for line in _lines(f"{folder}/{file}"):
@@ -104,7 +105,7 @@ class Groups:
         return 0
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its processes; 0 where nobody counts."""
+        """CPU time of all its processes; 0 where it is not counted."""
         for key in (KILL, "cpu"):
             for line in _lines(f"{self.folders.get(key, '')}/cpu.stat"):
                 name, _, microseconds = line.partition(" ")

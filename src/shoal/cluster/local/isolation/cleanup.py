@@ -1,6 +1,6 @@
 """Removes what tasks leave on the disk, whatever they made of it.
 
-A task may leave folders nested a million deep, millions of entries, folders that nobody may enter and
+A task may leave folders nested a million deep, millions of entries, folders without permissions and
 links to other people's files. So removal does not recurse, holds at most `DEPTH` descriptors and `BATCH`
 names a level, goes by descriptor and never through a link, stays on one file system and ends at a
 deadline. What lies deeper than `DEPTH` is moved up into the tree's own root and removed from there.

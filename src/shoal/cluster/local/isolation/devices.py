@@ -32,7 +32,7 @@ def files(devices: tuple[str, ...], root: str = "") -> list[str]:
 
 
 def _minors(devices: tuple[str, ...], root: str) -> list[str]:
-    """Numbers of the device files; a driver that tells nothing numbers them like the indices."""
+    """Numbers of the device files; without the driver's own numbers they are the indices."""
     gpus = f"{root}/proc/driver/nvidia/gpus"
     by_id: dict[str, str] = {}
     try:

@@ -8,7 +8,7 @@ directory inside /tmp comes out right. In strict mode all the rest is then made 
 
 All of it happens in the task's mount namespace, in its init, before the command starts. The order is
 worked out by `arrange`, a pure function. A kept path that *is* a cover wins over it: that folder stays
-shared, which is told as a failure of the isolation.
+shared, which is reported as a failure of the isolation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KERNEL_SETTINGS = (
     "/proc/mtrr", "/proc/timer_stats", "/proc/latency_stats",
 )  # fmt: skip
 _KERNEL_SECRETS = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug")
-"""Files that tell of the whole machine: each is covered by /dev/null."""
+"""Files about the whole machine: each is covered by /dev/null."""
 _DEVICE_SETTINGS = "/sys"
 """Control groups are usually below it."""
 
@@ -72,7 +72,7 @@ class View:
         self.hidden = sorted(home for home in real if not within(self.home, home))
 
     def seal(self, path: str) -> None:
-        """Let this folder of the home stay visible, for nobody to change."""
+        """Let this folder of the home stay visible, read-only."""
         self.keep([path])
         self.sealed.append(os.path.realpath(path))
 
@@ -194,7 +194,7 @@ def _new_proc() -> None:
 
 
 def _seal(laid: dict[str, covers.Cover], sealed: Iterable[str]) -> None:
-    """Nobody is to take the empty home for a place to write to, nor what all tasks share in it away."""
+    """Make the empty home, and what all tasks share in it, read-only."""
     homes = [path for path, cover in laid.items() if cover.name == "home"]
     for path in homes:
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_RDONLY

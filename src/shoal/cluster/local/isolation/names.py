@@ -13,8 +13,8 @@ PROMISES = {
     "tmp": "/tmp, /var/tmp and /dev/shm of its own",
     "home": "of $SHOAL_HOME it sees only its own folders and the tasks' socket",
     "ipc": "System V and POSIX message queues and shared memory of its own",
-    "privileges": "run by root it cannot mount, trace, load modules or otherwise undo the rest; whoever "
-    "runs it, it gains nothing by set-user-id programs, makes no user namespaces, uses no kernel "
+    "privileges": "run by root it cannot mount, trace, load modules or otherwise undo the rest; run by "
+    "any user, it gains nothing by set-user-id programs, makes no user namespaces, uses no kernel "
     "keyrings and writes neither control groups nor the kernel's settings",
     "cpu": "CPU by weight, and a hard quota where one is set",
     "memory": "a hard limit on memory where one is set",

@@ -4,7 +4,7 @@ Root needs no more than the calls. Anybody else first makes a user namespace in 
 user exists, as themselves: `id -u` and the owners of files stay what they were, groups that grant
 access go on granting it, and the capabilities held over the new namespace end with the next program.
 
-What fails is told by the name of the isolation that needed it, so that the caller can start again
+What fails is reported by the name of the isolation that needed it, so that the caller can start again
 without: a process cannot go back.
 """
 
@@ -62,7 +62,7 @@ def kinds(names: Collection[str]) -> list[str]:
 
 def counts_processes(names: Collection[str]) -> bool:
     """True when RLIMIT_NPROC counts the task's processes alone: in a user namespace of its own (since
-    Linux 5.14 each counts for itself), unless root runs it, whom it does not hold."""
+    Linux 5.14 each counts for itself), unless root runs it: root is exempt."""
     release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     return os.geteuid() != 0 and "user" in kinds(names) and release >= (5, 14)
 

@@ -1,4 +1,4 @@
-"""Tells the tasks' processes from the owner's, who have the same user id.
+"""Distinguishes the tasks' processes from the owner's, which have the same user id.
 
 Every process of a task, whatever it does, is below the task's supervisor: orphans are handed to the
 init, or where there is none to the supervisor itself, and neither is outlived by them. What `shoal exec`

@@ -6,8 +6,8 @@ Root keeps what it needs to handle files and ids, to bind low ports, to `chroot`
 evade the CPU quota. In a user namespace of its own a root task may hold every capability, over that
 namespace alone: the mounts it inherits there are locked.
 
-Whoever runs it, a task gains nothing by a set-user-id program (no_new_privs), has a session keyring of
-its own, and is held to `filter`.
+Whether root runs it or not, a task gains nothing by a set-user-id program (no_new_privs), has a session
+keyring of its own, and is held to `filter`.
 """
 
 from __future__ import annotations

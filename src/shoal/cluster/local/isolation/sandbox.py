@@ -31,7 +31,7 @@ class Sandbox:
         self._note = ""
 
     def lock(self) -> None:
-        """Wait for whoever else looks or makes namespaces at this moment."""
+        """Wait for another supervisor that looks for or makes namespaces at this moment."""
         while True:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             path = f"{self._folder}/lock"
@@ -115,7 +115,7 @@ def _same(descriptor: int, path: str) -> bool:
 
 
 def _opened(path: str, pid: str) -> dict[str, int]:
-    """The namespaces that the process holds open, opened anew; empty when it has died meanwhile."""
+    """The namespaces that the process holds open, opened anew; empty when it has died since."""
     with open(path, encoding="ascii") as file:
         noted = dict(line.split() for line in file)
     found: dict[str, int] = {}
