@@ -39,7 +39,7 @@ _MACHINES = {
         "open_by_handle_at": 265, "swapon": 224, "swapoff": 225, "reboot": 142, "acct": 89,
     }),
 }  # fmt: skip
-"""Architecture to its audit number, the calls refused by their first argument, and those always refused."""
+"""Architecture to audit number, calls refused by their first argument, and calls always refused."""
 
 
 class Unsupported(Exception):
