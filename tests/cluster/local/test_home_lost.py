@@ -1,6 +1,7 @@
 """A home that is removed, replaced or loses its sockets while it is up: its processes notice, and make
 anew what they can or end."""
 
+import errno
 import os
 import shutil
 import signal
@@ -85,7 +86,11 @@ def test_a_replica_does_not_start_again_and_again_at_once(
     local.cluster.start((make_spec(("true",), job="other"),), tell_nothing)
 
 
-def test_what_is_gone_or_anothers_is_noticed(tmp_path):
+def stale(*_, **__):
+    raise OSError(errno.ESTALE, "Stale file handle")
+
+
+def test_what_is_gone_or_anothers_is_noticed(tmp_path, monkeypatch):
     home = Home(tmp_path / "home").create()
     lock = home.component_lock("node-one")
     assert lock.try_acquire()
@@ -98,6 +103,9 @@ def test_what_is_gone_or_anothers_is_noticed(tmp_path):
     other = listen(path)
     assert "a.sock" in presence.lost()
     assert presence.home_is_ours
+    with monkeypatch.context() as silent:
+        silent.setattr(os, "stat", stale)
+        assert lock.is_ours, "a disk that does not answer is not a home that was removed"
     shutil.rmtree(home.path)
     assert "removed or replaced" in presence.lost()
     again = Home(tmp_path / "home").create()

@@ -181,8 +181,10 @@ class Lock:
         another one by now."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))  # noqa: PTH116
-        except OSError:
+        except FileNotFoundError:
             return False
+        except OSError:
+            return True  # a disk that does not answer at this moment takes nothing away
 
     def release(self) -> None:
         """Let go; idempotent. The file stays, so that two never lock two files of one name."""
@@ -233,8 +235,10 @@ class Presence:
             try:
                 if path.stat().st_ino == inode:
                     continue
+            except FileNotFoundError:
+                pass  # said below
             except OSError:
-                pass
+                continue
             return f"the socket {path} is gone or another's"
         return ""
 
