@@ -25,7 +25,8 @@ def token(server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("SHOAL_HOME")
     file = tmp_path / "token"
     with server.client() as client:
-        file.write_text(client.issue_token("me") + "\n")
+        client.create_user("me", [("admin", "")])
+        file.write_text(client.create_token("me").token + "\n")
         client.create(a_job("train", namespace="team-a"))
     (tmp_path / "config.toml").write_text(
         f"[contexts.lab]\nurl = 'http://127.0.0.1:{server.port}'\n"

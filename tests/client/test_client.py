@@ -171,15 +171,25 @@ def test_every_kind_has_a_schema(client: Client) -> None:
         assert client.schema(kind)["properties"]["spec"]
 
 
-def test_tokens_have_names(client: Client) -> None:
-    assert client.issue_token("alice").startswith("shoal-")
+def test_users_and_their_tokens(client: Client) -> None:
+    client.create_user("alice", [("user", "team")])
     with pytest.raises(Exists):
-        client.issue_token("alice")
-    with pytest.raises(Invalid, match="cannot name a token"):
-        client.issue_token("not a name")
-    client.revoke_token("alice")
+        client.create_user("alice")
+    with pytest.raises(Invalid, match="cannot name a user"):
+        client.create_user("not a name")
+    made = client.create_token("alice", description="laptop", lifetime_seconds=3600)
+    assert made.token.startswith("shoal-user-")
+    (listed,) = client.tokens()
+    assert (listed.id, listed.user, listed.token) == (made.id, "alice", "")
+    client.grant("alice", "viewer", "other")
+    client.revoke("alice", "team")
+    (alice,) = client.users()
+    assert alice.bindings == ({"namespace": "other", "role": "viewer"},)
+    client.revoke_token(made.id)
     with pytest.raises(NotFound):
-        client.revoke_token("alice")
+        client.revoke_token(made.id)
+    client.delete_user("alice")
+    assert client.users() == ()
 
 
 def test_what_has_no_name_is_nowhere(client: Client) -> None:

@@ -216,7 +216,7 @@ attempt("list", lambda: own.list(JOB))
 attempt("create", lambda: own.run(["true"]))
 attempt("cordon", lambda: own.cordon("one"))
 attempt("nodes", lambda: own.list(NODE))
-attempt("token", lambda: own.issue_token("mine"))
+attempt("token", lambda: own.create_token())
 attempt("lease", lambda: own.acquire("scheduler", "me", 60.0))
 attempt("status", lambda: own.patch_status(JOB, "default", os.environ["SHOAL_JOB"], writer="job",
         uid=os.environ["SHOAL_JOB_UID"], counter=0, fields={"phase": "Succeeded"}))

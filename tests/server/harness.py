@@ -22,14 +22,15 @@ from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity, Node, NodeStatus
 from shoal.objects.queue import Queue
+from shoal.server.accounts import Accounts
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
 from shoal.server.listeners import Listener, Listeners, listen_tcp
 from shoal.server.services import Services
 from shoal.server.serving import Serving
-from shoal.server.tokens import JobTokens, Tokens
+from shoal.server.tokens import JobTokens
 from shoal.store.authorise import authorise
-from shoal.store.base import SYSTEM, Store
+from shoal.store.base import SYSTEM, Actor, Store
 from shoal.store.memory import MemoryStore
 
 __all__ = ["LiveServer", "a_job", "eventually"]
@@ -55,7 +56,7 @@ class LiveServer:
         self.history = MemoryHistory()
         self.logs = FileLogs(self.home.logs)
         self.job_tokens = JobTokens.of(self.home.keys)
-        self.people = Tokens(self.home.keys / "tokens.json")
+        self.accounts = Accounts(self.store, SystemClock())
         self._owner_uid = owner_uid
         self._cluster = cluster
         self.declared = list(declared)
@@ -73,7 +74,7 @@ class LiveServer:
             store=self.store,
             admission=Admission(self.store, self._nodes, lambda: self._levels, authorise=authorise),
             clock=SystemClock(),
-            people=self.people,
+            accounts=self.accounts,
             home=str(self.home.path),
         )
         self.services.history_part = self.history
@@ -83,8 +84,11 @@ class LiveServer:
         async def find_job(namespace: str, name: str) -> Job:
             return await self.services.on_store.call(self.store.get, Job, namespace, name, actor=SYSTEM)
 
+        async def find_user(token: str) -> Actor:
+            return await self.services.on_store.call(self.accounts.authenticate, token)
+
         self.services.authenticator = Authenticator(
-            self.job_tokens, self.people, find_job, self._owner_uid
+            self.job_tokens, find_user, find_job, self._owner_uid
         )
         listeners = [
             Listener("api", homes.listen(self.home.api_socket)),
@@ -133,6 +137,16 @@ class LiveServer:
     def token_of(self, namespace: str, name: str) -> str:
         """The token that the tasks of this job have."""
         return self.job_tokens.mint(self.store.get(Job, namespace, name, actor=SYSTEM))
+
+    @property
+    def url(self) -> str:
+        """The TCP listener's address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def trust(self) -> dict[str, str]:
+        """What a client of `url` needs beside a token."""
+        return {}
 
     def client(self, **options: object) -> Client:
         return Client.connect(self.home.path, **options)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import pytest
 
 from shoal.client import Client
 from shoal.cluster.local.launch import SUPERVISOR
+from shoal.objects.account import RoleBinding
 from shoal.objects.errors import Forbidden, Unauthenticated
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
@@ -66,7 +67,8 @@ def test_the_sockets_are_the_owners(server: LiveServer) -> None:
 
 
 def test_the_tasks_door_wants_a_jobs_token(server: LiveServer) -> None:
-    person = server.people.issue("alice")
+    server.accounts.create_user("alice", (RoleBinding(role="admin"),), actor=SYSTEM)
+    person = server.accounts.create_token("alice", "", 0.0, actor=SYSTEM)[1]
     for token in ("", "nonsense", person):
         with tasks_client(server, token) as client, pytest.raises(Unauthenticated, match="for tasks"):
             client.list(JOB)
@@ -85,12 +87,17 @@ def test_a_task_reads_its_own_job_and_no_other(server: LiveServer, client: Clien
             lambda: task.delete(JOB, "default", "other"),
             lambda: task.apply(a_job("other", priority=5)),
             lambda: list(task.logs("default", "other")),
+            lambda: task.audit(),
+            lambda: task.users(),
+            lambda: task.create_user("eve"),
+            lambda: task.tokens(),
+            lambda: task.transport.request("GET", "/metrics"),
             lambda: task.exec("default", "other", ["true"]),
             lambda: task.tasks("default", "other"),
             lambda: task.events(),
             lambda: task.usage(),
             lambda: task.explain(JOB, "default", "other"),
-            lambda: task.issue_token("me"),
+            lambda: task.create_token(),
             lambda: task.watch_object(JOB, "default", "mine"),
         ):
             with pytest.raises(Forbidden):
@@ -129,12 +136,14 @@ def test_a_jobs_token_limits_its_bearer_at_every_door(tcp_server: LiveServer) ->
 def test_tcp_wants_a_persons_token(tcp_server: LiveServer) -> None:
     url = f"http://127.0.0.1:{tcp_server.port}"
     with tcp_server.client() as owner:
-        token = owner.issue_token("alice")
+        owner.create_user("alice", [("user", "default")])
+        made = owner.create_token("alice")
+        token = made.token
         with Client.connect(url=url, token=token) as alice:
-            assert alice.create(a_job()).metadata.submitter == "token:alice"
+            assert alice.create(a_job()).metadata.submitter == "alice"
         with Client.connect(url=url) as nobody, pytest.raises(Unauthenticated, match="needs a token"):
             nobody.list(JOB)
-        owner.revoke_token("alice")
+        owner.revoke_token(made.id)
         with Client.connect(url=url, token=token) as alice, pytest.raises(Unauthenticated):
             alice.list(JOB)
 

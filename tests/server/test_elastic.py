@@ -17,6 +17,7 @@ import pytest
 from shoal.client import Client
 from shoal.cluster.local import home as homes
 from shoal.history.base import Entry
+from shoal.objects.account import RoleBinding
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.errors import Invalid
 from shoal.objects.job import Job, Role
@@ -196,7 +197,9 @@ def test_who_wrote_last_fences_too(server: LiveServer) -> None:
 def test_only_a_jobs_own_tasks_are_answered(server: LiveServer, path: str) -> None:
     job = elastic(server)
     method = "POST" if path else "GET"
-    for token in ("nonsense", server.people.issue(f"alice{path[1:]}"), "shoal-job-AAAA.BBBB"):
+    server.accounts.create_user("alice", (RoleBinding(role="admin"),), actor=SYSTEM)
+    users = server.accounts.create_token("alice", "", 0.0, actor=SYSTEM)[1]
+    for token in ("nonsense", users, "shoal-job-AAAA.BBBB"):
         code, refusal = Task(server, job, token=token).ask(method, path, {} if path else None)
         assert (code, refusal["code"]) == (401, "Unauthenticated")
 

@@ -15,10 +15,11 @@ from shoal.cluster.simulated import SimulatedCluster, run_for
 from shoal.history.base import About
 from shoal.history.files import FileLogs
 from shoal.objects.kinds import JOB
+from shoal.server.accounts import Accounts
 from shoal.server.components import Components
 from shoal.server.event_recorder import Audit
 from shoal.server.services import Services
-from shoal.server.tokens import JobTokens, Tokens
+from shoal.server.tokens import JobTokens
 from shoal.store.base import SYSTEM, allow_all
 from shoal.store.memory import MemoryStore
 from shoal.testing.plane import capacity
@@ -59,10 +60,10 @@ class SmallPlatform:
 @pytest.mark.slow
 def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) -> None:
     store, clock, audit = MemoryStore(), SystemClock(), Audit()
-    tokens, people = JobTokens.of(tmp_path), Tokens(tmp_path / "tokens.json")
+    tokens, accounts = JobTokens.of(tmp_path), Accounts(store, clock)
     components = Components(SmallPlatform(tmp_path), store, clock, tokens=tokens, audit=audit)
     admission = Admission(store, list, tuple, authorise=allow_all)
-    services = Services(store=store, admission=admission, clock=clock, people=people, audit=audit)
+    services = Services(store=store, admission=admission, clock=clock, accounts=accounts, audit=audit)
     newer = store.create(newer_job("newer"), actor=SYSTEM)
     store.create(job("odd"), actor=SYSTEM)
     roles = [{"name": "", "nodes": "zero=a", "outcomes": "what"}]

@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_opened_is_said(start, tmp_path: Path) -> None:
     assert "Traceback" not in broken.log.read_text()
 
 
-@pytest.mark.parametrize("file", ["run/server-options.json", "keys/tokens.json"])
+@pytest.mark.parametrize("file", ["run/server-options.json"])
 def test_a_broken_file_is_named(start, tmp_path: Path, file: str) -> None:
     home = Home(tmp_path / "home").create()
     (home.path / file).write_text("{")
@@ -199,7 +199,8 @@ def test_an_address_once_said_is_kept(start) -> None:
     port = free_port()
     first = start("--listen", f"127.0.0.1:{port}")
     with first.client() as owner:
-        token = owner.issue_token("alice")
+        owner.create_user("alice", [("admin", "")])
+        token = owner.create_token("alice").token
     first.process.kill()
     first.ended()
     second = start()

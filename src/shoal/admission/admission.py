@@ -54,6 +54,7 @@ class Put(NamedTuple):
     record: Record
     result: Literal["created", "changed", "unchanged"]
     fields: tuple[str, ...] = ()
+    before: Object | None = None
 
 
 class Admission:
@@ -212,7 +213,7 @@ class Admission:
                 self._check_place(new)
             if not dry_run:
                 new = self._store.update(new, actor=actor)
-        return Put(Record(kind, codec.encode(new)), "changed" if fields else "unchanged", fields)
+        return Put(Record(kind, codec.encode(new)), "changed" if fields else "unchanged", fields, old)
 
     def _ready(self, obj: Object, actor: Actor) -> Object:
         """As it is to be stored: complete, its queue takes it, a node could hold it, its submitter is

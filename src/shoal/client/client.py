@@ -48,7 +48,16 @@ from shoal.objects.node import Node, cordoned, declared_lost, drained
 
 if TYPE_CHECKING:  # what only some verbs need is imported by those
     from shoal.client.logs import LogRecord
-    from shoal.client.reports import Explanation, Readiness, TaskReport, UsageReport, VersionReport
+    from shoal.client.reports import (
+        Explanation,
+        Identity,
+        Readiness,
+        TaskReport,
+        TokenReport,
+        UsageReport,
+        UserReport,
+        VersionReport,
+    )
     from shoal.client.session import RemoteSession
     from shoal.client.watch import Change
     from shoal.history.base import Entry
@@ -56,6 +65,7 @@ if TYPE_CHECKING:  # what only some verbs need is imported by those
 __all__ = ["Client"]
 
 K = TypeVar("K", bound=Object)
+T = TypeVar("T")
 
 _MOST_ATTEMPTS = 20
 
@@ -421,24 +431,81 @@ class Client(RemoteStore):
         answer = self.transport.request("GET", f"/schema/{as_kind(kind).name}")
         return codec.decode(answer.body, dict[str, Any])
 
-    def issue_token(self, name: str) -> str:
-        """A new token for the server's TCP door, under a name of its own; shown this once.
+    # Users, tokens and audit
+
+    def whoami(self) -> Identity:
+        """The caller's name and roles."""
+        return codec.decode(self.transport.request("GET", f"{API}/whoami").body, _reports().Identity)
+
+    def users(self) -> tuple[UserReport, ...]:
+        """The users that the caller may see."""
+        return self._items("users", _reports().UserReport)
+
+    def create_user(self, name: str, bindings: Sequence[tuple[str, str]] = ()) -> UserReport:
+        """Add a user with `(role, namespace)` bindings; an empty namespace is the whole cluster.
 
         Raises:
-            Exists: a token is called so.
+            Exists: there is one of this name.
         """
-        answer = self.transport.request("POST", f"{API}/tokens/{quote(name, safe='')}")
-        return codec.decode(answer.body, dict[str, str])["token"]
+        asked = {"name": name, "bindings": [{"role": r, "namespace": ns} for r, ns in bindings]}
+        answer = self.transport.request("POST", f"{API}/users", body=codec.encode(asked))
+        return codec.decode(answer.body, _reports().UserReport)
 
-    def revoke_token(self, name: str) -> None:
-        """Make the token of this name worthless."""
-        self.transport.request("DELETE", f"{API}/tokens/{quote(name, safe='')}", repeatable=True)
+    def delete_user(self, name: str) -> None:
+        """Remove a user with its tokens, at once."""
+        self.transport.request("DELETE", f"{API}/users/{quote(name, safe='')}")
+
+    def grant(self, name: str, role: str, namespace: str = "") -> UserReport:
+        """Give a user a role in a namespace (empty: in the whole cluster), in place of the one there."""
+        body = codec.encode({"role": role, "namespace": namespace})
+        path = f"{API}/users/{quote(name, safe='')}/role"
+        answer = self.transport.request("PUT", path, body=body, repeatable=True)
+        return codec.decode(answer.body, _reports().UserReport)
+
+    def revoke(self, name: str, namespace: str = "") -> UserReport:
+        """Take a user's role in a namespace (empty: the cluster-wide one)."""
+        path = f"{API}/users/{quote(name, safe='')}/role"
+        answer = self.transport.request("DELETE", path, query={"namespace": namespace})
+        return codec.decode(answer.body, _reports().UserReport)
+
+    def create_token(
+        self, user: str = "", *, description: str = "", lifetime_seconds: float = 0.0
+    ) -> TokenReport:
+        """A new token of a user (empty: the caller); its text is in this answer alone. A lifetime of 0
+        has no end."""
+        asked = {"user": user, "description": description, "lifetimeSeconds": lifetime_seconds}
+        answer = self.transport.request("POST", f"{API}/tokens", body=codec.encode(asked))
+        return codec.decode(answer.body, _reports().TokenReport)
+
+    def tokens(self) -> tuple[TokenReport, ...]:
+        """The caller's tokens (for admins, all), without their text."""
+        return self._items("tokens", _reports().TokenReport)
+
+    def revoke_token(self, identity: str) -> None:
+        """Make the token of this id invalid from the next request on."""
+        self.transport.request("DELETE", f"{API}/tokens/{quote(identity, safe='')}")
+
+    def audit(
+        self,
+        *,
+        namespace: str = "",
+        kind: AnyKind | None = None,
+        name: str = "",
+        since: float = 0.0,
+        limit: int = 0,
+    ) -> tuple[Entry, ...]:
+        """Audit events, oldest first: one for each write."""
+        return self._entries("audit", namespace, kind, name, since=since, limit=limit)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _items(self, what: str, item: type[T]) -> tuple[T, ...]:
+        document = codec.decode(self.transport.request("GET", f"{API}/{what}").body, dict[str, Any])
+        return codec.convert(document["items"], tuple[item, ...])
 
     def _entries(
         self, what: str, namespace: str, kind: AnyKind | None, name: str, **query: Any
@@ -449,6 +516,12 @@ class Client(RemoteStore):
         asked |= {key: value for key, value in query.items() if value}
         answer = self.transport.request("GET", f"{API}/{what}", query=asked)
         return codec.decode(answer.body, tuple[Entry, ...])
+
+
+def _reports() -> Any:
+    from shoal.client import reports
+
+    return reports
 
 
 def _token_file() -> str:

@@ -12,10 +12,13 @@ from shoal.objects.quantities import Bytes, CpuMillis
 
 __all__ = [
     "Explanation",
+    "Identity",
     "NodeUsage",
     "Readiness",
     "TaskReport",
+    "TokenReport",
     "UsageReport",
+    "UserReport",
     "VersionReport",
 ]
 
@@ -120,3 +123,32 @@ class VersionReport(Part, frozen=True, kw_only=True):
     pid: int = 0
     started: Stamp = 0.0
     home: str = ""
+
+
+class Identity(Part, frozen=True, kw_only=True):
+    """The caller as the server knows it."""
+
+    name: str
+    bindings: tuple[dict[str, str], ...] = ()
+    """`namespace` (empty: the whole cluster) and `role`."""
+    job: str = ""
+    """`NAMESPACE/NAME` of the job whose token was shown; then there are no roles."""
+
+
+class UserReport(Part, frozen=True, kw_only=True):
+    """A user with its role bindings."""
+
+    name: str
+    created: Stamp = 0.0
+    bindings: tuple[dict[str, str], ...] = ()
+
+
+class TokenReport(Part, frozen=True, kw_only=True):
+    """A user's token; `token` is its text, in the answer to its creation alone."""
+
+    id: str
+    user: str
+    description: str = ""
+    created: Stamp = 0.0
+    expires: Stamp = 0.0
+    token: str = ""

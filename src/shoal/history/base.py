@@ -32,7 +32,7 @@ __all__ = ["MESSAGE_LIMIT", "About", "Entry", "History", "LogChunk", "LogKey", "
 MESSAGE_LIMIT = 16_384
 """Characters of a message that are kept."""
 
-EntryType = Literal["event", "attempt", "usage", "metric", "decision"]
+EntryType = Literal["event", "attempt", "usage", "metric", "decision", "audit"]
 
 
 class About(Part, frozen=True, kw_only=True):
@@ -50,7 +50,8 @@ class Entry(Part, frozen=True, kw_only=True):
     `event`: reason, message, severity, and `actor` for a write by a person. `attempt`: one task's
     start and end, exit code, node. `usage`: CPU and memory of a task at its end. `metric`: `reason`
     is the metric's name, `value` its value, `labels` in `data`. `decision`: a plan's step for the
-    object, with its evidence in `data`.
+    object, with its evidence in `data`. `audit`: one write through the API; `reason` is the verb, `data`
+    has `actor` and the SHA-256 of the object `before` and `after` (absent: there was or is none).
     """
 
     id: str

@@ -139,6 +139,13 @@ class Recorder:
         entry = self._entry(about, "decision", key, self._clock.now())
         self._append(entry, reason=code, message=message, data=evidence)
 
+    def audit(self, about: About, verb: str, actor: str, *, before: str, after: str) -> None:
+        """A write through the API. Never counted together with another: each is an entry."""
+        entry = self._entry(about, "audit", secrets.token_hex(8), self._clock.now())
+        digests = {name: text for name, text in (("before", before), ("after", after)) if text}
+        message = f"{verb} by {actor}"
+        self._append(entry, reason=verb, message=message, data={"actor": actor, **digests})
+
     def metric(
         self, about: About, name: str, value: float, *, at: Stamp, labels: dict[str, str] | None = None
     ) -> None:

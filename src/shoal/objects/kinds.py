@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from types import MappingProxyType
 
+from shoal.objects.account import TOKEN, USER
 from shoal.objects.errors import NotFound
 from shoal.objects.job_kind import JOB
 from shoal.objects.kind import Column, Kind
@@ -29,6 +30,8 @@ __all__ = [
     "MEMBERSHIP",
     "NODE",
     "QUEUE",
+    "TOKEN",
+    "USER",
     "Column",
     "Kind",
     "as_kind",
@@ -50,7 +53,7 @@ def _added() -> Iterator[Kind]:
         yield from importlib.import_module(module).KINDS
 
 
-_DECLARED = (JOB, QUEUE, NODE, MEMBERSHIP, LEASE, *_added())
+_DECLARED = (JOB, QUEUE, NODE, MEMBERSHIP, USER, TOKEN, LEASE, *_added())
 
 _BY_NAME = {kind.name: kind for kind in _DECLARED if kind.stored}
 

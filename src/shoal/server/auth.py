@@ -1,10 +1,10 @@
 """From a connection to an actor.
 
-| listener | who comes in | as |
+| listener | caller | actor |
 | --- | --- | --- |
 | api | a process of the owner's uid (or root) that belongs to no task | the owner |
-| api, tasks | whoever shows the token of a job that lives and has not finished | that job |
-| tcp | whoever shows a person's token | that token's name |
+| any | a caller that shows the token of a job that exists and has not finished | that job |
+| tcp | a caller that shows a user's token | that user, with its roles |
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from shoal.objects.errors import Forbidden, NotFound, Unauthenticated
 from shoal.objects.job import Job
 from shoal.server.peer import Peer
-from shoal.server.tokens import JobTokens, Tokens, is_job_token
+from shoal.server.tokens import JobTokens, is_job_token
 from shoal.store.base import Actor
 
 __all__ = ["Authenticator"]
@@ -26,17 +26,18 @@ _FINISHED = ("Succeeded", "Failed", "Cancelled")
 
 
 class Authenticator:
-    """See the module. `find_job` reads a job as the system, off the event loop."""
+    """See the module. `find_user` gives the actor of a user's token, `find_job` reads a job as the
+    system; both off the event loop."""
 
     def __init__(
         self,
         jobs: JobTokens,
-        people: Tokens,
+        find_user: Callable[[str], Awaitable[Actor]],
         find_job: Callable[[str, str], Awaitable[Job]],
         owner_uid: int | None = None,
     ) -> None:
         self._jobs = jobs
-        self._people = people
+        self._find_user = find_user
         self._find_job = find_job
         self._owner = os.geteuid() if owner_uid is None else owner_uid
         self._names: dict[int, str] = {}
@@ -57,9 +58,9 @@ class Authenticator:
         if listener == "tcp":
             if not token:
                 raise Unauthenticated(
-                    "this address needs a token", hint="name a token-file in the context, or set one up"
+                    "this address needs a token", hint="shoal login ADDRESS --token-file FILE"
                 )
-            return Actor(f"token:{self._people.name_of(token)}", ("admin",))
+            return await self._find_user(token)
         raise Unauthenticated(
             "this socket is for tasks, which show the token of their job",
             hint="the token is in the file that SHOAL_TOKEN_FILE names",

@@ -29,15 +29,16 @@ from shoal.objects.kinds import KINDS, NODE
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.server.accounts import Accounts
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator
 from shoal.server.event_recorder import Audit
 from shoal.server.listeners import Listeners
 from shoal.server.services import Services
 from shoal.server.serving import Serving
-from shoal.server.tokens import JobTokens, Tokens
+from shoal.server.tokens import JobTokens
 from shoal.store.authorise import authorise
-from shoal.store.base import SYSTEM, Store
+from shoal.store.base import SYSTEM, Actor, Store
 
 if TYPE_CHECKING:
     from shoal.control.cache import Undecodable
@@ -287,8 +288,7 @@ def assemble(
     platform: Platform, store: Store, clock: Clock, listeners: Listeners, *, shared: bool = False
 ) -> Assembled:
     """Assemble a server over a platform, an open store and open listeners."""
-    keys = platform.keys
-    job_tokens, people, audit = JobTokens.of(keys), Tokens(keys / "tokens.json"), Audit()
+    job_tokens, accounts, audit = JobTokens.of(platform.keys), Accounts(store, clock), Audit()
     components = Components(platform, store, clock, tokens=job_tokens, audit=audit, shared=shared)
     services = Services(
         store=store,
@@ -299,7 +299,7 @@ def assemble(
             authorise=authorise,
         ),
         clock=clock,
-        people=people,
+        accounts=accounts,
         audit=audit,
         home=platform.name,
         readiness=components.readiness,
@@ -310,5 +310,8 @@ def assemble(
     async def find_job(namespace: str, name: str) -> Job:
         return await services.on_store.call(store.get, Job, namespace, name, actor=SYSTEM)
 
-    services.authenticator = Authenticator(job_tokens, people, find_job)
+    async def find_user(token: str) -> Actor:
+        return await services.on_store.call(accounts.authenticate, token)
+
+    services.authenticator = Authenticator(job_tokens, find_user, find_job)
     return Assembled(services, components, Serving(create_app(services), listeners, services.signals))

@@ -5,26 +5,30 @@ Writes of people may come before history is up: they wait here, not many and not
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from shoal.cluster.base import Cluster, Task
 from shoal.history.base import About
 from shoal.history.recorder import Recorder, about
+from shoal.objects import codec
 from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
-from shoal.store.base import Record
+from shoal.store.base import Actor, Record
 
-__all__ = ["Audit", "HistoryRecorder"]
+__all__ = ["Audit", "HistoryRecorder", "digest_of"]
 
 _MOST_WAITING = 10_000
 
 
 class Audit:
-    """One event for each write of a person: what, and whose it was; and for what a server finds wrong
+    """One audit event for each write through the API, and the server's own warnings, also those from
     before history is up. Thread-safe; never waits."""
 
     def __init__(self) -> None:
@@ -40,19 +44,36 @@ class Audit:
             self._waiting.clear()
             self._recorder = recorder
 
-    def wrote(self, obj: Object, reason: str, message: str, actor: str) -> None:
-        """The actor has written the object."""
+    def wrote(
+        self,
+        verb: str,
+        actor: Actor,
+        before: Object | None,
+        after: Object | None,
+        *,
+        reason: str,
+        message: str,
+    ) -> None:
+        """The actor has written an object: an event for its users, and an audit event."""
+        obj = after or before
+        assert obj is not None
+        self._note(lambda recorder: recorder.event(about(obj), reason, message, actor=actor.name))
+        self.audited(verb, actor, before, after)
 
-        def note(recorder: Recorder) -> None:
-            recorder.event(about(obj), reason, message, actor=actor)
+    def audited(self, verb: str, actor: Actor, before: Object | None, after: Object | None) -> None:
+        """Record who did what to an object, with digests of what users own of it before and after."""
+        obj = after or before
+        assert obj is not None
+        digests = {"before": digest_of(before), "after": digest_of(after)}
+        self._note(lambda recorder: recorder.audit(about(obj), verb, actor.name, **digests))
 
-        self._note(note)
-
-    def deleted(self, record: Record, message: str, actor: str) -> None:
+    def deleted(self, record: Record, message: str, actor: Actor) -> None:
         """The actor has deleted the object, which may be one that cannot be decoded."""
         namespace, name, uid, _ = record.identity
         what = About(kind=record.kind.name, namespace=namespace, name=name, uid=uid)
-        self._note(lambda recorder: recorder.event(what, "Deleted", message, actor=actor))
+        before = digest_of(record)
+        self._note(lambda recorder: recorder.event(what, "Deleted", message, actor=actor.name))
+        self._note(lambda recorder: recorder.audit(what, "delete", actor.name, before=before, after=""))
 
     def wrong(self, what: About, reason: str, message: str) -> None:
         """Something is not as it should be, and the server goes on."""
@@ -64,6 +85,18 @@ class Audit:
                 self._waiting.append(note)
             else:
                 note(self._recorder)
+
+
+def digest_of(obj: Object | Record | None) -> str:
+    """SHA-256 of what users own of an object, its spec, labels, annotations, finalizers and owners;
+    empty for none. The same for equal objects, whatever their version and status."""
+    if obj is None:
+        return ""
+    document: Any = msgspec.json.decode(obj.document if isinstance(obj, Record) else codec.encode(obj))
+    metadata = document.get("metadata", {})
+    owned = {name: metadata.get(name) for name in ("labels", "annotations", "finalizers", "owners")}
+    text = msgspec.json.encode({"spec": document.get("spec"), **owned}, order="sorted")
+    return hashlib.sha256(text).hexdigest()
 
 
 class HistoryRecorder:

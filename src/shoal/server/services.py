@@ -19,17 +19,17 @@ from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
 from shoal.history.recorder import Recorder
 from shoal.objects.errors import Unavailable
+from shoal.server.accounts import Accounts
 from shoal.server.auth import Authenticator
 from shoal.server.concurrency import BlockingPool, Signals
 from shoal.server.event_recorder import Audit
-from shoal.server.tokens import Tokens
 from shoal.store.base import Actor, Store
 
 if TYPE_CHECKING:
     from shoal.control.controllers import ControllerContext
     from shoal.control.task_cache import TaskCache
 
-__all__ = ["ActorNow", "Services", "ServicesNow"]
+__all__ = ["ActorNow", "Services", "ServicesNow", "actor_of_request"]
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Services:
     store: Store
     admission: Admission
     clock: Clock
-    people: Tokens
+    accounts: Accounts
     audit: Audit = field(default_factory=Audit)
     authenticator: Authenticator | None = None
     home: str = ""
@@ -130,7 +130,12 @@ def _services(request: Request) -> Services:
 ServicesNow = Annotated[Services, Depends(_services)]
 
 
-async def _actor(request: Request, services: ServicesNow) -> Actor:
+async def actor_of_request(request: Request, services: ServicesNow) -> Actor:
+    """The actor that makes a request.
+
+    Raises:
+        Unauthenticated, Forbidden: see `Authenticator.actor`.
+    """
     if services.authenticator is None:
         raise Unavailable("the server is still starting")
     return await services.authenticator.actor(
@@ -138,7 +143,7 @@ async def _actor(request: Request, services: ServicesNow) -> Actor:
     )
 
 
-ActorNow = Annotated[Actor, Depends(_actor)]
+ActorNow = Annotated[Actor, Depends(actor_of_request)]
 
 
 def _up(part: T | None, name: str) -> T:

@@ -1,34 +1,30 @@
-"""Bearer tokens: of people, for the TCP listener, and of jobs, for their own tasks.
+"""Tokens of jobs, for their own tasks. Users' tokens: `shoal.server.accounts`.
 
-A person's token is random (256 bits) and kept only as its SHA-256 in `keys/tokens.json`. A job's token
-is not kept at all: it says which job it is for and carries an HMAC-SHA256 under `keys/jobs.key`, so a
-server that restarts still knows it, and it is worthless once the job is gone.
+A job's token is not stored: it names its job and carries an HMAC-SHA256 under `keys/jobs.key`, so a
+server that restarts accepts it, and it is worthless once the job has finished or is gone.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import logging
 import os
 import secrets
-import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from shoal import faults, statefiles
-from shoal.objects.errors import Exists, Invalid, NotFound, Unauthenticated
+from shoal.objects.errors import Unauthenticated
 from shoal.objects.job import Job
 
-__all__ = ["JobClaim", "JobTokens", "Tokens", "is_job_token"]
+__all__ = ["JobClaim", "JobTokens", "is_job_token"]
 
 _LOG = logging.getLogger("shoal.server")
 _JOB_PREFIX = "shoal-job-"
-_PERSON_PREFIX = "shoal-"
 _KEY_BYTES = 32
 
 
@@ -91,71 +87,6 @@ class JobTokens:
         return hmac.digest(self._key, claim, "sha256")
 
 
-class Tokens:
-    """People's tokens, in one file. Thread-safe."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises:
-        Invalid: the file cannot be read.
-        """
-        self._path = path
-        self._lock = threading.Lock()
-        self._hashes: dict[str, str] = {}
-        if path.exists():
-            try:
-                self._hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-            except msgspec.MsgspecError as error:
-                raise Invalid(
-                    f"{path} does not hold tokens: {error}", hint="remove it, and issue tokens anew"
-                ) from error
-
-    def issue(self, name: str) -> str:
-        """A new token under this name; it cannot be shown again.
-
-        Raises:
-            Exists: the name is taken.
-        """
-        with self._lock:
-            if name in self._hashes:
-                raise Exists(
-                    f"a token is called {name} already", hint="choose another name, or revoke it"
-                )
-            token = _PERSON_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
-            self._save({**self._hashes, name: _hash(token)})
-        return token
-
-    def revoke(self, name: str) -> None:
-        """Make a token worthless, at once.
-
-        Raises:
-            NotFound: none is called so.
-        """
-        with self._lock:
-            if name not in self._hashes:
-                raise NotFound(f"no token is called {name}")
-            self._save({other: text for other, text in self._hashes.items() if other != name})
-
-    def names(self) -> tuple[str, ...]:
-        """What the tokens are called."""
-        return tuple(self._hashes)
-
-    def name_of(self, token: str) -> str:
-        """The name that the token was given under.
-
-        Raises:
-            Unauthenticated: there is no such token.
-        """
-        given = _hash(token)
-        for name, known in self._hashes.items():
-            if hmac.compare_digest(given, known):
-                return name
-        raise Unauthenticated("the token is not valid", hint="it may have been revoked")
-
-    def _save(self, hashes: dict[str, str]) -> None:
-        _write_private(self._path, msgspec.json.encode(hashes))
-        self._hashes = hashes
-
-
 def _key(data: bytes) -> bytes:
     """Raises:
     ValueError: this is not a key.
@@ -163,10 +94,6 @@ def _key(data: bytes) -> bytes:
     if len(data) != _KEY_BYTES:
         raise ValueError(f"{len(data)} bytes are not a key of {_KEY_BYTES}")
     return data
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _text(data: bytes) -> str:

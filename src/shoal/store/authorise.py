@@ -1,38 +1,117 @@
-"""Who may do what: people everything (they are all the owner so far), a job's token only its job."""
+"""The access rules: one table of the least role for each verb and each action.
+
+| role | may |
+| --- | --- |
+| viewer | read the objects, logs, events and usage of a namespace |
+| user | viewer, and create, change and delete jobs there, and run commands beside their tasks |
+| manager | user, and read the audit events of the namespace and give roles up to manager in it |
+| admin | everything, in every namespace only as a cluster-wide role |
+
+A role is bound to a namespace or, cluster-wide, to all of them and to the kinds that belong to none
+(queues, nodes: any user reads them, cluster-wide managers change them). The token of a job is no role:
+it reads its own job with its logs and tasks, and runs commands beside its own tasks.
+
+Pure: the decision depends on the arguments alone, and is made before anything is read, so that a
+refusal does not say whether the object exists.
+"""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Literal
 
+from shoal.objects.account import ROLES, Role
 from shoal.objects.errors import Forbidden
-from shoal.objects.kinds import JOB, Kind
+from shoal.objects.kinds import JOB, KINDS, LEASE, Kind
 from shoal.store.base import Actor, Verb
 
-__all__ = ["Action", "authorise", "require"]
+__all__ = ["ACTIONS", "CLUSTER", "NAMESPACED", "Action", "allows", "authorise", "require"]
 
-Action = Literal["tasks", "exec", "logs", "explain", "history", "usage", "tokens", "server"]
+Least = Literal["member", Role]
+"""`member`: any role in any namespace will do."""
+
+Action = Literal[
+    "tasks", "logs", "exec", "explain", "history", "usage",
+    "audit", "grant",
+    "inventory", "metrics", "users", "tokens", "server",
+]  # fmt: skip
 """What can be asked beside the verbs of the store."""
 
-_OWN_JOB: tuple[Action, ...] = ("tasks", "exec")
+NAMESPACED: MappingProxyType[Verb, Role] = MappingProxyType({
+    "get": "viewer", "list": "viewer", "watch": "viewer",
+    "create": "user", "update": "user", "delete": "user",
+    "patch_status": "admin",
+})  # fmt: skip
+"""Least role in the namespace, for objects that live in one."""
+
+CLUSTER: MappingProxyType[Verb, Least] = MappingProxyType({
+    "get": "member", "list": "member", "watch": "member",
+    "create": "manager", "update": "manager", "delete": "manager",
+    "patch_status": "admin", "lease": "admin",
+})  # fmt: skip
+"""Least cluster-wide role, for objects that belong to the whole cluster."""
+
+ACTIONS: MappingProxyType[Action, Least] = MappingProxyType({
+    # in the namespace that is named, cluster-wide where none is
+    "tasks": "viewer", "logs": "viewer", "explain": "viewer", "history": "viewer", "usage": "viewer",
+    "exec": "user", "audit": "manager", "grant": "manager",
+    # of the cluster
+    "inventory": "member", "metrics": "viewer", "users": "admin", "tokens": "admin", "server": "admin",
+})  # fmt: skip
+
+_OWN_JOB: frozenset[Action] = frozenset(("tasks", "exec", "logs"))
 """What a job's token allows on the job itself, beside reading it."""
+_RANK = {role: rank for rank, role in enumerate(ROLES)}
 
 
 def authorise(actor: Actor, verb: Verb, kind: Kind, namespace: str, name: str) -> None:
     """See `shoal.store.base.Authorise`."""
-    if actor.job is None:
+    if "system" in actor.roles:
         return
-    if verb == "get" and kind.name == JOB.name and (namespace, name) == actor.job[:2]:
-        return
-    raise Forbidden(f"the token of job {actor.job[1]} does not allow to {verb} {kind.plural}")
+    if actor.job is not None:
+        if verb == "get" and kind.name == JOB.name and (namespace, name) == actor.job[:2]:
+            return
+        raise Forbidden(f"the token of job {actor.job[1]} does not allow {verb} of {kind.plural}")
+    if kind.name not in KINDS and kind.name != LEASE.name:
+        raise Forbidden(f"{kind.plural} are internal: only the platform reads and writes them")
+    least = NAMESPACED.get(verb, "admin") if kind.namespaced else CLUSTER[verb]
+    if verb == "patch_status" and any(role.startswith("controller:") for role in actor.roles):
+        return  # the store binds the writer's name to the role
+    if not allows(actor, least, namespace if kind.namespaced else ""):
+        raise _refusal(actor, f"{verb} {kind.plural}", least, namespace if kind.namespaced else "")
 
 
 def require(actor: Actor, action: Action, namespace: str = "", name: str = "") -> None:
-    """Refuse what the actor may not do to this job (or, unnamed, to the cluster).
+    """Refuse an action on a job (or, unnamed, on the namespace or the cluster) that is not allowed.
 
     Raises:
-        Forbidden: it may not.
+        Forbidden: the actor lacks the role.
     """
-    if actor.job is None or (action in _OWN_JOB and (namespace, name) == actor.job[:2]):
+    if "system" in actor.roles:
         return
-    whose = f" of job {name}" if name else ""
-    raise Forbidden(f"the token of job {actor.job[1]} does not allow {action}{whose}")
+    if actor.job is not None:
+        if action in _OWN_JOB and (namespace, name) == actor.job[:2]:
+            return
+        of = f" of job {name}" if name else ""
+        raise Forbidden(f"the token of job {actor.job[1]} does not allow {action}{of}")
+    if not allows(actor, ACTIONS[action], namespace):
+        raise _refusal(actor, f"use {action}", ACTIONS[action], namespace)
+
+
+def allows(actor: Actor, least: Least, namespace: str) -> bool:
+    """Whether the actor has at least this role in the namespace ("": in the whole cluster)."""
+    if least == "member":
+        return bool(actor.roles or actor.bindings)
+    held = (_RANK.get(role, -1) for role in actor.roles_in(namespace))
+    return max(held, default=-1) >= _RANK[least]
+
+
+def _refusal(actor: Actor, what: str, least: Least, namespace: str) -> Forbidden:
+    where = f"in namespace {namespace}" if namespace else "in the whole cluster"
+    if least == "member":
+        return Forbidden(f"{actor.name} may not {what}: it has no role", hint="ask an admin for one")
+    hint = "shoal whoami shows your roles"
+    if not namespace and actor.bindings:
+        spaces = ", ".join(dict.fromkeys(space for space, _ in actor.bindings))
+        hint += f"; name a namespace with -n, such as {spaces}"
+    return Forbidden(f"{actor.name} may not {what} {where}: that needs the role {least}", hint=hint)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Query, Response
 
 from shoal.history.base import About, Entry, EntryType, History
 from shoal.objects import codec
 from shoal.objects.kinds import kind_at, kind_named
 from shoal.server.services import ActorNow, ServicesNow
-from shoal.store.authorise import require
+from shoal.store.authorise import ACTIONS, allows, require
 from shoal.store.base import Record
 
 __all__ = ["router"]
@@ -39,8 +40,11 @@ async def events(
     limit: _Limit = 0,
 ) -> Response:
     """Events, oldest first."""
-    require(actor, "history")
     about = _about(kind, namespace, name, uid)
+    if about is not None and not kind_named(about.kind).namespaced:
+        require(actor, "inventory")
+    else:
+        require(actor, "history", namespace)
     found = await services.on_store.call(
         _entries, services.history, ("event",), about, namespace, since, after, limit
     )
@@ -58,7 +62,7 @@ async def attempts(
     limit: _Limit = 0,
 ) -> Response:
     """Starts and ends of a job's tasks, oldest first; also of a job that is gone."""
-    require(actor, "history")
+    require(actor, "history", namespace)
     about = _about("Job", namespace, name, uid)
     types: tuple[EntryType, ...] = ("attempt", "usage") if usage else ("attempt",)
     found = await services.on_store.call(
@@ -82,9 +86,12 @@ async def explain(
     """Why the object is in the state it is in: the scheduler's own reason, with its numbers."""
     from shoal.server.explanation import explanation_of
 
-    require(actor, "explain", namespace, name)
     kind = kind_at(plural)
     space = namespace if kind.namespaced else ""
+    if kind.namespaced:
+        require(actor, "explain", space, name)
+    else:
+        require(actor, "inventory")
     record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
     told = await services.on_nodes.call(
         explanation_of,
@@ -99,13 +106,17 @@ async def explain(
 
 @router.get("/usage", operation_id="usage", response_class=Response, response_model=None)
 async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = "") -> Response:
-    """What nodes and tasks use now."""
+    """What nodes and tasks use now; without a cluster-wide role only nodes, unless a namespace is
+    named."""
     from shoal.server.task_reports import usage_report
 
-    require(actor, "usage")
+    every = allows(actor, ACTIONS["usage"], "")
+    require(actor, "usage" if namespace or every else "inventory", namespace)
     report = await services.on_nodes.call(
         usage_report, services.cluster, services.tasks, namespace, services.clock.now()
     )
+    if not namespace and not every:
+        report = msgspec.structs.replace(report, tasks=())
     return Response(codec.encode(report), media_type="application/json")
 
 

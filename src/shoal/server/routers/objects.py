@@ -88,9 +88,11 @@ async def create(
             kind, body, namespace, actor, key=key or "", dry_run=dry_run
         )
 
-    record, result, _ = await services.on_store.call(work)
-    if result == "created" and not dry_run:
-        services.audit.wrote(record.object, "Created", f"created by {actor.name}", actor.name)
+    put = await services.on_store.call(work)
+    record = put.record
+    if put.result == "created" and not dry_run:
+        message = f"created by {actor.name}"
+        services.audit.wrote("create", actor, None, record.object, reason="Created", message=message)
     headers = await _warnings(services, record)
     return _json(record.document, 200 if dry_run else 201, headers)
 
@@ -125,10 +127,13 @@ async def put(
         key = (_space(kind, namespace), name)
         return services.admission.put(kind, body, key, actor, dry_run=dry_run)
 
-    record, result, fields = await services.on_store.call(work)
+    record, result, fields, before = await services.on_store.call(work)
     if result != "unchanged" and not dry_run:
         message = f"{result} by {actor.name}{': ' if fields else ''}{', '.join(fields)}"
-        services.audit.wrote(record.object, result.capitalize(), message, actor.name)
+        verb = "create" if result == "created" else "update"
+        services.audit.wrote(
+            verb, actor, before, record.object, reason=result.capitalize(), message=message
+        )
     status = 201 if result == "created" and not dry_run else 200
     headers = {} if result == "unchanged" else await _warnings(services, record)
     return _json(record.document, status, {RESULT_HEADER: result, **headers})
@@ -153,7 +158,7 @@ async def delete(
         if not dry_run:
             gone = services.store.delete(kind, space, name, uid=uid, actor=actor)
             message = f"deleted by {actor.name}"
-            services.audit.deleted(gone, message, actor.name)
+            services.audit.deleted(gone, message, actor)
             return gone
         record = services.store.record(kind, space, name, actor=actor)
         if uid and record.identity.uid != uid:
@@ -187,6 +192,7 @@ async def patch_status(
         fields=patch.fields,
         generation=patch.generation,
     )
+    services.audit.audited("patch_status", actor, record.object, record.object)
     return _json(record.document)
 
 

@@ -1,10 +1,9 @@
-"""The server itself: version and health, schemas, leases for controllers elsewhere, tokens."""
+"""The server itself: version and health, schemas, leases for controllers elsewhere."""
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 from typing import Annotated
 
 import msgspec
@@ -13,19 +12,16 @@ from fastapi import APIRouter, Query, Request, Response
 from shoal import __version__
 from shoal.client.reports import Readiness, VersionReport
 from shoal.objects import codec
-from shoal.objects.errors import Invalid
+from shoal.objects.errors import Forbidden, Invalid, Unauthenticated
 from shoal.objects.kinds import kind_named
 from shoal.objects.meta import API_VERSION
-from shoal.server.services import ActorNow, ServicesNow
-from shoal.store.authorise import require
-from shoal.store.base import Lease
+from shoal.server.services import ActorNow, ServicesNow, actor_of_request
+from shoal.store.authorise import allows
+from shoal.store.base import Actor, Lease
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["platform"])
-
-
-_TOKEN_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]{0,62}")
 
 
 class _Acquire(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,15 +30,20 @@ class _Acquire(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @router.get("/version", operation_id="version", response_class=Response, response_model=None)
-async def version(services: ServicesNow, actor: ActorNow) -> Response:
-    """The server's version and whereabouts."""
+async def version(request: Request, services: ServicesNow) -> Response:
+    """The server's version; for admins with its process and home. Needs no right."""
+    try:
+        actor = await actor_of_request(request, services)
+    except (Unauthenticated, Forbidden):
+        actor = Actor("anonymous")
+    inside = allows(actor, "admin", "")
     report = VersionReport(
         version=__version__,
         api_version=API_VERSION,
         python=platform.python_version(),
-        pid=os.getpid(),
+        pid=os.getpid() if inside else 0,
         started=services.started,
-        home=services.home if actor.job is None else "",
+        home=services.home if inside else "",
     )
     return Response(codec.encode(report), media_type="application/json")
 
@@ -104,27 +105,4 @@ async def release(request: Request, services: ServicesNow, actor: ActorNow, name
     if lease.name != name:
         raise Invalid(f"the lease is called {lease.name}, and its address {name}")
     await services.on_store.call(services.store.release, lease, actor=actor)
-    return Response(b"null", media_type="application/json")
-
-
-@router.post(
-    "/api/v1/tokens/{name}", operation_id="issueToken", response_class=Response, response_model=None
-)
-async def issue_token(services: ServicesNow, actor: ActorNow, name: str) -> Response:
-    """A new bearer token for the TCP listener, under this name, shown once and kept hashed."""
-    require(actor, "tokens")
-    if not _TOKEN_NAME.fullmatch(name):
-        raise Invalid(f"{name!r} cannot name a token", hint="use letters, digits, dashes and dots")
-    token = await services.on_store.call(services.people.issue, name)
-    body = msgspec.json.encode({"name": name, "token": token})
-    return Response(body, 201, {"Cache-Control": "no-store"}, "application/json")
-
-
-@router.delete(
-    "/api/v1/tokens/{name}", operation_id="revokeToken", response_class=Response, response_model=None
-)
-async def revoke_token(services: ServicesNow, actor: ActorNow, name: str) -> Response:
-    """Make a token worthless, at once."""
-    require(actor, "tokens")
-    await services.on_store.call(services.people.revoke, name)
     return Response(b"null", media_type="application/json")
