@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.objects import kinds
@@ -210,3 +211,30 @@ def test_importing_the_kinds_stays_light() -> None:
     code = f"import {modules}; print([m for m in {heavy.split()} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "since"),
+    [
+        ("Running", {"started": 10.0, "allocation": Allocation(since=500.0, changed=600.0)}, 500.0),
+        ("Running", {"started": 510.0, "allocation": Allocation(since=500.0, changed=600.0)}, 510.0),
+        ("Suspended", {"started": 10.0, "allocation": Allocation(changed=700.0)}, 700.0),
+        ("Suspended", {}, 5.0),
+        ("Pending", {"started": 10.0, "allocation": Allocation(changed=800.0)}, 800.0),
+        ("Failed", {"started": 10.0, "finished": 900.0}, 900.0),
+    ],
+)
+def test_since_when_a_job_is_in_its_phase(phase: Any, status: dict[str, Any], since: float) -> None:
+    job = Job(
+        metadata=Metadata(name="x", created=5.0),
+        spec=JobSpec(roles=(Role(command=("x",)),)),
+        status=JobStatus(phase=phase, **status),
+    )
+    assert JOB.state(job).since == since
+
+
+def test_since_when_a_node_is_lost_is_not_made_up() -> None:
+    conditions = (Condition(type="Ready", status="False", changed=5.0),)
+    node = Node(metadata=Metadata(name="n"), status=NodeStatus(conditions=conditions))
+    assert NODE.state(node).since == 5.0
+    assert NODE.state(msgspec.structs.replace(node, spec=NodeSpec(lost=True))).since == 0.0

@@ -66,7 +66,7 @@ def change_each(settings: Settings, named: Sequence[Target], verb: str, **option
 
 
 class Outcomes:
-    """Collects, and tells lines as they come. `single`: programs get the object, not a list."""
+    """Collects results and prints each as it comes. `single`: programs get the object, not a list."""
 
     def __init__(self, settings: Settings, *, single: bool) -> None:
         self._settings = settings

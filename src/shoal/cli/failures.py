@@ -1,4 +1,4 @@
-"""How an error is told: a sentence and a hint on stderr, a document on stdout for programs, a code.
+"""How an error is reported: a sentence and a hint on stderr, a document on stdout for programs, a code.
 
 | exit code | meaning |
 | --- | --- |
@@ -70,7 +70,7 @@ class JobNotFinished(TimedOut):
 
 
 class JobNotFound(NotFound):
-    """As NotFound, for verbs whose exit code tells a job's outcome."""
+    """As NotFound, for verbs whose exit code is that of a job's outcome."""
 
     exit_code = JOB_NOT_FOUND
 
@@ -104,23 +104,23 @@ def report(error: Exception, settings: Settings) -> int:
         import traceback
 
         traceback.print_exception(error)
-    told = _as_shoal_error(error, settings)
+    shown = _as_shoal_error(error, settings)
     if settings.output == "json":
         from shoal.cli.output import write_json
 
         try:
-            write_json(told.document())
-        except OSError:  # stdout itself is what failed; stderr tells all the same
+            write_json(shown.document())
+        except OSError:  # stdout itself is what failed; stderr has it all the same
             give_up_stdout()
     from shoal.objects.text import printable
 
-    print(f"error: {printable(told.message, newlines=True)}", file=sys.stderr)
-    problems: list[dict[str, Any]] = told.details.get("problems", []) if told.code == "Invalid" else []
+    print(f"error: {printable(shown.message, newlines=True)}", file=sys.stderr)
+    problems: list[dict[str, Any]] = shown.details.get("problems", []) if shown.code == "Invalid" else []
     for problem in problems if len(problems) > 1 else ():  # one alone is the message
         print(f"  {printable(str(Problem(**problem)))}", file=sys.stderr)
-    if told.hint:
-        print(f"hint: {printable(told.hint)}", file=sys.stderr)
-    return told.exit_code
+    if shown.hint:
+        print(f"hint: {printable(shown.hint)}", file=sys.stderr)
+    return shown.exit_code
 
 
 def give_up_stdout() -> None:

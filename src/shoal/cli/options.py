@@ -75,7 +75,7 @@ def common(function: F) -> F:
             "--home",
             field="home_flag",
             metavar="DIR",
-            help="The local cluster's folder; $SHOAL_HOME or ~/.shoal unless given.",
+            help="The local cluster's folder; $SHOAL_HOME or ~/.shoal by default.",
         ),
         _stored(
             "--context",
@@ -88,7 +88,7 @@ def common(function: F) -> F:
             "-n",
             field="namespace_flag",
             metavar="NAME",
-            help="The team's space; `default` unless given.",
+            help="The team's space; `default` by default.",
         ),
     ):
         function = decorate(function)

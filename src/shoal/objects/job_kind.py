@@ -232,11 +232,24 @@ def _state(job: Job) -> State:
         phase=status.phase,
         code=status.reason,
         message=status.message,
-        since=status.finished or status.started,
+        since=_since(job),
         starts=starts,
         queued=bool(status.reason) and status.phase in _WAITING,
         size=_size(job) if status.phase == "Running" else None,
     )
+
+
+def _since(job: Job) -> float:
+    """Since when the job is in its phase: not since its first start, which a suspension, a preemption or
+    the loss of a node may lie behind."""
+    status, allocation = job.status, job.status.allocation
+    if status.phase in FINISHED:
+        return status.finished
+    if status.phase == "Suspended":
+        return allocation.changed or job.metadata.created  # when it gave back its slots
+    if status.phase == "Pending":
+        return max(job.metadata.created, allocation.changed)
+    return max(status.started, allocation.since)
 
 
 def _size(job: Job) -> Size | None:

@@ -173,7 +173,9 @@ def _state(node: Node) -> State:
         phase += ", cordoned"
     if ready is None:
         return State(phase=phase, message="the node has not reported yet")
-    return State(phase=phase, code=ready.reason, message=ready.message, since=ready.changed)
+    # since when a node is declared lost is not recorded; its condition says since when it is not ready
+    since = 0.0 if node.spec.lost else ready.changed
+    return State(phase=phase, code=ready.reason, message=ready.message, since=since)
 
 
 NODE = Kind(

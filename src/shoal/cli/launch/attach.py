@@ -3,7 +3,7 @@
 Three things speak, each from a thread of its own: the watch of the job, the stream of its logs, and
 Ctrl-C. All of them only put an event into one queue; this thread alone decides.
 
-1. The job's state is told when it changes what a person would do: what it waits for, a restart, a
+1. The job's state is reported when it changes what a person would do: what it waits for, a restart, a
    suspension.
 2. The first Ctrl-C edits the job's spec (`cancelled`) and following goes on until it has ended. The
    second leaves at once with 130; the cancel goes on without us.
@@ -213,7 +213,7 @@ class _Follower:
         if isinstance(error, BrokenPipeError):
             self._pipe_broken = True
             self._cancel("the reader of the output has gone: cancelling", "it ends by itself")
-        elif error is not None and not isinstance(error, NotFound):  # of that the watch tells
+        elif error is not None and not isinstance(error, NotFound):  # the watch reports that
             self._lines.say(f"its output cannot be shown: {error}")
 
     def _end(self) -> int:
@@ -228,8 +228,8 @@ class _Follower:
 
 
 class Interrupts:
-    """While entered, SIGINT calls `tell` (from a signal handler: it must not block). Whoever was told
-    says `taken`; a second SIGINT before that is a KeyboardInterrupt, for somebody is not listening."""
+    """While entered, SIGINT calls `tell` (from a signal handler: it must not block). The receiver
+    calls `taken`; a second SIGINT before that raises KeyboardInterrupt: the receiver is stuck."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell

@@ -189,9 +189,9 @@ def _server(settings: Settings) -> Iterator[Check]:
         remedy = f"it is tried again; see {settings.home / 'log' / 'server.log'}"
         yield Check(name="failing", status="warning", found=sentence, remedy=remedy)
     if wrong:
-        told = "; ".join(f"{part}: {state}" for part, state in wrong.items())
+        states = "; ".join(f"{part}: {state}" for part, state in wrong.items())
         remedy = f"see {settings.home / 'log' / 'server.log'}"
-        yield Check(name="server", status="warning", found=f"{found}; {told}", remedy=remedy)
+        yield Check(name="server", status="warning", found=f"{found}; {states}", remedy=remedy)
     else:
         yield Check(name="server", status="ok", found=found)
 

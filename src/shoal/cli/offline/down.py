@@ -24,7 +24,7 @@ _HAVE_TASKS = ("Starting", "Running")
     "--grace",
     type=DURATION,
     default="10s",
-    help="Between SIGTERM and SIGKILL of tasks; 10s unless given.",
+    help="Between SIGTERM and SIGKILL of tasks; 10s by default.",
 )
 @reports
 def command(settings: Settings, yes: bool, grace: float) -> None:

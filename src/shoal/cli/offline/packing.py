@@ -39,13 +39,13 @@ class _Command(click.Command):
     metavar="FILE",
     help="name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one.",
 )
-@policy_option("Of random, best-fit, fgd and shoal; all unless given.")
+@policy_option("Of random, best-fit, fgd and shoal; all by default.")
 @click.option(
     "--seeds",
     multiple=True,
     type=click.IntRange(min=0),
     metavar="N...",
-    help="Of the orders in which pods arrive; 42 to 51 unless given.",
+    help="Of the orders in which pods arrive; 42 to 51 by default.",
 )
 @click.option(
     "--demand",

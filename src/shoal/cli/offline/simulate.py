@@ -46,19 +46,19 @@ class _Group(click.Group):
 )
 @policy_option(
     "Of fifo, fifo-skip, fifo-skip-spread, easy, tiresias, optimus, dragon and shoal; fifo-skip, "
-    "tiresias and shoal unless given."
+    "tiresias and shoal by default."
 )
 @path_option(
     "--profiles",
     metavar="DIR",
-    help="A folder of measurements per application; `traces` beside the workload's folder unless given.",
+    help="A folder of measurements per application; `traces` beside the workload's folder by default.",
 )
 @click.option(
     "--information",
     type=click.Choice(["none", "declared", "profiles"]),
     default="declared",
     show_default=True,
-    help="What Shoal is told: nothing, how much work a job is, and profiles of earlier jobs beside.",
+    help="What Shoal knows: nothing, how much work a job is, or profiles of earlier jobs as well.",
 )
 @click.option(
     "--declared-error",

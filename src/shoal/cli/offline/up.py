@@ -34,8 +34,8 @@ _FORGET_SECONDS = 5.0
 @click.option(
     "--nodes", "said", default="", metavar="N|FILE", help="A number, or a file that lists them."
 )
-@click.option("--cpu", type=CPU, help="Cores of each node; an equal part of the machine unless given.")
-@click.option("--memory", type=MEMORY, help="Memory of each node; an equal part unless given.")
+@click.option("--cpu", type=CPU, help="Cores of each node; an equal part of the machine by default.")
+@click.option("--memory", type=MEMORY, help="Memory of each node; an equal part by default.")
 @click.option(
     "--gpu",
     type=whole(0),

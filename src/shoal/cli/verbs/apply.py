@@ -36,7 +36,7 @@ def command(settings: Settings, sources: tuple[str, ...], yes: bool, dry_run: bo
     shoal apply -y -f -               from a pipe, without asking
 
     Fields that a file leaves out get their defaults. Status is never touched. Everything that is wrong
-    in any of the files is told at once, and then nothing is changed.
+    in any of the files is reported at once, and then nothing is changed.
     """
     objects = read_manifests(sources, settings)
     with connect(settings) as client:

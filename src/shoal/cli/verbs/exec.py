@@ -28,7 +28,7 @@ _PIECE_BYTES = 65536
 @verb("exec")
 @names_of("job", single=True)
 @click.option("--role", default="", metavar="NAME", help="Which role, where there are several.")
-@click.option("--rank", "index", type=whole(0), default=0, help="Which task; 0 unless given.")
+@click.option("--rank", "index", type=whole(0), default=0, help="Which task; 0 by default.")
 @click.option("--tty", "-t", is_flag=True, help="With a terminal, for shells and editors.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(

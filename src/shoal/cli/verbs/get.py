@@ -43,7 +43,7 @@ _ROWS = 100
 @click.option("--all-namespaces", "-A", is_flag=True, help="Not only this namespace.")
 @click.option("--phase", default="", metavar="PHASE,...", help="Only jobs in these phases.")
 @click.option(
-    "--sort-by", default="", metavar="COLUMN", help="By this column; unless given, the newest are last."
+    "--sort-by", default="", metavar="COLUMN", help="By this column; by default the newest are last."
 )
 @click.option("--limit", type=whole(0), help=f"The newest N, 0 for all; tables show {_ROWS} by default.")
 @reports
