@@ -7,7 +7,7 @@ import pytest
 
 from shoal.clock import SystemClock
 from shoal.cluster.simulated import Script, run_for
-from shoal.control.holdings import holds_of
+from shoal.control.allocated import holds_of
 from shoal.control.lease import AlwaysLeader, NotLeader
 from shoal.objects.job import Gang
 from shoal.objects.node import Taint

@@ -4,10 +4,10 @@
 - `lease`: leadership, and the guard that every write passes
 - `cache`: the objects of one kind, by list and watch; writes go through it
 - `task_cache`: the same for the tasks of a cluster, where absence needs a complete list to be believed
-- `rows`, `queue_rows`, `holdings`: objects as the scheduler's rows
+- `allocated`: what a job holds; `rows`, `queue_rows`: objects as the scheduler's rows
 - `scheduler_cache`: the scheduler's snapshot, kept up to date row by row
 - `scheduling`: snapshot, `schedule.decide`, the plan's writes in their safe order, decisions as files
-- `queue`, `shares`: a queue's numbers; `spending`: the hours that its budgets have cost
+- `queue`, `queue_usage`: a queue's numbers, and the hours that its budgets have cost
 - `node`: an object for every node; `job`: a job's tasks
 
 A controller reads caches, decides, and applies; killed after any of its writes, the next pass finishes

@@ -1,6 +1,6 @@
 """The queue controller: how much of each queue is waiting, running and in use.
 
-The numbers are those that the scheduler counts quotas with (`holdings`). Jobs change far more often
+The numbers are those that the scheduler counts quotas with (`allocated`). Jobs change far more often
 than anybody reads the numbers, so changes within a quarter of a second cost one write.
 """
 
@@ -14,9 +14,8 @@ from shoal import faults
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
+from shoal.control.queue_usage import BudgetMeter, QueueUsageIndex, Totals
 from shoal.control.runner import Source
-from shoal.control.shares import Shares, Totals
-from shoal.control.spending import Spending
 from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.job import Job
@@ -51,8 +50,8 @@ class QueueController:
         self._nodes = nodes
         self._tasks = tasks
         self._guard = guard
-        self._shares = Shares(jobs=jobs, nodes=nodes, tasks=tasks)
-        self._spending = Spending()
+        self._shares = QueueUsageIndex(jobs=jobs, nodes=nodes, tasks=tasks)
+        self._spending = BudgetMeter()
 
     def sources(self) -> Sequence[Source]:
         """Queues, and what changes their jobs' shares."""
@@ -69,7 +68,7 @@ class QueueController:
         if queue is None:
             return None
         totals = self._shares.of(queue.metadata.name)
-        spent, accounted = self._spending.look(queue, self._queues.all(), self._shares.of, now)
+        spent, accounted = self._spending.accrue(queue, self._queues.all(), self._shares.of, now)
         new = msgspec.structs.replace(queue_status(queue, totals), spent=spent, accounted=accounted)
         fields = changed_fields(queue.status, new)
         if fields:

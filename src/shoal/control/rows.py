@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from shoal.cluster.base import Task
-from shoal.control.holdings import holds_of
-from shoal.control.service import service_rate
+from shoal.control.allocated import holds_of, release_reason, service_rate
 from shoal.objects.elastic import coordinator_of, own_roles
 from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, restart_scope, share_of
 from shoal.objects.node import Node
@@ -29,7 +28,7 @@ TURN_OVER = "TurnOver"
 _WALL_MARGIN_SECONDS = 2.0
 """Its end is the job controller's to decide; the scheduler does not come first."""
 
-__all__ = ["form_of", "job_row", "node_row", "priority_of", "release_reason"]
+__all__ = ["form_of", "job_row", "node_row", "priority_of"]
 
 
 def node_row(node: Node) -> NodeRow:
@@ -169,17 +168,6 @@ def _wall_seconds(job: Job) -> float | None:
     since = job.status.allocation.since
     gone = since - started if started and since else 0.0
     return max(0.0, float(limit) - gone) + _WALL_MARGIN_SECONDS
-
-
-def release_reason(job: Job) -> str:
-    """Why the job is to hold nothing; empty while it may."""
-    if job.metadata.deleted:
-        return "Deleted"
-    if job.status.phase in ("Succeeded", "Failed", "Cancelled"):
-        return "Finished"
-    if job.spec.cancelled:
-        return "Cancelled"
-    return "Suspended" if job.spec.suspend else ""
 
 
 def priority_of(value: int | str) -> int:

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import msgspec
 
 from shoal.cluster.base import Task
+from shoal.control.allocated import task_holds
 from shoal.control.cache import ObjectCache
-from shoal.control.holdings import task_holds
 from shoal.control.queue_rows import queue_rows
 from shoal.control.rows import form_of, job_row, node_row
 from shoal.control.task_cache import TaskCache

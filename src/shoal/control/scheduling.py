@@ -20,12 +20,11 @@ import msgspec
 
 from shoal import faults
 from shoal.clock import Clock
+from shoal.control.allocated import attained_service, task_holds
 from shoal.control.cache import ObjectCache
-from shoal.control.holdings import task_holds
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
 from shoal.control.scheduler_cache import SchedulerCache
-from shoal.control.service import served
 from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.history.base import About
@@ -352,7 +351,7 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
             reason=write.reason,
             changed=now,
             since=since,
-            served=served(job, now),
+            served=attained_service(job, now),
         )
         fields["allocation"] = codec.builtins(allocation)
     old = job.status.scheduling

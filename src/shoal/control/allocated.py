@@ -1,4 +1,5 @@
-"""What a job holds on its nodes: the scheduler, quotas and queue status all count with this.
+"""What a job holds on its nodes, and the service that it has attained: the scheduler, quotas, budgets
+and queue status all count with this.
 
 An index holds its node's capacity while the allocation names it there, while the job controller has
 given it to that node (it says so in the status before it starts anything), or while a task of it is
@@ -11,13 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shoal.cluster.base import Task
+from shoal.objects.elastic import own_roles
 from shoal.objects.job import Job, Resources, share_of
 from shoal.objects.job_rules import LARGEST_JOB
+from shoal.objects.meta import Stamp
 from shoal.objects.quantities import CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.snapshot import Hold
 
-__all__ = ["holds_of", "task_holds"]
+__all__ = ["attained_service", "holds_of", "release_reason", "service_rate", "task_holds"]
 
 
 def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
@@ -67,6 +70,34 @@ def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:
             key = (task.spec.name, task.spec.index, task.spec.placement.node)
             there.setdefault(key, _Held()).add(task)
     return tuple(held.row(*key) for key, held in sorted(there.items()))
+
+
+def release_reason(job: Job) -> str:
+    """Why the job is to hold nothing; empty while it may."""
+    if job.metadata.deleted:
+        return "Deleted"
+    if job.status.phase in ("Succeeded", "Failed", "Cancelled"):
+        return "Finished"
+    if job.spec.cancelled:
+        return "Cancelled"
+    return "Suspended" if job.spec.suspend else ""
+
+
+def attained_service(job: Job, now: Stamp) -> float:
+    """Up to now, over all of its attempts."""
+    held = job.status.allocation
+    return held.served + service_rate(job) * max(0.0, now - held.changed)
+
+
+def service_rate(job: Job) -> float:
+    """So much more each second, with the slots that it has."""
+    own = own_roles(job.spec)
+    gpus = {role.name: role.resources.gpu + share_of(role.resources) / 1000 for role in own}
+    each = gpus if any(gpus.values()) else dict.fromkeys(gpus, 1.0)
+    return sum(
+        each.get(slots.role, 0.0) * len(IndexSet.parse(slots.indices))
+        for slots in job.status.allocation.slots
+    )
 
 
 _NOTHING = Resources(cpu=CpuMillis(0))

@@ -1,4 +1,4 @@
-"""What each job adds to its queue's numbers, kept up to date job by job.
+"""Use of queues: what each job adds to its queue's numbers, kept up to date job by job, and budgets.
 
 Ten thousand waiting jobs are not counted again because one of them changed: its old share is taken off
 the queue's totals and its new one added.
@@ -9,23 +9,30 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shoal.cluster.base import Task
+from shoal.control.allocated import holds_of, release_reason, task_holds
 from shoal.control.cache import ObjectCache
-from shoal.control.holdings import holds_of, task_holds
-from shoal.control.rows import release_reason
 from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.job import Job
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
+from shoal.objects.queue import Queue
 from shoal.schedule.snapshot import Hold
 
-__all__ = ["Shares", "Totals"]
+__all__ = ["BudgetMeter", "QueueUsageIndex", "Totals", "below"]
 
 _LOG = logging.getLogger("shoal.control")
+
+
+Rates = dict[str, float]
+"""Resource to what is in use of it, in the units of budgets."""
+
+_HOUR = 3600.0
+_GIB = 2.0**30
 
 
 @dataclass
@@ -51,7 +58,7 @@ class _Share:
     numbers: dict[str, int]
 
 
-class Shares:
+class QueueUsageIndex:
     """Listens to the caches from when it is made; `of` is called by one thread at a time."""
 
     def __init__(self, *, jobs: ObjectCache[Job], nodes: ObjectCache[Node], tasks: TaskCache) -> None:
@@ -129,3 +136,59 @@ class Shares:
         if (old is not None and old.spec.lost) != (new is not None and new.spec.lost):
             with self._lock:
                 self._dirty |= {job.key for job in self._jobs.all()}
+
+
+def below(queue: str, queues: Iterable[Queue]) -> set[str]:
+    """The queue and all that hang from it."""
+    children: dict[str, list[str]] = {}
+    for each in queues:
+        children.setdefault(each.spec.parent, []).append(each.metadata.name)
+    found, left = {queue}, [queue]
+    while left:
+        new = [name for name in children.get(left.pop(), ()) if name not in found]
+        found.update(new)
+        left += new
+    return found
+
+
+class BudgetMeter:
+    """Hours that a queue's budgets have cost: what its jobs, and those of queues below, hold over time.
+
+    What is held is known at each change, so between two calls it was what it was at the first of them.
+    After a restart, what is held now is taken to have been held since the last call.
+    """
+
+    def __init__(self) -> None:
+        self._rates: dict[str, Rates] = {}
+
+    def accrue(
+        self, queue: Queue, queues: Iterable[Queue], of: Callable[[str], Totals], now: Stamp
+    ) -> tuple[dict[str, float], Stamp]:
+        """Budget to hours spent up to now, and since when the next are counted."""
+        name, status = queue.metadata.name, queue.status
+        if not queue.spec.budgets:
+            self._rates.pop(name, None)
+            return {}, 0.0
+        rates = _rates([of(each) for each in sorted(below(name, queues))])
+        before = self._rates.get(name, rates)
+        self._rates[name] = rates
+        hours = max(0.0, now - status.accounted) / _HOUR if status.accounted else 0.0
+        spent = {
+            budget.name: status.spent.get(budget.name, 0.0) + hours * before[budget.resource]
+            for budget in queue.spec.budgets
+        }
+        return spent, now
+
+
+def _rates(totals: Iterable[Totals]) -> Rates:
+    numbers: list[Mapping[str, int]] = [each.numbers for each in totals]
+
+    def total(resource: str) -> int:
+        return sum(each.get(resource, 0) for each in numbers)
+
+    return {
+        "cpu": total("cpu") / 1000,
+        "memory": total("memory") / _GIB,
+        "gpu": total("gpu") + total("share") / 1000,
+        "node": float(total("nodes")),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.cluster.simulated import run_for
-from shoal.control.service import served, service_rate
+from shoal.control.allocated import attained_service, service_rate
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Resources, Role, Slots
 from shoal.objects.meta import Metadata
@@ -29,8 +29,8 @@ def test_gpus_count_and_parts_of_one_and_not_the_tasks_beside_them() -> None:
         ("train", "0-2"), ("eval", "0-1"), ("load", "0-7"), roles=(train, part, Role(name="load"))
     )
     assert service_rate(job) == pytest.approx(6.5)
-    assert served(job, 110.0) == pytest.approx(72.0)
-    assert served(job, 90.0) == 7.0, "the clock was set back"
+    assert attained_service(job, 110.0) == pytest.approx(72.0)
+    assert attained_service(job, 90.0) == 7.0, "the clock was set back"
 
 
 def test_tasks_count_where_nobody_asks_for_a_gpu_and_the_coordinator_does_not() -> None:
