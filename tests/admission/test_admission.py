@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shoal.admission.admission import known_capacities
+from shoal.admission.admission import Admission, known_capacities
 from shoal.client import Client
 from shoal.objects.errors import Forbidden, Invalid
 from shoal.objects.job import Resources, Role, RoleTopology, Topology
@@ -17,6 +17,8 @@ from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Amounts, Queue, QueueSpec, Quota
+from shoal.store.base import SYSTEM, allow_all
+from shoal.store.memory import MemoryStore
 from tests.server.harness import LiveServer, a_job
 
 NODE = Capacity(cpu=CpuMillis(4000), memory=Bytes(2**33), gpus=("a", "b"))
@@ -162,3 +164,45 @@ def test_a_node_that_was_not_observed_yet_may_be_the_largest() -> None:
     assert known_capacities([known, fresh]) == []
     lost = msgspec.structs.replace(fresh, spec=NodeSpec(lost=True))
     assert known_capacities([known, lost]) == [known.status.capacity]
+
+
+def test_the_nearest_queue_and_namespace_are_named(client: Client) -> None:
+    client.create(queue("research", namespaces=("team-a", "team-b")))
+    with pytest.raises(Invalid, match="there is no queue reserch; did you mean research"):
+        client.create(a_job(queue="reserch"))
+    with pytest.raises(Forbidden, match="queue research is not for namespace temm-a") as caught:
+        client.create(a_job(namespace="temm-a", queue="research"))
+    assert caught.value.hint == "it is for team-a, team-b; did you mean team-a?"
+
+
+def test_labels_that_no_node_has_are_named_with_those_that_nodes_have() -> None:
+    """A wrong GPU type is a warning: nodes and labels may still come."""
+    nodes = [
+        Node(
+            metadata=Metadata(name=name, namespace=""),
+            spec=NodeSpec(labels={"gpu-type": gpu, "zone": "x"}),
+            status=NodeStatus(capacity=NODE),
+        )
+        for name, gpu in (("n0", "a100"), ("n1", "v100"))
+    ]
+    store = MemoryStore()
+    store.create(queue("default"), actor=SYSTEM)
+    admission = Admission(store, lambda: nodes, authorise=allow_all)
+
+    def advice(**selector: str) -> list[str]:
+        named = {key.replace("_", "-"): value for key, value in selector.items()}
+        role = Role(command=("a",), node_selector=named)
+        return admission.advice(admission.create(a_job(next(names), roles=(role,)), actor=SYSTEM))
+
+    names = iter("abcd")
+    assert advice(gpu_type="a100") == []
+    assert advice(gpu_type="h100") == [
+        "job b waits for a node with the label gpu-type=h100, which no node has: "
+        "nodes have gpu-type=a100|v100; did you mean v100?"
+    ]
+    assert advice(gpu_typ="a100") == [
+        "job c waits for a node with the label gpu-typ=a100, which no node has: "
+        "nodes have the labels gpu-type, zone; did you mean gpu-type?"
+    ]
+    nodes.clear()
+    assert advice(gpu_type="h100") == [], "nothing is known of nodes yet"

@@ -30,6 +30,7 @@ from shoal.objects.job import Job, Resources
 from shoal.objects.job_rules import unknown_levels
 from shoal.objects.kinds import QUEUE, Kind, kind_of
 from shoal.objects.meta import Object, OwnerReference
+from shoal.objects.nearest import did_you_mean
 from shoal.objects.node import Capacity, Node
 from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
@@ -175,7 +176,9 @@ class Admission:
         if isinstance(obj, Queue):
             return about_queue(obj, self._queues(), self._capacities())
         if isinstance(obj, Job) and not obj.spec.cancelled:
-            return about_job(obj, self._path(obj.spec.queue), self._capacities())
+            nodes = [node for node in self._nodes() if _is_listed(node)]
+            told = about_job(obj, self._path(obj.spec.queue), known_capacities(nodes))
+            return [*told, *_about_labels(obj, nodes)]
         return []
 
     def _check_absent(self, kind: Kind, obj: Object, actor: Actor) -> None:
@@ -206,7 +209,7 @@ class Admission:
         new = _changed(old, _with_coordinator(obj, old))
         check_update(old, new)
         if isinstance(old, Job) and isinstance(new, Job) and _moves(old, new):
-            admit_job(new, self._queue(new.spec.queue))
+            self._admit_job(new)
         fields = _differing(old, new)
         with self._tree if isinstance(new, Queue) else nullcontext():
             if isinstance(new, Queue):
@@ -221,7 +224,7 @@ class Admission:
         made = _with_metadata(_with_coordinator(obj), submitter=actor.submitter)
         if isinstance(made, Job):
             _check_user(made, actor)
-            admit_job(made, self._queue(made.spec.queue))
+            self._admit_job(made)
             self._check_levels(made)
             self._check_sizes(made)
         elif isinstance(made, Queue):
@@ -230,6 +233,11 @@ class Admission:
 
     def _capacities(self) -> list[Capacity]:
         return known_capacities(self._nodes())
+
+    def _admit_job(self, job: Job) -> None:
+        queue = self._queue(job.spec.queue)
+        known = () if queue is not None else [each.metadata.name for each in self._queues()]
+        admit_job(job, queue, known)
 
     def _queues(self) -> list[Queue]:
         return [record.object for record in self._store.list(QUEUE, actor=SYSTEM).records]
@@ -320,6 +328,25 @@ def known_capacities(nodes: Iterable[Node]) -> list[Capacity]:
 def _is_listed(node: Node) -> bool:
     ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
     return not node.spec.lost and (ready is None or ready.reason != "NotListed")
+
+
+def _about_labels(job: Job, nodes: list[Node]) -> list[str]:
+    """A sentence for each label that the job asks of its nodes and that none has. Nodes and labels may
+    still come, so it is a warning."""
+    wanted = {pair for role in job.spec.roles for pair in role.node_selector.items()}
+    told: list[str] = []
+    for key, value in sorted(wanted) if nodes else ():
+        values = sorted({node.spec.labels[key] for node in nodes if key in node.spec.labels})
+        if value in values:
+            continue
+        keys = sorted({label for node in nodes for label in node.spec.labels})
+        have = f"{key}={'|'.join(values)}" if values else f"the labels {', '.join(keys) or '(none)'}"
+        near = did_you_mean(value, values) if values else did_you_mean(key, keys)
+        told.append(
+            f"job {job.metadata.name} waits for a node with the label {key}={value}, which no node has: "
+            f"nodes have {have}{near}"
+        )
+    return told
 
 
 def _name(obj: Object) -> str:

@@ -92,8 +92,9 @@ def check_document(
     return (None if findings else obj), findings
 
 
-def admit_job(job: Job, queue: Queue | None) -> Job:
-    """The job, if its queue takes it. `queue` is the one that the job names, None when there is none.
+def admit_job(job: Job, queue: Queue | None, known: Iterable[str] = ()) -> Job:
+    """The job, if its queue takes it. `queue` is the one that the job names, None when there is none;
+    `known` are the names of all queues, of which the nearest is named then.
 
     Raises:
         Invalid: no such queue, or it is being deleted.
@@ -102,11 +103,14 @@ def admit_job(job: Job, queue: Queue | None) -> Job:
     name, namespace = job.spec.queue, job.metadata.namespace
     if queue is None or queue.metadata.deleted:
         state = "there is no queue" if queue is None else "this queue is being deleted:"
-        problem = Problem("spec.queue", f"{state} {name}")
-        raise Invalid(f"{state} {name}", (problem,), hint="shoal get queues lists them")
+        message = f"{state} {name}{did_you_mean(name, known) if queue is None else ''}"
+        raise Invalid(message, (Problem("spec.queue", message),), hint="shoal get queues lists them")
     if queue.spec.namespaces and namespace not in queue.spec.namespaces:
         allowed = ", ".join(queue.spec.namespaces)
-        raise Forbidden(f"queue {name} is not for namespace {namespace}", hint=f"it is for {allowed}")
+        near = did_you_mean(namespace, queue.spec.namespaces)
+        raise Forbidden(
+            f"queue {name} is not for namespace {namespace}", hint=f"it is for {allowed}{near}"
+        )
     limits = queue.spec.highest_priority
     highest = limits.get(namespace, limits.get("*"))
     if highest is not None and priority_number(job.spec.priority) > priority_number(highest):
