@@ -23,7 +23,6 @@ from shoal.cli.targets import Target, beside, existing, targets
 from shoal.client import Client
 from shoal.objects import codec
 from shoal.objects.columns import age
-from shoal.objects.job import Job
 from shoal.objects.kind import Description, Kind
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def command(settings: Settings, objects: tuple[str, ...]) -> None:
         )  # fmt: skip
         tasks = _tasks(client, target, obj)
         others = beside(client, target.kind, [obj]) if target.kind.table is not None else []
-    folder = output_folder(settings, obj) if isinstance(obj, Job) else None
+    folder = output_folder(settings, obj) if target.kind.tasks == "owned" else None
     description = _described(target.kind, obj, others, time.time())
     if settings.output == "name":
         write_names([str(target)])
