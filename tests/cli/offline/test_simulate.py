@@ -61,7 +61,7 @@ def test_what_shoal_is_told_is_shown(sh: Shell, jobs: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "which jobs?"),
+        ([], "no list of jobs is given"),
         (["--workload", "few.csv", "--policy", "lifo"], "there is no policy 'lifo'"),
         (["--workload", "none.csv"], "none.csv cannot be read: No such file or directory"),
         (["--workload", "few.csv", "--nodes", "0"], "--nodes"),

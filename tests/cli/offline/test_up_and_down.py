@@ -173,7 +173,7 @@ def test_settings_that_mean_nothing_stop_no_decision(machine: Machine) -> None:
     """A policy of another version, and a file that is half written: jobs go on as they were decided on
     before, and whoever looks is told."""
     said = machine.sh("up", "--policy", "fifo-skip").stderr
-    assert "fifo-skip decides who gets what; shoal up --policy shoal takes that back" in said
+    assert "the scheduling policy is fifo-skip; shoal up --policy shoal restores the default" in said
     file = machine.home / "settings.json"
     good = file.read_bytes()
     for number, wrong in enumerate((b'{"policy": "of-tomorrow"}', good[:-5])):
