@@ -14,8 +14,9 @@ from shoal.objects.kinds import JOB, NODE
 from shoal.objects.meta import Condition
 from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
+from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.store.base import SYSTEM
+from shoal.testing.cluster import start_group
 from tests.server.harness import LiveServer
 
 __all__ = ["a_cluster", "event", "node_ready", "start_task", "status", "write_log"]
@@ -85,4 +86,4 @@ def start_task(cluster: SimulatedCluster, job: Job, index: int, node: str) -> No
         role="worker", index=index, attempt=1, incarnation=1, placement=Placement(node=node),
         command=("x",), cpu=CpuMillis(1000),
     )  # fmt: skip
-    cluster.start((spec,), lambda group, ends: {each.name: TaskBootstrap() for each in group})
+    start_group(cluster, (spec,))

@@ -17,6 +17,7 @@ from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.meta import Metadata
 from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Placement, TaskBootstrap, TaskSpec, task_name
 from shoal.store.base import SYSTEM
+from shoal.testing.cluster import start_group
 from shoal.testing.local import LocalHome, nodes, wait_until
 from shoal.testing.require import require
 from tests.rendezvous.test_mpi import PROGRAM, RANK, ranks
@@ -70,13 +71,13 @@ class Mpi:
             for index in range(role.replicas)
         )  # fmt: skip
 
-        def tell(
+        def render(
             group: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
         ) -> dict[str, TaskBootstrap]:
             told = rendezvous.render(made, 1, group, endpoints)
             return {name: self._with_token(made, each) for name, each in told.items()}
 
-        self.local.cluster.start(specs, tell)
+        start_group(self.local.cluster, specs, render)
         return specs
 
     def output(self, spec: TaskSpec) -> str:

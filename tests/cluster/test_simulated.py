@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +11,12 @@ from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import TaskSpec
+from shoal.objects.task import Probe, TaskSpec
 from shoal.testing.clock import VirtualClock
-from shoal.testing.cluster import ClusterContract, tell_nothing
+from shoal.testing.cluster import ClusterContract, start_group
+
+READY = Probe(command=("ready",))
+NEVER = Probe(command=("never",))
 
 
 def behave(spec: TaskSpec) -> Script:
@@ -27,7 +31,31 @@ class Harness:
         self.clock = VirtualClock()
         room = {"cpu": CpuMillis(2000), "memory": Bytes(1 << 30)}
         nodes = {"one": Capacity(**room, gpus=("0", "1")), "two": Capacity(**room)}
-        self.cluster = SimulatedCluster(self.clock, nodes, behave)
+        self.slow = False
+        self.cluster = SimulatedCluster(self.clock, nodes, self.behave)
+
+    def behave(self, spec: TaskSpec) -> Script:
+        script = behave(spec)
+        if spec.readiness is not None:
+            script = replace(script, ready_seconds=None if spec.readiness == NEVER else 2.0)
+        return replace(script, admit_seconds=5.0, endpoint_seconds=3.0) if self.slow else script
+
+    def hold_admissions(self) -> None:
+        self.slow = True
+
+    def release_admissions(self) -> None:
+        self.slow = False
+
+    def declare(
+        self, node: str, *, labels: dict[str, str], unschedulable: bool, foreign: Capacity
+    ) -> None:
+        self.cluster.declare(node, labels=labels, unschedulable=unschedulable, foreign=foreign)
+
+    def ready_when(self) -> tuple[tuple[str, ...], Probe]:
+        return self.sleeps(), READY
+
+    def never_ready(self) -> tuple[tuple[str, ...], Probe]:
+        return self.sleeps(), NEVER
 
     def exits(self, code: int) -> tuple[str, ...]:
         return (f"exits:{code}",)
@@ -62,7 +90,7 @@ class TestContract(ClusterContract):
 
     def test_a_lost_supervisor_is_told_apart(self, harness: Harness) -> None:
         spec = self.spec(harness.sleeps())
-        harness.cluster.start((spec,), tell_nothing)
+        start_group(harness.cluster, (spec,))
         harness.cluster.lose_supervisor(spec.key)
         outcome = self.ended(harness, spec).outcome
         assert outcome is not None
@@ -70,7 +98,7 @@ class TestContract(ClusterContract):
 
     def test_tasks_go_on_while_their_node_is_silent(self, harness: Harness) -> None:
         spec = self.spec(harness.exits(5), node="two")
-        harness.cluster.start((spec,), tell_nothing)
+        start_group(harness.cluster, (spec,))
         harness.silence("two")
         harness.clock.advance(10)
         harness.restore("two")

@@ -52,7 +52,7 @@ def test_a_silent_node_is_not_ready_and_keeps_its_capacity():
 def test_a_node_that_the_cluster_no_longer_names_is_not_ready():
     world = World()
     world.run(0.5)
-    del world.cluster._nodes["b"]
+    world.cluster.remove("b")
     world.run(1.5)
     assert conditions(world.node("b"))["Ready"] == ("False", "NotListed")
     assert world.node("b").status.capacity == capacity()
@@ -97,19 +97,19 @@ def test_nothing_is_written_while_nothing_changes():
 
 
 def test_a_job_that_waits_for_a_node_goes_on_once_the_node_is_ready_again():
-    """The node is said to be ready only when its tasks are known: who looks then can start there."""
+    """The node is ready only when its tasks are known, so that a start there can follow at once."""
     world = World({"a": capacity()})
     world.run(0.5)
     world.submit("early", role(1))
     world.run(0.5)
-    world.cluster._nodes["a"].silent = True  # nobody is told: it just stands still
+    world.cluster.silence("a")
     world.run(1.5)
     assert conditions(world.node("a"))["Ready"] == ("False", "Silent")
     assert world.job("early").status.reason == "WaitingForNode"
     world.edit("early", suspend=True)
     world.run(1.5)
     world.edit("early", suspend=False)
-    world.cluster._nodes["a"].silent = False
+    world.cluster.silence("a", False)
     world.run(2.5)
     assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
     assert world.job("early").status.phase == "Running"

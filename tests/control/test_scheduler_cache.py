@@ -6,10 +6,11 @@ from shoal.control.rows import form_of
 from shoal.control.scheduler_cache import SchedulerCache
 from shoal.objects.codec import builtins
 from shoal.objects.job import ElasticStatus, Speed
-from shoal.objects.task import Placement, TaskBootstrap, TaskSpec
+from shoal.objects.task import Placement, TaskSpec
 from shoal.schedule.decide import Decider
 from shoal.schedule.plan import Policy
 from shoal.schedule.speed.learned import Slower
+from shoal.testing.cluster import start_group
 from tests.control.world import World, role
 
 
@@ -93,7 +94,7 @@ def test_tasks_of_jobs_that_are_not_there_are_strangers():
         namespace="default", name="x-0", job="x", job_uid="gone", role="worker", index=0, attempt=1,
         incarnation=1, placement=Placement(node="a"), command=("true",), cpu=role().resources.cpu,
     )  # fmt: skip
-    seen.world.cluster.start((spec,), lambda group, _: {spec.name: TaskBootstrap()})
+    start_group(seen.world.cluster, (spec,))
     assert [(h.node, h.cpu, h.live) for h in seen.snapshot().strangers] == [("a", 1000, True)]
     seen.world.cluster.stop(spec.key, grace_seconds=0, reason="Deleted")
     assert seen.snapshot().strangers == ()

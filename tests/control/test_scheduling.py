@@ -134,9 +134,11 @@ def test_the_only_node_that_refuses_is_tried_again_later():
     world.submit("j", role(2))
     world.run(0.1)
     assert world.why("j") == "PlacementRefused"
+    world.cluster.report()
     world.run(3)
     assert world.why("j") == "TooLarge"
     world.cluster.shrink("a", capacity(2))
+    world.cluster.report()
     world.run(3)
     assert world.running("j") == {0: "a", 1: "a"}
 

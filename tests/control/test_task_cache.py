@@ -9,8 +9,9 @@ from shoal.control.task_cache import TaskCache
 from shoal.objects.errors import Unavailable
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskBootstrap, TaskKey, TaskSpec
+from shoal.objects.task import Placement, TaskKey, TaskSpec
 from shoal.testing.clock import VirtualClock
+from shoal.testing.cluster import start_group
 
 
 def spec(index: int, node: str = "a", job: str = "j") -> TaskSpec:
@@ -49,7 +50,7 @@ class World:
 
     def start(self, *specs: TaskSpec) -> None:
         for each in specs:
-            self.cluster.start((each,), lambda group, _: {one.name: TaskBootstrap() for one in group})
+            start_group(self.cluster, (each,))
 
     def of_job(self, job: str = "j") -> dict[int, str]:
         return {task.spec.index: task.phase for task in self.cache.of_job(f"uid-{job}")}

@@ -45,6 +45,15 @@ class Cluster(SimulatedCluster):
     def shrink(self, name: str, to: Capacity) -> None:
         self._nodes[name].capacity = to
 
+    def report(self) -> None:
+        """The controllers learn of nodes that have changed."""
+        self._nodes_changed()
+
+    def remove(self, name: str) -> None:
+        """The node is gone, and its tasks with it."""
+        del self._nodes[name]
+        self._nodes_changed()
+
 
 class Diary:
     """Notebook of the job controller and journal of the scheduler, in lists."""
@@ -65,7 +74,7 @@ class Diary:
         self.decisions.append((about.name, code, message))
 
 
-def tell(
+def render(
     job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
 ) -> Mapping[str, TaskBootstrap]:
     return {spec.name: TaskBootstrap() for spec in specs}
@@ -102,7 +111,7 @@ class World:
             cluster=self.cluster,
             clock=clock,
             guard=guard,
-            rendezvous=tell,
+            rendezvous=render,
             recorder=self.diary,
             policy=lambda: policy_named(self.policy),
         )

@@ -96,6 +96,7 @@ def test_a_running_jobs_row() -> None:
             infrastructure_failures=1,
             roles=(RoleStatus(name="worker", running=2, incarnations="0-1=1,2=3"),),
             started=110.0,
+            restarts=2,
             conditions=(Condition(type="Resizing", status="True"),),
             allocation=Allocation(slots=(Slots(role="worker", indices="0-1", node="n0"),)),
         ),
@@ -126,9 +127,9 @@ def row_of(phase: str = "Running", runtime: str = "plain", **fields: Any) -> dic
     [
         ({"failures": 1, "phase": "Failed"}, "0"),  # it failed, and was never started again
         ({"attempt": 1, "runtime": "torchrun"}, "0"),
-        ({"attempt": 3, "failures": 2, "runtime": "torchrun"}, "2"),
+        ({"attempt": 3, "failures": 2, "restarts": 2, "runtime": "torchrun"}, "2"),
         ({"roles": (RoleStatus(name="worker", incarnations="0-1=1"),)}, "0"),
-        ({"roles": (RoleStatus(name="worker", incarnations="0=1,1=2"),)}, "1"),
+        ({"restarts": 1, "roles": (RoleStatus(name="worker", incarnations="0=1,1=2"),)}, "1"),
     ],
 )
 def test_restarts_are_starts_after_the_first(fields: dict[str, Any], restarts: str) -> None:

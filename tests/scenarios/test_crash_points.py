@@ -18,8 +18,9 @@ import pytest
 import shoal
 from shoal.objects.errors import Exists, NotFound
 from shoal.objects.kinds import NODE
-from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
+from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.testing.chaos import Chaos
+from shoal.testing.cluster import start_group
 from shoal.testing.local import LocalHome, nodes
 from tests.scenarios.storm import leaks
 from tests.scenarios.storm.crossing import Crossing
@@ -41,7 +42,7 @@ ELSEWHERE = {
     "history.entries.trimmed": "every ten minutes; tests/history",
     "history.segment.dropped": "once a task has written 128 MiB; tests/history/test_segments.py",
     "lease.acquire.done": "servers that share a store; test_crash_options.py",
-    "server.job.refusal.written": "a refused gang; test_crash_refusal.py",
+    "cluster.ensure.refused": "a refused gang; test_crash_refusal.py",
     "server.options.written": "servers with options; test_crash_options.py",
     "shutdown.marked": "shoal down; test_crash_options.py",
     "shutdown.server.ended": "shoal down; test_crash_options.py",
@@ -109,9 +110,7 @@ class Stage:
             with suppress(NotFound):  # it has been done, only the answer was lost
                 self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))
         elif point == "server.job.orphan.ended":
-            self.local.cluster.start(
-                (ORPHAN,), lambda specs, _: {spec.name: TaskBootstrap() for spec in specs}
-            )
+            start_group(self.local.cluster, (ORPHAN,))
         elif point == "server.token.written":
             with suppress(Exists):
                 self.people.insist(lambda: self.people.client.issue_token("mine"))

@@ -33,7 +33,7 @@ def local(tmp_path: Path) -> Iterator[LocalHome]:
 
 
 @pytest.mark.parametrize(
-    ("who", "point"), [("server", "server.job.refusal.written"), ("one", "agent.release.recorded")]
+    ("who", "point"), [("server", "cluster.ensure.refused"), ("one", "agent.release.recorded")]
 )
 def test_killed_at_a_refusal(local: LocalHome, tmp_path: Path, who: str, point: str):
     people, chaos = People(local.home.path), Chaos(local.home)

@@ -20,10 +20,11 @@ from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
+from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.server import log_stream
 from shoal.server.log_stream import LogQuery, LogStream
 from shoal.store.base import SYSTEM
+from shoal.testing.cluster import start_group
 from tests.server.harness import LiveServer, a_job, eventually
 
 
@@ -276,7 +277,7 @@ def test_what_still_runs_of_a_finished_job_is_followed_to_its_end(
     room = Capacity(cpu=CpuMillis(4000), memory=Bytes(2**30))
     cluster = SimulatedCluster(clock, {"n0": room}, lambda spec: Script())
     group = (spec_of(scene.job, 0), spec_of(scene.job, 1))
-    cluster.start(group, lambda specs, endpoints: {spec.name: TaskBootstrap() for spec in specs})
+    start_group(cluster, group)
     stream = LogStream(
         scene.job, LogQuery(follow=True), logs=scene.server.logs, store=scene.server.store,
         tasks=lambda uid: cluster.list().tasks, clock=clock,

@@ -1,32 +1,42 @@
 """The Cluster: nodes and the tasks on them. The rules here are the contract.
 
 **Names.** A task's name is unique within its namespace and never used twice: it holds the job's name
-and uid, role, index and incarnation (`shoal.objects.task.task_name`). `start` of a name that is there
-already changes nothing, so it may be called again and again.
+and uid, role, index and incarnation (`shoal.objects.task.task_name`).
 
-**Groups.** `start` admits all tasks of a group or none. Each node admits against its own ledger
-(capacity, device ids, ports) and is the last judge: `Refused` names the node and the reason, and
-nothing of the group stays admitted. A crash in the middle leaves tasks `Admitted` at most, which a
-repeated `start` carries on and `stop` takes back.
+**Desired state.** `ensure` states that a group of tasks is wanted and returns at once, as do
+`bootstrap`, `stop` and `acknowledge`: what becomes of it is observed through `list` and `watch`. Each is
+idempotent by task name, so a caller that was cut anywhere calls again.
+
+**Phases.** `Pending`: wanted, not yet admitted everywhere. `Admitted`: its node holds capacity for it;
+its endpoint follows, at once or later. `Running`: its command runs, which needs its `TaskBootstrap`:
+the caller renders rendezvous once the endpoints of the whole group are observed, and hands it over with
+`bootstrap`. `Terminating`: a stop was asked for. `Ended`: with its outcome.
+
+**Groups.** All tasks of a group are admitted or none. Each node admits against its own ledger (capacity
+less the use by others, device ids, ports) and is the last judge. A refusal is an observation: every task
+of the group is `Ended` with a `Refusal` that names the node and the reason, holds nothing, and stays
+listed until it is acknowledged. A crash in the middle leaves tasks `Admitted` at most, which a repeated
+`ensure` adopts and `stop` ends.
 
 **Ends.** An ended task stays listed, with its outcome, until it is acknowledged; acknowledging one
 that still runs, or that is not there, does nothing. The reason of a stop is durable before its signal
 is sent, and comes back with the outcome. A second `stop` may shorten the grace, never lengthen it.
 
 **Absence** means something only in a list that says it is complete. A node that does not answer makes
-the list incomplete and is named in it.
+the list incomplete and is named in it; what is not yet recorded by a node may be gone when the caller's
+connection, or its process, is: it is wanted again by the next `ensure`.
 
 **Logs** outlive their task and its acknowledgement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Protocol
 
 from shoal.objects.errors import ShoalError
 from shoal.objects.meta import Part, Stamp
-from shoal.objects.node import Capacity
+from shoal.objects.node import Capacity, Taint
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = [
@@ -34,11 +44,14 @@ __all__ = [
     "ExecResult",
     "Listing",
     "NodeState",
+    "NodeWatch",
     "Outcome",
+    "Refusal",
     "Refused",
     "StopReason",
     "Task",
-    "Tell",
+    "TaskPhase",
+    "TaskWatch",
     "Usage",
 ]
 
@@ -50,16 +63,12 @@ StopReason = Literal[
 
 EndReason = Literal[
     "Exited", "Signalled", "OutOfMemory", "CommandNotFound", "SupervisorLost", "NodeLost", "StartFailed",
+    "Refused",
 ]  # fmt: skip
 """How a task ended: by itself, by a signal, over its memory limit, never started because the command
-cannot be run (127 not found, 126 not executable), or through the infrastructure's fault."""
+cannot be run (127 not found, 126 not executable), through the infrastructure's fault, or refused."""
 
-TaskPhase = Literal["Admitted", "Running", "Terminating", "Ended"]
-
-
-Tell = Callable[[tuple[TaskSpec, ...], tuple[Endpoint, ...]], Mapping[str, TaskBootstrap]]
-"""Given the group and the endpoints of its tasks, what each is told, by task name. Pure; called by
-`Cluster.start` once the group is admitted and its ports are leased."""
+TaskPhase = Literal["Pending", "Admitted", "Running", "Terminating", "Ended"]
 
 
 class Outcome(Part, frozen=True, kw_only=True):
@@ -67,11 +76,30 @@ class Outcome(Part, frozen=True, kw_only=True):
 
     reason: EndReason
     exit_code: int
-    """0 to 255; 128 + signal; -1 when nobody saw it (lost)."""
+    """0 to 255; 128 + signal; -1 when it is not known (lost, refused)."""
     signal: int = 0
     stop_reason: StopReason | None = None
     """Why the platform asked it to end, if it did before the end."""
     message: str = ""
+
+
+class Refusal(Part, frozen=True, kw_only=True):
+    """A group was not admitted: a placement failure, never the user's fault."""
+
+    node: str
+    """The node that refused."""
+    reason: str
+    """A CamelCase code: OutOfCpu, OutOfMemory, DeviceTaken, Unsupported ..."""
+    message: str = ""
+
+
+class Usage(Part, frozen=True, kw_only=True):
+    """What a task has used."""
+
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    peak_memory_bytes: int = 0
+    gpu_ratio: float | None = None
 
 
 class Task(Part, frozen=True, kw_only=True):
@@ -80,7 +108,12 @@ class Task(Part, frozen=True, kw_only=True):
     spec: TaskSpec
     phase: TaskPhase
     endpoint: Endpoint | None = None
+    bootstrapped: bool = False
+    """Its `TaskBootstrap` is recorded: it is started, whatever happens to the caller."""
+    ready: bool = False
+    """It runs, and its readiness probe, if it has one, succeeds."""
     outcome: Outcome | None = None
+    refusal: Refusal | None = None
     stop_reason: StopReason | None = None
     admitted: Stamp = 0.0
     started: Stamp = 0.0
@@ -89,6 +122,8 @@ class Task(Part, frozen=True, kw_only=True):
     """Since when it has used less than 1 % of a core; 0: it works."""
     unenforced: tuple[str, ...] = ()
     """Isolations that its node could not give it."""
+    usage: Usage | None = None
+    """What it had used when it ended."""
 
 
 class NodeState(Part, frozen=True, kw_only=True):
@@ -97,12 +132,19 @@ class NodeState(Part, frozen=True, kw_only=True):
     name: str
     ready: bool
     capacity: Capacity = Capacity()
+    """What tasks may be given on it, whether by Shoal or by others (Kubernetes: allocatable)."""
+    foreign: Capacity = Capacity()
+    """The part of the capacity that others use; `gpus` are the devices that they hold."""
     address: str = ""
     message: str = ""
     isolations: dict[str, str] = {}
     """Isolation to `enforced` or the reason why not."""
     labels: dict[str, str] = {}
     """Labels that the node declares of itself; people's labels add to them."""
+    taints: tuple[Taint, ...] = ()
+    """Taints that the node declares of itself; people's taints add to them."""
+    unschedulable: bool = False
+    """The node itself takes no new tasks (Kubernetes: cordoned)."""
     problems: dict[str, str] = {}
     """What needs a person though the node works on: condition type (`CleanupFailed`, `StateDamaged`) to
     message."""
@@ -118,15 +160,6 @@ class Listing(Part, frozen=True, kw_only=True):
     """Where a watch continues."""
 
 
-class Usage(Part, frozen=True, kw_only=True):
-    """What a task has used."""
-
-    cpu_seconds: float = 0.0
-    memory_bytes: int = 0
-    peak_memory_bytes: int = 0
-    gpu_ratio: float | None = None
-
-
 class ExecResult(Part, frozen=True, kw_only=True):
     """How a command run beside a task ended."""
 
@@ -134,7 +167,7 @@ class ExecResult(Part, frozen=True, kw_only=True):
 
 
 class Refused(ShoalError):
-    """A node does not admit a task: a placement failure, never the user's fault."""
+    """A node does not admit a task. Raised within a cluster; callers of `ensure` observe a `Refusal`."""
 
     code = "PlacementRefused"
     http_status = 409
@@ -145,8 +178,21 @@ class Refused(ShoalError):
         self.reason = reason
 
 
+class NodeWatch(Protocol):
+    """Signals that `Cluster.nodes` may answer differently. Not shared between threads."""
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        """Call `wake` (any thread, must not block) after each change of a node: it comes, goes, begins
+        or ceases to answer, or its labels, taints, capacity or use by others change."""
+        ...
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        ...
+
+
 class TaskWatch(Protocol):
-    """Tells that something changed. Not shared between threads."""
+    """Delivers tasks that changed. Not shared between threads."""
 
     def wait(self, timeout_seconds: float) -> list[Task]:
         """Tasks that changed since the last call, newest state; waits for the first. An empty list
@@ -198,28 +244,47 @@ class Cluster(Protocol):
         """All tasks that are not yet acknowledged."""
         ...
 
-    def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
-        """Admit the whole group and start it; see **Groups**.
+    def ensure(self, group: tuple[TaskSpec, ...]) -> None:
+        """The group is wanted: admit all of it or nothing; see **Desired state** and **Groups**.
 
         Raises:
-            Refused: a node does not admit one of them; none stays admitted.
-            Unavailable: a node does not answer; call again.
+            Unavailable: a node of the group is known not to answer; nothing is asked of any node.
+        """
+        ...
+
+    def bootstrap(self, tasks: Mapping[TaskKey, TaskBootstrap]) -> None:
+        """Have these tasks run with this environment and these files. One that is not admitted, or that
+        has its bootstrap already, is passed over.
+
+        Raises:
+            Unavailable: a node of the tasks is known not to answer; the others have been asked.
         """
         ...
 
     def stop(self, task: TaskKey, *, grace_seconds: float, reason: StopReason) -> None:
-        """End the task: SIGTERM, and SIGKILL after the grace. Returns once the reason is durable.
+        """End the task: SIGTERM, and SIGKILL after the grace. The stop is observed as `Terminating`.
 
         Nothing happens when it has ended or is not there.
+
+        Raises:
+            Unavailable: a node that has or may have the task is known not to answer.
         """
         ...
 
     def acknowledge(self, task: TaskKey) -> None:
-        """Its outcome is recorded: forget the task. Its scratch folder goes."""
+        """Its outcome is recorded: forget the task. Its scratch folder goes.
+
+        Raises:
+            Unavailable: a node that has or may have the task is known not to answer.
+        """
         ...
 
     def watch(self) -> TaskWatch:
-        """Tell of changes from now on."""
+        """Changes of tasks from now on."""
+        ...
+
+    def watch_nodes(self) -> NodeWatch:
+        """Changes of nodes from now on."""
         ...
 
     def logs(self, task: TaskKey) -> Iterator[bytes]:
@@ -234,15 +299,16 @@ class Cluster(Protocol):
         """
         ...
 
-    def usage(self, task: TaskKey) -> Usage:
-        """What the task has used so far.
-
-        Raises:
-            NotFound: no such task.
-        """
+    def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
+        """What the tasks have used so far: one call per node, not per task. Tasks that no node knows,
+        and those of nodes that do not answer within a second, are left out."""
         ...
 
     def cleanup_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
-        """The job is gone for good, or its clean-up asks for it: remove its shared folders on all
-        nodes. `outputs` includes `$SHOAL_OUTPUT`."""
+        """The job is deleted, or its clean-up asks for it: remove its shared folders on all nodes.
+        `outputs` includes `$SHOAL_OUTPUT`. Waits a second at most.
+
+        Raises:
+            Unavailable: a node has not confirmed it; call again.
+        """
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -20,15 +20,15 @@ from shoal.cluster.base import (
     Listing,
     NodeState,
     Outcome,
+    Refusal,
     Refused,
     Session,
     StopReason,
     Task,
-    Tell,
     Usage,
 )
 from shoal.objects.errors import NotFound, Unavailable
-from shoal.objects.node import Capacity
+from shoal.objects.node import Capacity, Taint
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = ["Script", "SimulatedCluster", "run_for"]
@@ -46,6 +46,12 @@ class Script:
     stops_after_seconds: float | None = 0.0
     stop_exit_code: int = 143
     output: bytes = b""
+    admit_seconds: float = 0.0
+    """How long its node takes to admit it."""
+    endpoint_seconds: float = 0.0
+    """How long after its admission its endpoint is known."""
+    ready_seconds: float | None = 0.0
+    """How long after its start its readiness probe succeeds; None: never."""
 
 
 def run_for(seconds: float | None, exit_code: int = 0) -> Callable[[TaskSpec], Script]:
@@ -57,7 +63,8 @@ def run_for(seconds: float | None, exit_code: int = 0) -> Callable[[TaskSpec], S
 class _Running:
     task: Task
     script: Script
-    told: TaskBootstrap | None = None
+    bootstrap: TaskBootstrap | None = None
+    ready_at: float | None = None
     ends_at: float | None = None
     outcome: Outcome | None = None
     kills_at: float | None = None
@@ -67,8 +74,17 @@ class _Running:
 class _Node:
     capacity: Capacity
     labels: dict[str, str] = field(default_factory=dict[str, str])
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    foreign: Capacity = field(default_factory=Capacity)
     silent: bool = False
     tasks: dict[TaskKey, _Running] = field(default_factory=dict[TaskKey, _Running])
+
+
+@dataclass
+class _Group:
+    specs: tuple[TaskSpec, ...]
+    admits_at: float
 
 
 class SimulatedCluster:
@@ -81,7 +97,10 @@ class SimulatedCluster:
         self._behave = behave
         self._lock = threading.RLock()
         self._nodes = {name: _Node(capacity) for name, capacity in nodes.items()}
+        self._groups: list[_Group] = []
+        self._refused: dict[TaskKey, Task] = {}
         self._watches: list[_Watch] = []
+        self._node_watches: list[_NodeWatch] = []
         self._logs: dict[TaskKey, bytes] = {}
         self.forgotten: list[tuple[str, bool]] = []
 
@@ -96,6 +115,9 @@ class SimulatedCluster:
                     address="127.0.0.1",
                     message="does not answer" if node.silent else "",
                     labels=node.labels,
+                    taints=node.taints,
+                    unschedulable=node.unschedulable,
+                    foreign=node.foreign,
                 )
                 for name, node in sorted(self._nodes.items())
             )
@@ -105,35 +127,49 @@ class SimulatedCluster:
         with self._lock:
             self._pass_time()
             return Listing(
-                tasks=tuple(
-                    running.task
-                    for _, node in sorted(self._nodes.items())
-                    if not node.silent
-                    for running in node.tasks.values()
+                tasks=(
+                    *(
+                        running.task
+                        for _, node in sorted(self._nodes.items())
+                        if not node.silent
+                        for running in node.tasks.values()
+                    ),
+                    *self._refused.values(),
                 ),
                 unreachable_nodes=tuple(sorted(n for n, node in self._nodes.items() if node.silent)),
             )
 
-    def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
-        """See `Cluster.start`."""
+    def ensure(self, group: tuple[TaskSpec, ...]) -> None:
+        """See `Cluster.ensure`."""
         with self._lock:
             self._pass_time()
+            new = [s for s in group if self._find(s.key) is None and s.key not in self._refused]
             for spec in group:
-                self._answering(spec.placement.node)
-            added: list[TaskSpec] = []
-            try:
-                for spec in group:
-                    if self._find(spec.key) is None:
-                        self._admit(spec)
-                        added.append(spec)
-            except Refused:
-                for spec in added:
-                    del self._nodes[spec.placement.node].tasks[spec.key]
-                raise
-            endpoints = tuple(self._endpoint(spec) for spec in group)
-            told = tell(group, endpoints)
-            for spec in group:
-                self._launch(spec, told[spec.name])
+                if (node := self._nodes.get(spec.placement.node)) is not None and node.silent:
+                    _unavailable(spec.placement.node)
+            if not new:
+                return
+            scripts = {spec.key: self._behave(spec) for spec in new}
+            for spec in new:
+                task = Task(spec=spec, phase="Pending")
+                if spec.placement.node in self._nodes:
+                    running = _Running(task, scripts[spec.key])
+                    self._nodes[spec.placement.node].tasks[spec.key] = running
+                self._changed(task)
+            seconds = max(script.admit_seconds for script in scripts.values())
+            self._groups.append(_Group(group, self._clock.now() + seconds))
+            self._pass_time()
+
+    def bootstrap(self, tasks: Mapping[TaskKey, TaskBootstrap]) -> None:
+        """See `Cluster.bootstrap`."""
+        with self._lock:
+            self._pass_time()
+            for key, bootstrap in tasks.items():
+                running = self._find(key)
+                if running is not None and not self._nodes[running.task.spec.placement.node].silent:
+                    self._launch(running, bootstrap)
+            for key in tasks:
+                self._not_on_a_silent_node(key)
 
     def stop(self, task: TaskKey, *, grace_seconds: float, reason: StopReason) -> None:
         """See `Cluster.stop`."""
@@ -147,7 +183,7 @@ class SimulatedCluster:
                 return
             now = self._clock.now()
             first = running.task.stop_reason or reason
-            if running.task.phase == "Admitted":
+            if running.task.phase in ("Pending", "Admitted"):
                 self._end(
                     running, Outcome(reason="Signalled", exit_code=143, signal=15, stop_reason=first)
                 )
@@ -166,6 +202,7 @@ class SimulatedCluster:
         with self._lock:
             self._pass_time()
             self._not_on_a_silent_node(task)
+            self._refused.pop(task, None)
             running = self._find(task)
             if running is not None and running.task.phase == "Ended":
                 del self._nodes[running.task.spec.placement.node].tasks[task]
@@ -175,6 +212,13 @@ class SimulatedCluster:
         with self._lock:
             watch = _Watch(self)
             self._watches.append(watch)
+            return watch
+
+    def watch_nodes(self) -> _NodeWatch:
+        """See `Cluster.watch_nodes`."""
+        with self._lock:
+            watch = _NodeWatch(self._node_watches)
+            self._node_watches.append(watch)
             return watch
 
     def logs(self, task: TaskKey) -> Iterator[bytes]:
@@ -187,31 +231,31 @@ class SimulatedCluster:
         """See `Cluster.exec`: there is no process to run beside."""
         raise NotFound(f"task {task.name} is simulated: nothing can run beside it")
 
-    def usage(self, task: TaskKey) -> Usage:
+    def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
         """See `Cluster.usage`."""
         with self._lock:
-            running = self._find(task)
-            if running is None:
-                raise NotFound(f"no task {task.name}")
-            begun = running.task.started or self._clock.now()
-            seconds = (running.task.ended or self._clock.now()) - begun
-            return Usage(cpu_seconds=seconds * int(running.task.spec.cpu) / 1000)
+            found = {key: running for key in tasks if (running := self._find(key)) is not None}
+            return {
+                key: self._usage(running.task)
+                for key, running in found.items()
+                if not self._nodes[running.task.spec.placement.node].silent
+            }
 
     def cleanup_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
         """See `Cluster.cleanup_job`."""
         self.forgotten.append((job_uid, outputs))
 
     def next_event(self) -> float | None:
-        """Seconds until the next task ends by itself or is killed; None when none will."""
+        """Seconds until the next change that time alone brings; None when there is none."""
         with self._lock:
-            times = [
-                time
-                for node in self._nodes.values()
-                for running in node.tasks.values()
-                if running.task.phase != "Ended"
-                for time in (running.ends_at, running.kills_at)
-                if time is not None
-            ]
+            times = [group.admits_at for group in self._groups]
+            for node in self._nodes.values():
+                for running in node.tasks.values():
+                    if running.task.phase == "Admitted" and running.task.endpoint is None:
+                        times.append(running.task.admitted + running.script.endpoint_seconds)
+                    elif running.task.phase not in ("Pending", "Ended"):
+                        due = (running.ends_at, running.kills_at, running.ready_at)
+                        times += [time for time in due if time is not None]
             return max(0.0, min(times) - self._clock.now()) if times else None
 
     def kill(self, task: TaskKey, signal: int = 9) -> None:
@@ -237,49 +281,113 @@ class SimulatedCluster:
                 running.task = msgspec.structs.replace(running.task, stop_reason=stop)
                 self._end(running, outcome)
 
+    def refuse(self, spec: TaskSpec, refusal: Refusal) -> None:
+        """The task is refused and holds nothing; nothing happens once it runs."""
+        with self._lock:
+            running = self._find(spec.key)
+            if running is not None and running.task.phase not in ("Pending", "Admitted"):
+                return
+            if running is not None:
+                del self._nodes[spec.placement.node].tasks[spec.key]
+            now = self._clock.now()
+            outcome = Outcome(reason="Refused", exit_code=-1, message=refusal.message)
+            task = Task(spec=spec, phase="Ended", outcome=outcome, refusal=refusal, ended=now)
+            self._refused[spec.key] = task
+            self._changed(task)
+
     def silence(self, node: str, silent: bool = True) -> None:
-        """The node stops answering, or answers again; its tasks go on meanwhile."""
+        """The node stops answering, or answers again; its tasks go on."""
         with self._lock:
             self._nodes[node].silent = silent
             for watch in self._watches:
                 watch.missed()
+            self._nodes_changed()
 
-    def told(self, task: TaskKey) -> TaskBootstrap | None:
-        """What the task was told at its start."""
+    def declare(
+        self,
+        node: str,
+        *,
+        labels: dict[str, str] | None = None,
+        taints: tuple[Taint, ...] | None = None,
+        unschedulable: bool | None = None,
+        foreign: Capacity | None = None,
+    ) -> None:
+        """The node declares something else of itself, or others use so much of it; None: as before."""
+        with self._lock:
+            there = self._nodes[node]
+            there.labels = there.labels if labels is None else labels
+            there.taints = there.taints if taints is None else taints
+            there.unschedulable = there.unschedulable if unschedulable is None else unschedulable
+            there.foreign = there.foreign if foreign is None else foreign
+            self._nodes_changed()
+
+    def bootstrap_of(self, task: TaskKey) -> TaskBootstrap | None:
+        """What the task was started with."""
         running = self._find(task)
-        return running.told if running is not None else None
+        return running.bootstrap if running is not None else None
 
-    def _admit(self, spec: TaskSpec) -> None:
+    def _admit_group(self, group: _Group) -> None:
+        """All or none of those that still wait; a refusal takes back what was admitted."""
+        admitted: list[_Running] = []
+        try:
+            for spec in group.specs:
+                running = self._find(spec.key)
+                if running is None or running.task.phase == "Pending":
+                    admitted.append(self._admit(spec, running))
+        except Refused as refused:
+            refusal = Refusal(node=refused.node, reason=refused.reason, message=refused.message)
+            for spec in group.specs:
+                self.refuse(spec, refusal)
+            return
+        for running in admitted:
+            self._changed(running.task)
+
+    def _admit(self, spec: TaskSpec, running: _Running | None) -> _Running:
+        """Raises:
+        Refused: its node has no room for it.
+        """
         name = spec.placement.node
+        if running is None:
+            raise Refused(name, "NodeUnknown", f"there is no node {name}")
         node = self._nodes[name]
-        held = [r.task.spec for r in node.tasks.values() if r.task.phase != "Ended"]
+        held = [r.task.spec for r in node.tasks.values() if r.task.phase not in ("Pending", "Ended")]
         cpu = sum(int(other.cpu) for other in held) + int(spec.cpu)
         memory = sum(int(other.memory or 0) for other in held) + int(spec.memory or 0)
         taken: Counter[str] = Counter()
         for other in held:
             for device in other.placement.devices:
                 taken[device] += other.placement.thousandths
-        _refuse_if(cpu > int(node.capacity.cpu), name, "OutOfCpu")
-        _refuse_if(memory > int(node.capacity.memory), name, "OutOfMemory")
+        _refuse_if(cpu > int(node.capacity.cpu) - int(node.foreign.cpu), name, "OutOfCpu")
+        _refuse_if(memory > int(node.capacity.memory) - int(node.foreign.memory), name, "OutOfMemory")
         for device in spec.placement.devices:
-            left = 1000 - taken[device] if device in node.capacity.gpus else 0
+            free = device in node.capacity.gpus and device not in node.foreign.gpus
+            left = 1000 - taken[device] if free else 0
             _refuse_if(left < spec.placement.thousandths, name, "DeviceTaken")
-        task = Task(
-            spec=spec, phase="Admitted", endpoint=self._endpoint(spec), admitted=self._clock.now()
-        )
-        node.tasks[spec.key] = _Running(task, self._behave(spec))
+        endpoint = self._endpoint(spec) if running.script.endpoint_seconds <= 0 else None
+        running.task = Task(spec=spec, phase="Admitted", endpoint=endpoint, admitted=self._clock.now())
+        return running
 
-    def _launch(self, spec: TaskSpec, told: TaskBootstrap) -> None:
-        running = self._find(spec.key)
-        if running is None or running.task.phase != "Admitted":
+    def _launch(self, running: _Running, bootstrap: TaskBootstrap) -> None:
+        if running.task.phase != "Admitted" or running.task.endpoint is None:
             return
-        now, script = self._clock.now(), running.script
-        running.told = told
-        running.task = msgspec.structs.replace(running.task, phase="Running", started=now)
+        now, script, spec = self._clock.now(), running.script, running.task.spec
+        running.bootstrap = bootstrap
+        ready = spec.readiness is None
+        running.task = msgspec.structs.replace(
+            running.task, phase="Running", bootstrapped=True, started=now, ready=ready
+        )
+        if not ready and script.ready_seconds is not None:
+            running.ready_at = now + script.ready_seconds
         if script.run_seconds is not None:
             self._schedule(running, now + script.run_seconds, script.exit_code)
         self._logs[spec.key] = script.output
         self._changed(running.task)
+        self._pass_time()
+
+    def _usage(self, task: Task) -> Usage:
+        begun = task.started or self._clock.now()
+        seconds = (task.ended or self._clock.now()) - begun
+        return Usage(cpu_seconds=seconds * int(task.spec.cpu) / 1000)
 
     def _schedule(self, running: _Running, at: float, exit_code: int) -> None:
         if running.ends_at is not None and running.ends_at <= at:
@@ -291,10 +399,23 @@ class SimulatedCluster:
 
     def _pass_time(self) -> None:
         now = self._clock.now()
+        due = [group for group in self._groups if self._answers(group) and group.admits_at <= now]
+        self._groups = [group for group in self._groups if group not in due]
+        for group in due:
+            self._admit_group(group)
         for node in self._nodes.values():
             for running in node.tasks.values():
-                if running.task.phase == "Ended":
+                task = running.task
+                if task.phase in ("Pending", "Ended"):
                     continue
+                if task.endpoint is None and task.admitted + running.script.endpoint_seconds <= now:
+                    endpoint = self._endpoint(task.spec)
+                    running.task = msgspec.structs.replace(task, endpoint=endpoint)
+                    self._changed(running.task)
+                if running.ready_at is not None and running.ready_at <= now:
+                    running.ready_at = None
+                    running.task = msgspec.structs.replace(running.task, ready=True)
+                    self._changed(running.task)
                 ends, kills = running.ends_at, running.kills_at
                 if ends is not None and ends <= now and (kills is None or ends <= kills):
                     self._end(running, running.outcome or Outcome(reason="Exited", exit_code=0), ends)
@@ -305,9 +426,12 @@ class SimulatedCluster:
         outcome = msgspec.structs.replace(
             outcome, stop_reason=running.task.stop_reason or outcome.stop_reason
         )
+        running.ready_at = None
         running.task = msgspec.structs.replace(
             running.task,
             phase="Ended",
+            usage=self._usage(running.task),
+            ready=False,
             outcome=outcome,
             stop_reason=outcome.stop_reason,
             ended=self._clock.now() if at is None else at,
@@ -336,12 +460,9 @@ class SimulatedCluster:
     def _find(self, key: TaskKey) -> _Running | None:
         return next((node.tasks[key] for node in self._nodes.values() if key in node.tasks), None)
 
-    def _answering(self, name: str) -> None:
-        node = self._nodes.get(name)
-        if node is None:
-            raise Refused(name, "NodeUnknown", f"there is no node {name}")
-        if node.silent:
-            _unavailable(name)
+    def _answers(self, group: _Group) -> bool:
+        names = {spec.placement.node for spec in group.specs}
+        return not any(name in names and node.silent for name, node in self._nodes.items())
 
     def _not_on_a_silent_node(self, task: TaskKey) -> None:
         for name, node in self._nodes.items():
@@ -349,9 +470,14 @@ class SimulatedCluster:
                 _unavailable(name)
 
     def _changed(self, task: Task) -> None:
-        if not self._nodes[task.spec.placement.node].silent:
+        node = self._nodes.get(task.spec.placement.node)
+        if node is None or not node.silent:
             for watch in self._watches:
                 watch.push(task)
+
+    def _nodes_changed(self) -> None:
+        for watch in self._node_watches:
+            watch.wake()
 
     def drop(self, watch: _Watch) -> None:
         """A watch was closed."""
@@ -405,6 +531,19 @@ class _Watch:
 
     def close(self) -> None:
         self._cluster.drop(self)
+
+
+class _NodeWatch:
+    def __init__(self, watches: list[_NodeWatch]) -> None:
+        self._watches = watches
+        self.wake: Callable[[], None] = lambda: None
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def close(self) -> None:
+        if self in self._watches:
+            self._watches.remove(self)
 
 
 def _refuse_if(wrong: bool, node: str, reason: str) -> None:

@@ -8,6 +8,7 @@ NotReady and stays: whether it is gone for good only a person can say.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 
@@ -15,7 +16,7 @@ import msgspec
 
 from shoal import faults
 from shoal.clock import Clock
-from shoal.cluster.base import Cluster, NodeState
+from shoal.cluster.base import Cluster, NodeState, NodeWatch
 from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
 from shoal.control.runner import Source
@@ -23,19 +24,22 @@ from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.errors import Exists
 from shoal.objects.meta import Condition, Metadata
-from shoal.objects.node import Node, NodeSpec, NodeStatus
+from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus
+from shoal.objects.quantities import Bytes, CpuMillis
 
 __all__ = ["NodeController", "NodeStates", "node_status"]
 
 WRITER = "node"
-_POLL_SECONDS = 1.0
+_RELIST_SECONDS = 1.0
+"""So often the tasks of a node that answers, and is not listed yet, are asked for."""
+_LONGEST_WAIT_SECONDS = 60.0
 
 
 class NodeStates:
-    """A cache of `Cluster.nodes`: asked every second, and at once when a full list of tasks came.
+    """A cache of `Cluster.nodes`: asked when a watch signals a change, and after each list of all tasks.
 
     A node that begins or ceases to answer has its tasks listed again, and is ready only once they are:
-    who hears of it then, and looks, finds the tasks as they are.
+    a controller that is called for it finds the tasks as they are.
     """
 
     name = "node-states"
@@ -48,6 +52,7 @@ class NodeStates:
         self._callbacks: list[Callable[[NodeState | None, NodeState | None], None]] = []
         self._synced = False
         self._due = 0.0
+        self._watch: NodeWatch | None = None
         self.ready = threading.Event()
         self.ready.set()
         tasks.on_list(self.ready.set)
@@ -67,14 +72,25 @@ class NodeStates:
 
     def sync(self) -> bool:
         """See `Cache.sync`."""
-        if not self.ready.is_set() and self._clock.monotonic() < self._due:
+        if self._watch is None:
+            self._watch = self._cluster.watch_nodes()
+            self._watch.on_ready(self.ready.set)
+        now = self._clock.monotonic()
+        if not self.ready.is_set() and now < self._due:
             return False
         self.ready.clear()
-        now = self._clock.monotonic()
-        polled = now >= self._due
-        if polled:
-            self._due = now + _POLL_SECONDS
-        new = {state.name: self._with_tasks(state, polled) for state in self._cluster.nodes()}
+        found = self._cluster.nodes()
+        unlisted = [s.name for s in found if s.ready and not self._tasks.knows(s.name)]
+        fallen = [s.name for s in found if not s.ready and self._was_ready(s.name)]
+        if (unlisted and now >= self._due) or any(self._tasks.knows(name) for name in fallen):
+            self._tasks.relist()
+        if not unlisted:
+            self._due = math.inf
+        elif now >= self._due:
+            self._due = now + _RELIST_SECONDS
+        new = {
+            s.name: msgspec.structs.replace(s, ready=False) if s.name in unlisted else s for s in found
+        }
         old, self._states = self._states, new
         self._synced = True
         changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
@@ -85,23 +101,17 @@ class NodeStates:
 
     def sync_after(self) -> float:
         """See `Cache.sync_after`."""
-        return max(0.001, self._due - self._clock.monotonic())
+        return max(0.001, min(self._due - self._clock.monotonic(), _LONGEST_WAIT_SECONDS))
 
     def close(self) -> None:
-        """See `Cache.close`: there is nothing to end."""
+        """See `Cache.close`."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
-    def _with_tasks(self, state: NodeState, polled: bool) -> NodeState:
-        """The state, not ready before the tasks of its node are known. Lists again at most once for
-        each poll and for each node that falls silent."""
-        knows = self._tasks.knows(state.name)
-        if state.ready:
-            if not knows and polled:
-                self._tasks.relist()
-            return state if knows else msgspec.structs.replace(state, ready=False)
-        old = self._states.get(state.name)
-        if knows and old is not None and old.ready:
-            self._tasks.relist()
-        return state
+    def _was_ready(self, name: str) -> bool:
+        old = self._states.get(name)
+        return old is not None and old.ready
 
 
 class NodeController:
@@ -172,11 +182,21 @@ def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:
         conditions += [condition for condition in old.conditions if condition.type != "Ready"]
     before = next((c.changed for c in old.conditions if c.type == "Ready"), 0.0)
     return NodeStatus(
-        capacity=state.capacity if state is not None and (ready or state.capacity.cpu) else old.capacity,
+        capacity=_usable(state) if state is not None and (ready or state.capacity.cpu) else old.capacity,
         conditions=tuple(conditions),
         address=state.address if state is not None else old.address,
         seen=now if conditions[0].changed != before else old.seen,
         observed_generation=generation,
+    )
+
+
+def _usable(state: NodeState) -> Capacity:
+    """What Shoal may give out: the capacity less what others use."""
+    whole, foreign = state.capacity, state.foreign
+    return Capacity(
+        cpu=CpuMillis(max(0, whole.cpu - foreign.cpu)),
+        memory=Bytes(max(0, whole.memory - foreign.memory)),
+        gpus=tuple(gpu for gpu in whole.gpus if gpu not in foreign.gpus),
     )
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster, Task, TaskWatch
+from shoal.objects.errors import Unavailable
 from shoal.objects.task import TaskKey
 
 __all__ = ["TaskCache"]
 
 _RELIST_SECONDS = 10.0
 """A full list so often, whatever the watch says."""
-_ORDER = {"Admitted": 0, "Running": 1, "Terminating": 2, "Ended": 3}
+_ORDER = {"Pending": 0, "Admitted": 1, "Running": 2, "Terminating": 3, "Ended": 4}
 
 
 class TaskCache:
@@ -37,7 +39,7 @@ class TaskCache:
         self._of_job: dict[str, dict[TaskKey, Task]] = {}
         self._uids: dict[tuple[str, str], set[str]] = {}
         self._forgotten: dict[TaskKey, str] = {}
-        self._silent: frozenset[str] = frozenset()
+        self._unreachable: frozenset[str] = frozenset()
         self._callbacks: list[Callable[[Task | None, Task | None], None]] = []
         self._list_callbacks: list[Callable[[], None]] = []
         self._watch: TaskWatch | None = None
@@ -54,16 +56,16 @@ class TaskCache:
     @property
     def complete(self) -> bool:
         """True when every node answered the last list."""
-        return self._synced and not self._silent
+        return self._synced and not self._unreachable
 
     @property
     def unreachable_nodes(self) -> frozenset[str]:
         """The nodes that did not answer the last list."""
-        return self._silent
+        return self._unreachable
 
     def knows(self, node: str) -> bool:
         """True when a task that is not here, and would be on that node, is gone."""
-        return self._synced and node not in self._silent
+        return self._synced and node not in self._unreachable
 
     def of_job(self, job_uid: str) -> tuple[Task, ...]:
         """The tasks of a job that are not yet acknowledged, as last seen."""
@@ -144,18 +146,21 @@ class TaskCache:
         listing = self._cluster.list()
         self._relist_at = self._clock.monotonic() + self._relist_seconds
         there = {task.spec.key: task for task in listing.tasks}
-        silent = frozenset(listing.unreachable_nodes)
+        unreachable = frozenset(listing.unreachable_nodes)
         with self._lock:
             for key, node in forgotten.items():
-                if key not in there and node not in silent:
+                if key not in there and node not in unreachable:
                     self._forgotten.pop(key, None)
             gone = [
                 key
                 for key, task in self._tasks.items()
-                if key not in there and task.spec.placement.node not in silent
+                if key not in there and task.spec.placement.node not in unreachable
             ]
         changed = self._apply([task for task in listing.tasks if self._passes(task)], gone)
-        turned, self._silent = silent ^ self._silent, silent
+        turned, self._unreachable = unreachable ^ self._unreachable, unreachable
+        for key in forgotten.keys() & there.keys():
+            with suppress(Unavailable):  # asked again by the next list
+                self._cluster.acknowledge(key)  # the first one was lost with its connection
         news = changed or bool(turned) or not self._synced
         self._synced = True
         for task in self.all() if turned else ():

@@ -371,8 +371,10 @@ class RoleStatus(Part, frozen=True, kw_only=True):
     nodes: str = ""
     """Index to the node that its current incarnation was given to: written before that start, so that
     a node that stops answering is known to hold it."""
-    restart_after: Stamp = 0.0
-    """The coordinator's own backoff: the others' does not hold it back, nor its own them."""
+    crashes: str = ""
+    """Index to its failures in a row, without progress between them (tasks that restart one by one)."""
+    retry_after: str = ""
+    """Index to when it may start again: the backoff of one task does not hold back another."""
 
 
 class NodeTime(Part, frozen=True, kw_only=True):
@@ -457,6 +459,8 @@ class JobStatus(Part, frozen=True, kw_only=True):
     failures: int = 0
     """The user's failures counted against `restart.limit`."""
     infrastructure_failures: int = 0
+    restarts: int = 0
+    """Starts after the first: of the gang, or of single tasks where they restart one by one."""
     roles: tuple[RoleStatus, ...] = ()
     exit_code: int | None = None
     """Of the task that decided the outcome: 0 to 255, 128 + signal."""

@@ -15,11 +15,11 @@ import msgspec
 from shoal.objects.columns import AGE, NAME, Column, age
 from shoal.objects.elastic import elastic_role, is_coordinator, own_roles
 from shoal.objects.errors import Conflict, Invalid, NotFound, Problem
-from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role, restart_scope
+from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role
 from shoal.objects.kind import Description, Kind, Outcome, Reference, Size, State, Verb
 from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding
-from shoal.objects.ranges import IndexMap, IndexSet
+from shoal.objects.ranges import IndexSet
 
 __all__ = ["JOB", "cancelled", "scaled", "suspended"]
 
@@ -156,11 +156,7 @@ def _elapsed(job: Job, now: float) -> str:
 
 
 def _restarts(job: Job, _now: float) -> str:
-    """Starts after the first: of the gang, or of single tasks where they restart alone."""
-    if restart_scope(job.spec) == "Gang":
-        return str(max(0, job.status.attempt - 1))
-    runs = (run for role in job.status.roles for run in IndexMap.parse(role.incarnations).runs)
-    return str(sum((last - first + 1) * (int(starts) - 1) for first, last, starts in runs))
+    return str(job.status.restarts)
 
 
 def _nodes(job: Job, _now: float) -> str:

@@ -5,7 +5,7 @@ Shared by the cluster that runs it and the rendezvous that renders the addresses
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from shoal.objects.meta import Part
 from shoal.objects.quantities import Bytes, CpuMillis
@@ -14,9 +14,11 @@ __all__ = [
     "RENDEZVOUS_FOLDER",
     "Endpoint",
     "Placement",
+    "Probe",
     "TaskBootstrap",
     "TaskKey",
     "TaskSpec",
+    "Volume",
     "task_name",
 ]
 
@@ -45,6 +47,32 @@ class Placement(Part, frozen=True, kw_only=True):
         return self.share or 1000
 
 
+class Volume(Part, frozen=True, kw_only=True):
+    """Storage that a container mounts (clusters that run containers)."""
+
+    name: str
+    mount_path: str
+    """Absolute, in the container."""
+    source: dict[str, Any] = {}
+    """As the cluster spells it, such as `{"persistentVolumeClaim": {"claimName": "data"}}`."""
+    read_only: bool = False
+
+
+class Probe(Part, frozen=True, kw_only=True):
+    """How to find out whether a running task is ready: exactly one of `command`, `tcp` and `http`."""
+
+    command: tuple[str, ...] = ()
+    """Exits 0 when the task is ready; runs beside it, in its isolation."""
+    tcp: str = ""
+    """The name of a port that accepts connections."""
+    http: str = ""
+    """`NAME/PATH`: the port's name, and the path that answers 200 to 399."""
+    period_seconds: float = 2.0
+    timeout_seconds: float = 1.0
+    failures: int = 3
+    """A task that was ready is so no more after this many failures in a row."""
+
+
 class TaskSpec(Part, frozen=True, kw_only=True):
     """One task, complete but for what `TaskBootstrap` adds once its peers' endpoints are known."""
 
@@ -66,6 +94,14 @@ class TaskSpec(Part, frozen=True, kw_only=True):
     ports: dict[str, int] = {}
     """Port name to the number asked for; 0 is any."""
     isolation: Literal["default", "strict"] = "default"
+    image: str = ""
+    """The container image; clusters of processes refuse it."""
+    volumes: tuple[Volume, ...] = ()
+    """Clusters of processes refuse them."""
+    template: dict[str, Any] = {}
+    """An opaque pod template, which the fields above come over; clusters of processes refuse it."""
+    readiness: Probe | None = None
+    """Absent: ready once it runs."""
 
     @property
     def key(self) -> TaskKey:

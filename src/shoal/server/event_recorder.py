@@ -17,7 +17,6 @@ from shoal.cluster.base import Cluster, Task
 from shoal.history.base import About
 from shoal.history.recorder import Recorder, about
 from shoal.objects import codec
-from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
 from shoal.store.base import Actor, Record
@@ -127,10 +126,9 @@ class HistoryRecorder:
             stop_reason=outcome.stop_reason or "",
             message=outcome.message,
         )
-        try:
-            used = self._cluster.usage(task.spec.key)
-        except (NotFound, Unavailable):
-            return  # the node has forgotten it, or is silent: then nobody knows
+        used = task.usage
+        if used is None:
+            return
         self._recorder.usage(
             whose,
             task.spec,

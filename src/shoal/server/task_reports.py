@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from shoal.client.reports import NodeUsage, TaskReport, UsageReport
 from shoal.cluster.base import Cluster, NodeState, Task, Usage
 from shoal.control.task_cache import TaskCache
 from shoal.history.base import Logs
 from shoal.objects.elastic import own_roles
-from shoal.objects.errors import Invalid, NotFound, Unavailable
+from shoal.objects.errors import Invalid, NotFound
 from shoal.objects.job import Job, Role, RoleStatus
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
@@ -81,7 +80,7 @@ def reports_of(cluster: Cluster, tasks: Iterable[Task]) -> tuple[TaskReport, ...
         ),
     )  # fmt: skip
     running = [task.spec.key for task in ordered if task.phase in ("Running", "Terminating")]
-    used = _usage_of(cluster, running)
+    used = cluster.usage(running)
     return tuple(_report_of(task, used.get(task.spec.key, _UNUSED)) for task in ordered)
 
 
@@ -99,14 +98,6 @@ def usage_report(cluster: Cluster, tasks: TaskCache, namespace: str, now: float)
         tasks=tuple(r for r in reports if not namespace or r.namespace == namespace),
         silent_nodes=tuple(sorted(tasks.unreachable_nodes)),
     )
-
-
-def _usage_of(cluster: Cluster, keys: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
-    used: dict[TaskKey, Usage] = {}
-    for key in keys:
-        with suppress(NotFound, Unavailable):  # it has ended, or its node does not answer
-            used[key] = cluster.usage(key)
-    return used
 
 
 def _indices(job: Job, role: Role) -> IndexSet:

@@ -2,7 +2,7 @@
 nothing of it left afterwards.
 
     with LocalHome(tmp_path / "home", nodes=nodes(one={}, two={"cpu": 4000})) as local:
-        local.cluster.start(...)
+        start_group(local.cluster, ...)
 
 Leaving the block takes everything down, and fails with `Leftovers` if a process, a mount, a control
 group or a component is still there. Linux.

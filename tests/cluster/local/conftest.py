@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.objects.task import Placement, TaskBootstrap, TaskSpec, task_name
+from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.testing.local import LocalHome, nodes
 from shoal.testing.require import require
 
@@ -59,12 +59,6 @@ def make_spec():
         )
 
     return make
-
-
-@pytest.fixture
-def tell_nothing():
-    """A rendezvous that adds nothing."""
-    return lambda group, endpoints: {spec.name: TaskBootstrap() for spec in group}
 
 
 class SmallDisk:

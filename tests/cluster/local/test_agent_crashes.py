@@ -12,6 +12,7 @@ from shoal.cluster.base import Refused
 from shoal.cluster.local.components import component_of
 from shoal.cluster.local.watchdog import Watchdog
 from shoal.objects.errors import Unavailable
+from shoal.testing.cluster import render_nothing, start_group
 from shoal.testing.local import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -30,10 +31,10 @@ CLAIM = 'set -C; echo x > "$SHOAL_OUTPUT/claim-$NAME" || exit 99; '
 class Controller:
     """What a controller does: says again what it wants until it is so."""
 
-    def __init__(self, local, tell):
+    def __init__(self, local, render):
         self.local = local
         self.cluster = local.cluster
-        self.tell = tell
+        self.render = render
 
     def insist(self, act):
         def done():
@@ -46,10 +47,14 @@ class Controller:
         wait_until(done, what="an answer")
 
     def start(self, *group):
-        self.insist(lambda: self.cluster.start(group, self.tell))
+        self.insist(lambda: start_group(self.cluster, group, self.render))
 
     def stop(self, spec, grace=10.0):
-        self.insist(lambda: self.cluster.stop(spec.key, grace_seconds=grace, reason="Cancelled"))
+        def asked():  # again and again: one request is lost with the agent that it was sent to
+            self.insist(lambda: self.cluster.stop(spec.key, grace_seconds=grace, reason="Cancelled"))
+            return self.phase(spec) in ("Terminating", "Ended", "")
+
+        wait_until(asked, what=f"{spec.name} terminates")
 
     def phase(self, spec):
         listing = self.cluster.list()
@@ -74,14 +79,14 @@ class Controller:
 
 
 @pytest.fixture
-def dying(make_home, tell_nothing, tmp_path, monkeypatch):
+def dying(make_home, tmp_path, monkeypatch):
     """Makes a controller of a home whose next agent (or supervisor) dies at a point, once, and is
     started again by a watchdog."""
     watchdogs = []
 
-    def make(point, tell=tell_nothing):
+    def make(point, render=render_nothing):
         local = make_home()
-        controller = Controller(local, tell)
+        controller = Controller(local, render)
 
         def arm():
             marks = tmp_path / "fired"
@@ -126,7 +131,7 @@ def test_an_agent_that_dies_loses_nothing(dying, make_spec, point):
 
     def refused():
         with pytest.raises(Refused):
-            controller.cluster.start((gang[0], too_large), controller.tell)
+            start_group(controller.cluster, (gang[0], too_large), controller.render)
 
     controller.insist(refused)
     _admit_and_release(controller, make_spec)
@@ -161,19 +166,21 @@ def _admit_and_release(controller, make_spec):
     """A start whose caller dies between its two phases, and that is then refused."""
     group = (make_spec(("true",), job="half"),)
 
-    def tell(specs, endpoints):
+    def render(specs, endpoints):
         raise LookupError("dies here")
 
     def half():
         with pytest.raises(LookupError):
-            controller.cluster.start(group, tell)
+            start_group(controller.cluster, group, render)
 
     controller.insist(half)
 
     def refused():
         with pytest.raises(Refused):
-            controller.cluster.start(
-                (*group, make_spec(("true",), job="half", index=1, node="nowhere")), tell
+            start_group(
+                controller.cluster,
+                (*group, make_spec(("true",), job="half", index=1, node="nowhere")),
+                render,
             )
 
     controller.insist(refused)
@@ -181,7 +188,7 @@ def _admit_and_release(controller, make_spec):
 
     def released():
         with pytest.raises(Refused):
-            controller.cluster.start(with_large, tell)
+            start_group(controller.cluster, with_large, render)
 
     controller.insist(released)
     controller.insist(lambda: controller.cluster.acknowledge(group[0].key))
@@ -215,10 +222,10 @@ def test_a_supervisor_that_dies_ends_its_task(dying, make_spec, point):
     assert len(list(claims)) <= 2  # a second run of either would have exited with 99
 
 
-def test_a_killed_supervisor_takes_its_task_along(make_home, make_spec, tell_nothing):
+def test_a_killed_supervisor_takes_its_task_along(make_home, make_spec):
     local = make_home()
     spec = make_spec(("sh", "-c", "sleep 600 & setsid sleep 600 & sleep 600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     started = local.started(local.task(spec.key))
     os.kill(started.supervisor_pid, signal.SIGKILL)
@@ -227,10 +234,10 @@ def test_a_killed_supervisor_takes_its_task_along(make_home, make_spec, tell_not
     assert (outcome.reason, outcome.exit_code, outcome.stop_reason) == ("SupervisorLost", -1, None)
 
 
-def test_agent_and_supervisor_killed_together(make_home, make_spec, tell_nothing):
+def test_agent_and_supervisor_killed_together(make_home, make_spec):
     local = make_home()
     spec = make_spec(("sh", "-c", "sleep 600 & setsid sleep 600 & sleep 600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     started = local.started(local.task(spec.key))
     local.kill("one")
@@ -240,10 +247,10 @@ def test_agent_and_supervisor_killed_together(make_home, make_spec, tell_nothing
     assert local.task(spec.key).outcome.reason == "SupervisorLost"
 
 
-def test_an_exit_while_no_agent_was_there_keeps_its_code(make_home, make_spec, tell_nothing):
+def test_an_exit_while_no_agent_was_there_keeps_its_code(make_home, make_spec):
     local = make_home()
     spec = make_spec(("sh", "-c", "sleep 0.5; exit 9"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     started = local.started(local.task(spec.key))
     local.kill("one")
@@ -253,12 +260,10 @@ def test_an_exit_while_no_agent_was_there_keeps_its_code(make_home, make_spec, t
     assert local.task(spec.key).outcome.exit_code == 9
 
 
-def test_folders_that_the_ledger_does_not_know_go_and_what_runs_there(
-    make_home, make_spec, tell_nothing
-):
+def test_folders_that_the_ledger_does_not_know_go_and_what_runs_there(make_home, make_spec):
     local = make_home()
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     started = local.started(local.task(spec.key))
     node = local.home.node("one")

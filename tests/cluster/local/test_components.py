@@ -14,6 +14,7 @@ from shoal.cluster.local.components import SERVER, component_of, ensure_up, is_u
 from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.shutdown import shut_down
 from shoal.objects.errors import Unavailable
+from shoal.testing.cluster import render_nothing, start_group
 from shoal.testing.local import LocalHome, leftovers, nodes, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -84,10 +85,10 @@ def test_server_and_agent_killed_together_are_started_by_the_next_command(make_h
     assert (started.server, started.nodes) == (True, ("one",))
 
 
-def test_what_was_taken_down_stays_down(make_home, make_spec, tell_nothing):
+def test_what_was_taken_down_stays_down(make_home, make_spec):
     local = make_home(server=True, one={}, two={})
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     stopped = shut_down(local.home, grace_seconds=5)
     assert (stopped.server, stopped.nodes) == (True, ("one", "two"))
@@ -99,10 +100,10 @@ def test_what_was_taken_down_stays_down(make_home, make_spec, tell_nothing):
     assert local.task(spec.key).outcome.stop_reason == "Shutdown"
 
 
-def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec, tell_nothing):
+def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec):
     local = make_home()
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     local.kill("one")
     assert shut_down(local.home, grace_seconds=5).nodes == ("one",)
@@ -110,10 +111,10 @@ def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec,
 
 
 @pytest.mark.parametrize("point", ["shutdown.marked", "shutdown.server.ended"])
-def test_a_shutdown_that_dies_is_finished_by_the_next(make_home, make_spec, tell_nothing, point):
+def test_a_shutdown_that_dies_is_finished_by_the_next(make_home, make_spec, point):
     local = make_home(server=True)
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     source = (
         "from shoal.cluster.local.home import Home\n"
@@ -182,28 +183,28 @@ def test_an_agent_of_a_node_that_is_not_declared_goes(make_home):
     assert b"not declared" in local.home.component_log(component_of("other")).read_bytes()
 
 
-def test_homes_anywhere(tmp_path, make_spec, tell_nothing):
+def test_homes_anywhere(tmp_path, make_spec):
     """A path with a space that no unix socket's address can hold."""
     path = tmp_path.joinpath("my home", *["long"] * 30)
     with LocalHome(path, nodes(one={})) as local:
         assert len(str(local.home.node("one").socket)) > 150
         spec = make_spec(("sh", "-c", "exit 3"))
-        local.cluster.start((spec,), tell_nothing)
+        start_group(local.cluster, (spec,))
         wait_until(lambda: local.phase(spec.key) == "Ended")
         assert local.task(spec.key).outcome.exit_code == 3
 
 
-def test_homes_side_by_side_do_not_see_each_other(make_home, make_spec, tell_nothing):
+def test_homes_side_by_side_do_not_see_each_other(make_home, make_spec):
     first, second = make_home(), make_home()
     ports = []
 
-    def tell(group, endpoints):
+    def render(group, endpoints):
         ports.extend(port for endpoint in endpoints for port in endpoint.ports.values())
-        return tell_nothing(group, endpoints)
+        return render_nothing(group, endpoints)
 
     for local in (first, second):
         spec = make_spec(("sleep", "600"), job="same")
-        local.cluster.start((spec,), tell)
+        start_group(local.cluster, (spec,), render)
         wait_until(lambda local=local, spec=spec: local.phase(spec.key) == "Running")
     assert len(set(ports)) == 2
     first.cluster.stop(spec.key, grace_seconds=5, reason="Cancelled")

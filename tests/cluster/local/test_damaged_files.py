@@ -7,9 +7,10 @@ from contextlib import closing
 import pytest
 
 from shoal import statefiles
+from shoal.cluster.base import Refused
 from shoal.cluster.local import groups, nodes, settings, taskfiles
 from shoal.cluster.local.isolation import probe
-from shoal.objects.errors import Conflict
+from shoal.testing.cluster import start_group
 from shoal.testing.local import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -62,9 +63,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(make_home, make_spec, tell_nothing):
+def scene(make_home, make_spec):
     local = make_home()
-    return Scene(local, make_spec, lambda group: local.cluster.start(group, tell_nothing))
+    return Scene(local, make_spec, lambda group: start_group(local.cluster, group))
 
 
 FILES = {
@@ -88,7 +89,7 @@ FILES = {
 @pytest.mark.parametrize(
     "turn", [0, 1, *(pytest.param(turn, marks=pytest.mark.soak) for turn in (2, 3))]
 )
-def test_the_node_comes_back_and_nothing_runs_twice(scene, tell_nothing, turn):
+def test_the_node_comes_back_and_nothing_runs_twice(scene, turn):
     """Over the four turns each file is damaged in each way."""
     local = scene.local
     for number, (file, path_of) in enumerate(FILES.items()):
@@ -102,14 +103,14 @@ def test_the_node_comes_back_and_nothing_runs_twice(scene, tell_nothing, turn):
         wait_until(lambda: local.cluster.nodes()[0].ready)
         wait_until(lambda: local.phase(scene.runs.key) == "Running")
         assert local.task(scene.ended.key).outcome.exit_code == 7, file
-        with pytest.raises(Conflict):
-            local.cluster.start((scene.acknowledged,), tell_nothing)
+        with pytest.raises(Refused):
+            start_group(local.cluster, (scene.acknowledged,))
         local.kill("one")
     local.up()
     scene.go(scene.runs)
     wait_until(lambda: local.phase(scene.runs.key) == "Ended")
     assert local.task(scene.runs.key).outcome.exit_code == 7
-    local.cluster.start((scene.runs, scene.ended), tell_nothing)
+    start_group(local.cluster, (scene.runs, scene.ended))
     assert [scene.count(spec) for spec in scene.all] == [1, 1, 1]
     for spec in (scene.runs, scene.ended):
         local.cluster.acknowledge(spec.key)
@@ -117,7 +118,7 @@ def test_the_node_comes_back_and_nothing_runs_twice(scene, tell_nothing, turn):
 
 
 @pytest.mark.parametrize("lost", ["all", "main"])
-def test_a_lost_ledger_is_rebuilt_from_the_tasks_folders(scene, tell_nothing, lost):
+def test_a_lost_ledger_is_rebuilt_from_the_tasks_folders(scene, lost):
     local, path = scene.local, scene.local.home.node("one").ledger
     for suffix in ("", "-wal", "-shm") if lost == "all" else ("",):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -126,16 +127,16 @@ def test_a_lost_ledger_is_rebuilt_from_the_tasks_folders(scene, tell_nothing, lo
     assert local.task(scene.runs.key).endpoint.ports
     assert local.task(scene.ended.key).outcome.exit_code == 7
     assert "StateDamaged" in local.cluster.nodes()[0].problems
-    with pytest.raises(Conflict):
-        local.cluster.start((scene.acknowledged,), tell_nothing)
+    with pytest.raises(Refused):
+        start_group(local.cluster, (scene.acknowledged,))
     assert [scene.count(spec) for spec in scene.all] == [1, 1, 1]
 
 
-def test_an_older_ledger_does_not_run_what_has_run(make_home, make_spec, tell_nothing):
+def test_an_older_ledger_does_not_run_what_has_run(make_home, make_spec):
     """The copy knows the task as launched; since then it has ended and was acknowledged."""
     local = make_home()
     spec = make_spec(("sh", "-c", "echo run >> $SHOAL_OUTPUT/runs"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Ended")
     ledger = local.home.node("one").ledger
     older = ledger.with_name("older.db")

@@ -3,25 +3,26 @@
 import pytest
 
 from shoal.objects.errors import Unavailable
+from shoal.testing.cluster import start_group
 from shoal.testing.local import LocalHome, nodes, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-def test_tasks_can_be_stopped_and_what_cannot_start_says_so(
-    small_disk, make_spec, tell_nothing, tmp_path
-):
+def test_tasks_can_be_stopped_and_what_cannot_start_says_so(small_disk, make_spec, tmp_path):
     with LocalHome(small_disk.path / "home", nodes(one={})) as local:
         ends = make_spec(("sh", "-c", "until [ -e go ]; do sleep 0.05; done; exit 7"),
                          job="ends", working_directory=str(tmp_path))  # fmt: skip
         stays = make_spec(("sleep", "600"), job="stays")
-        local.cluster.start((ends, stays), tell_nothing)
+        start_group(local.cluster, (ends, stays))
         wait_until(lambda: {local.phase(s.key) for s in (ends, stays)} == {"Running"})
         make_room = small_disk.fill()
 
-        large = {"X": "y" * 1_000_000}
+        too_large = make_spec(("true",), env={"X": "y" * 1_000_000})
         with pytest.raises(Unavailable, match="cannot be written"):
-            local.cluster.start((make_spec(("true",), env=large),), tell_nothing)
+            start_group(local.cluster, (too_large,))
+        assert local.phase(too_large.key) == "Pending"
+        local.cluster.stop(too_large.key, grace_seconds=0, reason="Cancelled")
         assert len(local.cluster.list().tasks) == 2
 
         (tmp_path / "go").touch()
@@ -31,21 +32,21 @@ def test_tasks_can_be_stopped_and_what_cannot_start_says_so(
         assert local.task(stays.key).outcome.stop_reason == "Cancelled"
 
         small = make_spec(("true",), job="small")
-        local.cluster.start((small,), tell_nothing)
+        start_group(local.cluster, (small,))
         wait_until(lambda: local.phase(small.key) == "Ended")
         assert local.task(small.key).outcome.reason == "StartFailed"
 
         make_room()
         after = make_spec(("true",), job="after")
-        local.cluster.start((after,), tell_nothing)
+        start_group(local.cluster, (after,))
         wait_until(lambda: local.phase(after.key) == "Ended")
         assert local.task(after.key).outcome.exit_code == 0
 
 
-def test_an_agent_comes_up_on_a_full_disk(small_disk, make_spec, tell_nothing):
+def test_an_agent_comes_up_on_a_full_disk(small_disk, make_spec):
     with LocalHome(small_disk.path / "home", nodes(one={})) as local:
         spec = make_spec(("sleep", "600"))
-        local.cluster.start((spec,), tell_nothing)
+        start_group(local.cluster, (spec,))
         wait_until(lambda: local.phase(spec.key) == "Running")
         make_room = small_disk.fill()
         local.kill("one")

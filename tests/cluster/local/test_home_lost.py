@@ -14,16 +14,17 @@ from shoal.cluster.local import processes
 from shoal.cluster.local.components import SERVER, is_up
 from shoal.cluster.local.home import Home, Lock, Presence, listen
 from shoal.cluster.local.shutdown import shut_down
+from shoal.testing.cluster import start_group
 from shoal.testing.local import LocalHome, nodes, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.fixture
-def with_task(make_home, make_spec, tell_nothing):
+def with_task(make_home, make_spec):
     local = make_home(server=True)
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     return local, spec
 
@@ -42,11 +43,11 @@ def test_deleted_sockets_are_made_anew_and_tasks_run_on(with_task):
     assert processes.start_ticks(command)
 
 
-def test_all_ends_with_a_home_that_is_removed(tmp_path, make_spec, tell_nothing):
+def test_all_ends_with_a_home_that_is_removed(tmp_path, make_spec):
     local = LocalHome(tmp_path / "home", nodes(one={}), server=True)
     local.up()
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     command = local.started(local.task(spec.key)).command_pid
     assert processes.of_home(str(local.home.path))
@@ -56,11 +57,11 @@ def test_all_ends_with_a_home_that_is_removed(tmp_path, make_spec, tell_nothing)
     wait_until(lambda: not processes.start_ticks(command))
 
 
-def test_down_finds_what_a_removed_home_has_left(tmp_path, make_spec, tell_nothing):
+def test_down_finds_what_a_removed_home_has_left(tmp_path, make_spec):
     local = LocalHome(tmp_path / "home", nodes(one={}), server=True)
     local.up()
     spec = make_spec(("sleep", "600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     command = local.started(local.task(spec.key)).command_pid
     for name in ("server", "one"):
@@ -73,17 +74,15 @@ def test_down_finds_what_a_removed_home_has_left(tmp_path, make_spec, tell_nothi
     assert not shut_down(Home(local.home.path))
 
 
-def test_a_replica_does_not_start_again_and_again_at_once(
-    make_home, make_spec, tell_nothing, monkeypatch
-):
+def test_a_replica_does_not_start_again_and_again_at_once(make_home, make_spec, monkeypatch):
     local = make_home()
     with pytest.raises(Refused) as caught:
         for number in range(node_module.PACE_INCARNATIONS + 1):
             spec = make_spec(("true",), job="again", incarnation=number + 1)
-            local.cluster.start((spec,), tell_nothing)
+            start_group(local.cluster, (spec,))
     assert caught.value.reason == "TooManyRestarts"
     assert number == node_module.PACE_INCARNATIONS
-    local.cluster.start((make_spec(("true",), job="other"),), tell_nothing)
+    start_group(local.cluster, (make_spec(("true",), job="other"),))
 
 
 def stale(*_, **__):

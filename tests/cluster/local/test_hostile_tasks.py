@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from shoal.testing.cluster import start_group
 from shoal.testing.local import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -20,10 +21,10 @@ print("nested")
 
 
 @pytest.mark.parametrize("isolation", ["default", "strict"])
-def test_a_deep_tree_does_not_take_the_node_down(make_home, make_spec, tell_nothing, isolation):
+def test_a_deep_tree_does_not_take_the_node_down(make_home, make_spec, isolation):
     local = make_home()
     spec = make_spec((sys.executable, "-c", NEST), isolation=isolation)
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Ended")
     assert local.task(spec.key).outcome.exit_code == 0
     pid = local.pid("one")
@@ -35,12 +36,12 @@ def test_a_deep_tree_does_not_take_the_node_down(make_home, make_spec, tell_noth
     assert local.cluster.nodes()[0].problems == {}
 
 
-def test_what_cannot_be_removed_is_put_aside_and_reported(make_home, make_spec, tell_nothing):
+def test_what_cannot_be_removed_is_put_aside_and_reported(make_home, make_spec):
     if os.geteuid() != 0 or os.system("command -v chattr >/dev/null") != 0:
         pytest.skip("needs root and chattr to make a file that cannot be removed")
     local = make_home()
     spec = make_spec(("sh", "-c", "touch $SHOAL_SCRATCH/kept; sleep 600"))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     kept = local.home.node("one").work / f"default.{spec.name}" / "scratch" / "kept"
     wait_until(kept.exists)
     if os.system(f"chattr +i {kept}") != 0:
@@ -54,7 +55,7 @@ def test_what_cannot_be_removed_is_put_aside_and_reported(make_home, make_spec, 
         wait_until(lambda: "CleanupFailed" in local.cluster.nodes()[0].problems)
         assert "kept" in local.cluster.nodes()[0].problems["CleanupFailed"]
         after = make_spec(("true",))
-        local.cluster.start((after,), tell_nothing)
+        start_group(local.cluster, (after,))
         wait_until(lambda: local.phase(after.key) == "Ended")
         assert local.task(after.key).outcome.exit_code == 0
     finally:

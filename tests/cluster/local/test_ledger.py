@@ -40,7 +40,7 @@ def test_what_is_committed_is_there_again(ledger, tmp_path):
     ledger.put(task)
     ledger.lease("owner", 20001)
     ledger.commit()
-    task.told = TaskBootstrap(env={"RANK": "0"}, files={"hosts": "a\nb"})
+    task.bootstrap = TaskBootstrap(env={"RANK": "0"}, files={"hosts": "a\nb"})
     ledger.put(task)
     stop = StopRequest(reason="Cancelled", first=2.0, grace_seconds=30.0, at=2.0)
     outcome = Outcome(reason="Signalled", exit_code=143, signal=15, stop_reason="Cancelled")

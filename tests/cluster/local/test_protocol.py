@@ -28,11 +28,11 @@ REQUESTS = [
     protocol.Admit(specs=(SPEC,)),
     protocol.Release(tasks=(KEY,)),
     protocol.Launch(
-        tasks=(protocol.LaunchTask(task=KEY, told=TaskBootstrap(env={"A": "1"}, files={"f": "x"})),)
+        tasks=(protocol.LaunchTask(task=KEY, bootstrap=TaskBootstrap(env={"A": "1"}, files={"f": "x"})),)
     ),
     protocol.StopTask(task=KEY, grace_seconds=0.5, reason="Preempted"),
     protocol.Acknowledge(task=KEY),
-    protocol.Measure(task=KEY),
+    protocol.Measure(tasks=(KEY,)),
     protocol.Exec(task=KEY, command=("sh",), tty=True),
     protocol.ForgetJob(namespace="default", job_uid="uid", outputs=True),
     protocol.ShutDown(grace_seconds=1.0),

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from shoal.objects.errors import NotFound
+from shoal.testing.cluster import start_group
 from shoal.testing.local import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.fixture
-def running(make_home, make_spec, tell_nothing):
+def running(make_home, make_spec):
     """A home, and a task in it that runs."""
     local = make_home()
     spec = make_spec(("sh", "-c", "echo in-the-task > /tmp/mark; exec sleep 600"), env={"MINE": "yes"})
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     return local, spec
 

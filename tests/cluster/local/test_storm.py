@@ -12,6 +12,7 @@ from shoal.cluster.local import taskfiles
 from shoal.cluster.local.components import component_of
 from shoal.cluster.local.watchdog import Watchdog
 from shoal.objects.errors import Unavailable
+from shoal.testing.cluster import start_group
 from shoal.testing.local import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -27,10 +28,10 @@ SCRIPTS = {
 
 
 class Storm:
-    def __init__(self, local, seed, tell):
+    def __init__(self, local, seed, render):
         self.local = local
         self.random = random.Random(seed)
-        self.tell = tell
+        self.render = render
         self.killed = set()
         self.outcomes = {}
 
@@ -76,12 +77,12 @@ class Storm:
                     self.attempt(lambda key=spec.key: self.local.cluster.acknowledge(key))
             elif task is None:
                 if len(listed) < 12:
-                    self.attempt(lambda spec=spec: self.local.cluster.start((spec,), self.tell))
+                    self.attempt(lambda spec=spec: start_group(self.local.cluster, (spec,), self.render))
                     listed[spec.name] = spec
             elif task.phase == "Ended":
                 self.outcomes[spec.name] = task.outcome
             elif task.phase == "Admitted":
-                self.attempt(lambda spec=spec: self.local.cluster.start((spec,), self.tell))
+                self.attempt(lambda spec=spec: start_group(self.local.cluster, (spec,), self.render))
             elif task.phase == "Running" and spec.env["KIND"] in ("waits", "stays"):
                 grace = 20.0 if spec.env["KIND"] == "waits" else self.random.choice((0.1, 0.5))
                 self.attempt(
@@ -91,12 +92,12 @@ class Storm:
                 )
 
 
-def test_a_storm(make_home, make_spec, tell_nothing):
+def test_a_storm(make_home, make_spec):
     seed = int(os.environ.get("SHOAL_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
     count = int(os.environ.get("SHOAL_STORM_TASKS", "40"))
     print(f"SHOAL_SEED={seed} SHOAL_STORM_TASKS={count}")
     local = make_home(one={"cpu": 100_000})
-    storm = Storm(local, seed, tell_nothing)
+    storm = Storm(local, seed)
     watchdog = Watchdog(local.home, lambda: [component_of("one")])
     watchdog.open()
     try:

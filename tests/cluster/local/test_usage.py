@@ -7,15 +7,13 @@ import sys
 import pytest
 
 from shoal.cluster.local import usage
-from shoal.objects.errors import NotFound
+from shoal.testing.cluster import start_group
 from shoal.testing.local import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-def test_cpu_and_memory_of_a_task_that_runs_and_of_one_that_has_ended(
-    make_home, make_spec, tell_nothing
-):
+def test_cpu_and_memory_of_a_task_that_runs_and_of_one_that_has_ended(make_home, make_spec):
     local = make_home()
     burn = (
         "import time\n"
@@ -25,27 +23,27 @@ def test_cpu_and_memory_of_a_task_that_runs_and_of_one_that_has_ended(
         "input()\n"
     )
     spec = make_spec(("sh", "-c", f'python3 -c "{burn}" < /dev/zero || sleep 1; exit 0'))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: b"burnt" in b"".join(local.cluster.logs(spec.key)))
-    so_far = local.cluster.usage(spec.key)
+    so_far = local.cluster.usage([spec.key])[spec.key]
     assert so_far.cpu_seconds >= 0.4
     assert so_far.peak_memory_bytes >= 64 << 20
     assert so_far.gpu_ratio is None
     local.cluster.stop(spec.key, grace_seconds=0, reason="Cancelled")
     wait_until(lambda: local.phase(spec.key) == "Ended")
-    ended = local.cluster.usage(spec.key)
+    ended = local.cluster.usage([spec.key])[spec.key]
     assert ended.cpu_seconds >= 0.4
     assert ended.peak_memory_bytes >= 64 << 20
+    assert local.task(spec.key).usage == ended
     local.cluster.acknowledge(spec.key)
-    with pytest.raises(NotFound):
-        local.cluster.usage(spec.key)
+    assert local.cluster.usage([spec.key]) == {}
 
 
-def test_a_task_that_does_nothing_is_idle_until_it_works(make_home, make_spec, tell_nothing, tmp_path):
+def test_a_task_that_does_nothing_is_idle_until_it_works(make_home, make_spec, tmp_path):
     local = make_home()
     script = "until [ -e go ]; do sleep 0.5; done; while :; do :; done"
     spec = make_spec(("sh", "-c", script), working_directory=str(tmp_path))
-    local.cluster.start((spec,), tell_nothing)
+    start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     task = local.task(spec.key)
     assert task.idle_since == 0.0

@@ -14,8 +14,8 @@ def task(name, phase="Running"):
 def test_only_the_newest_state_of_a_task_is_told():
     watches = Watches()
     watch = watches.open()
-    watches.tell([task("a", "Admitted"), task("b")])
-    watches.tell([task("a", "Ended")])
+    watches.push([task("a", "Admitted"), task("b")])
+    watches.push([task("a", "Ended")])
     assert watch.wait(0) == [task("a", "Ended"), task("b")]
     assert watch.wait(0) == []
 
@@ -23,7 +23,7 @@ def test_only_the_newest_state_of_a_task_is_told():
 def test_missed_changes_are_said_once():
     watches = Watches()
     watch = watches.open()
-    watches.tell(None)
+    watches.missed()
     assert watch.wait(10) == []
     assert watch.relist
     assert not watch.relist
@@ -32,12 +32,12 @@ def test_missed_changes_are_said_once():
 def test_whoever_waits_is_woken():
     watches = Watches()
     watch, woken = watches.open(), []
-    watches.tell([task("a")])
+    watches.push([task("a")])
     watch.on_ready(lambda: woken.append(1))
     assert woken == [1]  # there is something already
     watch.wait(0)
-    watches.tell([task("a")])
-    watches.tell(None)
+    watches.push([task("a")])
+    watches.missed()
     assert woken == [1, 1, 1]
 
 
@@ -46,5 +46,5 @@ def test_a_closed_watch_hears_no_more():
     watch = watches.open()
     watch.close()
     watch.close()
-    watches.tell([task("a")])
+    watches.push([task("a")])
     assert watch.wait(10) == []

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.cluster.base import Outcome, Refused
+from shoal.cluster.base import Outcome, Refusal
 from shoal.cluster.simulated import Script, run_for
-from shoal.control.job import controller
 from shoal.control.job.actions import AddFinalizer
 from shoal.control.job.observe import Observed
 from shoal.control.job.reconcile import reconcile_job
@@ -20,13 +19,15 @@ from shoal.objects.job import (
     JobSpec,
     JobStatus,
     Limits,
+    Resources,
     Restart,
     RestartRule,
     Role,
     Success,
 )
 from shoal.objects.meta import Metadata
-from shoal.objects.quantities import Seconds
+from shoal.objects.node import Capacity
+from shoal.objects.quantities import CpuMillis, Seconds
 from shoal.objects.task import TaskSpec
 
 from .world import World, gang, slots
@@ -250,16 +251,25 @@ def test_isolations_that_a_node_lacks_are_named_once():
     assert (condition.status, "pids" in condition.message) == ("True", True)
 
 
+def refusals(reason: str, count: int, limit: int) -> list[int]:
+    """The infrastructure's failures after each of so many placements that node n0 refuses."""
+    world = World(gang(1, restart=Restart(infrastructure_limit=limit)), run_for(None))
+    refusal = Refusal(node="n0", reason=reason, message=f"node n0 refuses it: {reason}")
+    world.cluster.ensure = lambda group: [world.cluster.refuse(spec, refusal) for spec in group]
+    counts: list[int] = []
+    for _ in range(count):
+        world.allocate(slots("0"))
+        world.advance(40.0)
+        counts.append(world.job.status.infrastructure_failures)
+        if world.job.status.finished:
+            assert world.job.status.reason == "InfrastructureLimit"
+            break
+    return counts
+
+
 def test_a_job_without_ports_waits_ever_longer_and_never_fails():
-    taken = Refused("n0", "PortTaken", "node n0 has no port left")
-    count, counts = 0, []
-    for _ in range(1_000):
-        count = controller._count(taken, count)
-        counts.append(count)
-        assert controller._final(taken, count, 0) == {}
-    assert counts[:8] == [1, 2, 3, 4, 5, 6, 6, 6]
-    full = Refused("n0", "OutOfCpu", "node n0 has no room")
-    assert controller._final(full, controller._count(full, 100), 100)["reason"] == "InfrastructureLimit"
+    assert refusals("PortTaken", 9, limit=0) == [1, 2, 3, 4, 5, 6, 6, 6, 6]
+    assert refusals("OutOfCpu", 9, limit=3) == [1, 2, 3, 4]
 
 
 def test_cancel_stops_and_ends_once_all_are_gone():
@@ -526,3 +536,96 @@ def test_giving_up_slots_is_told():
     assert ("NodeDrained", "2 tasks give up their places") in [
         (n.reason, n.message) for n in world.notes
     ]
+
+
+def crashing(*crashes: int, after: float = 1.0):
+    """The workers with these indices fail after that time, whenever they run; others run for ever."""
+    return lambda spec: Script(run_seconds=after, exit_code=1) if spec.index in crashes else Script()
+
+
+ELASTIC = JobSpec(
+    runtime="elastic",
+    roles=(Role(replicas=2, min_replicas=1, command=("x",)),),
+    restart=Restart(limit=100, backoff=Seconds(4)),
+)
+
+
+def starts(world: World, index: int) -> int:
+    return sum(name.startswith(f"j-uid-1-worker-{index}-") for name in world.started)
+
+
+def test_a_crash_does_not_hold_back_the_restart_of_another_task():
+    """Worker 0 dies again and again; worker 1, which died once, restarts after its own first backoff."""
+    world = World(
+        ELASTIC,
+        lambda spec: (
+            Script(run_seconds=3.0, exit_code=1)
+            if spec.index == 0 or spec.incarnation == 1
+            else Script()
+        ),
+    )
+    world.allocate(slots("0-1"))
+    world.advance(3.5)
+    assert (starts(world, 0), starts(world, 1)) == (1, 1)
+    world.advance(4.0)  # both restart after 4 s, and worker 0 crashes once more soon after
+    assert (starts(world, 0), starts(world, 1)) == (2, 2)
+    world.advance(5.0)
+    assert world.tasks()["worker-1-2"] == "Running"
+
+
+def test_the_backoff_of_a_task_is_bounded():
+    world = World(ELASTIC, crashing(0))
+    world.allocate(slots("0-1"))
+    world.advance(600.0)
+    before = starts(world, 0)
+    world.advance(62.0)
+    assert starts(world, 0) >= before + 1, "at most a minute between two starts"
+
+
+def test_the_backoff_of_a_task_begins_anew_after_progress():
+    world = World(ELASTIC, crashing(0, after=100.0))
+    world.allocate(slots("0-1"))
+    world.advance(510.0)
+    assert starts(world, 0) == 5, "each ran for 100 s, so each wait is the first one: 4 s"
+    assert world.job.status.roles[0].crashes == "0=1"
+
+
+def test_restarts_are_counted_not_failures():
+    world = World(gang(restart=QUICK), by_incarnation(i0n1=1))
+    world.allocate(slots("0-2"))
+    assert world.job.status.restarts == 0
+    world.advance(2.0)
+    assert (world.job.status.failures, world.job.status.restarts) == (1, 1)
+
+
+def test_a_refused_group_is_placed_again_under_other_names():
+    """A refusal counts once, though the pass that recorded it was cut before the acknowledgement."""
+    world = World(gang(), run_for(None))
+    world.cluster.declare("n0", foreign=Capacity(cpu=CpuMillis(8000)))
+    roles = (Role(replicas=3, command=("x",), resources=Resources(cpu=CpuMillis(1000))),)
+    world.edit(roles=roles)
+    world.allocate(slots("0-2"))
+    for _ in range(4):
+        world.turn(cut_after=2)
+    status = world.job.status
+    assert status.refusal is not None
+    assert (status.refusal.node, status.refusal.reason) == ("n0", "OutOfCpu")
+    assert status.infrastructure_failures == 1
+    world.allocate(slots("0-2", "n1"))
+    world.settle()
+    assert world.job.status.phase == "Running"
+    assert set(world.tasks()) == {f"worker-{index}-2" for index in range(3)}
+    assert world.job.status.restarts == 0
+
+
+def test_a_gang_is_bootstrapped_once_all_its_endpoints_are_known():
+    """Admission of one task takes 5 s, its endpoint 3 s more: no task runs before, no thread waits."""
+    slow = Script(admit_seconds=5.0, endpoint_seconds=3.0)
+    world = World(gang(), lambda spec: slow if spec.index == 1 else Script())
+    world.allocate(slots("0-1"), slots("2", "n1"))
+    world.settle()
+    assert set(world.tasks().values()) == {"Pending"}
+    world.advance(6.0)
+    assert set(world.tasks().values()) == {"Admitted"}
+    world.advance(3.0)
+    assert set(world.tasks().values()) == {"Running"}

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from shoal.cluster.base import Refused, Task
+from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster
 from shoal.control.job import actions
 from shoal.control.job.observe import FINALIZER, Observed
 from shoal.control.job.reconcile import reconcile_job
 from shoal.objects import codec
-from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Refusal, Role, Slots
+from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Role, Slots
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
@@ -115,29 +115,21 @@ class World:
                 self.cluster.acknowledge(task.spec.key)
             case actions.Stop(task, grace, reason):
                 self.cluster.stop(task, grace_seconds=grace, reason=reason)
-            case actions.Start(group, allocation, together):
+            case actions.Ensure(group, together):
                 for each in [group] if together else [(spec,) for spec in group]:
-                    self._start(each, allocation)
+                    self.cluster.ensure(each)
+            case actions.Bootstrap(tasks):
+                fresh = [task.spec.name for task in tasks if not task.bootstrapped]
+                again = set(fresh) & set(self.started)
+                assert not again, f"started twice: {again}"
+                self.started += fresh
+                self.cluster.bootstrap({task.spec.key: TaskBootstrap() for task in tasks})
             case actions.RemoveFinalizer() | actions.DeleteJob():
                 self.gone = True
             case actions.CleanUp(outputs):
                 self.cluster.cleanup_job("default", "uid-1", outputs=outputs)
             case actions.AddFinalizer():
                 raise AssertionError("it has the finalizer")
-
-    def _start(self, group: tuple[TaskSpec, ...], allocation: int) -> None:
-        known = {t.spec.name for t in self.cluster.list().tasks}
-        try:
-            self.cluster.start(group, lambda specs, _: {spec.name: TaskBootstrap() for spec in specs})
-        except Refused as refused:
-            refusal = Refusal(allocation=allocation, node=refused.node, reason=refused.reason)
-            count = self.job.status.infrastructure_failures + 1
-            self.status(refusal=refusal, infrastructure_failures=count)
-            return
-        fresh = [spec.name for spec in group if spec.name not in known]
-        again = set(fresh) & set(self.started)
-        assert not again, f"started twice: {again}"
-        self.started += fresh
 
 
 def gang(replicas: int = 3, **fields: Any) -> JobSpec:

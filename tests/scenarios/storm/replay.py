@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.cluster.base import Outcome, Refused, Tell
+from shoal.cluster import base
+from shoal.cluster.base import Outcome
 from shoal.cluster.simulated import Script, SimulatedCluster
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
@@ -251,13 +252,17 @@ class _Cluster(SimulatedCluster):
         super().__init__(replay.clock, nodes, behave)
         self._replay = replay
 
-    def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
+    def ensure(self, group: tuple[TaskSpec, ...]) -> None:
         refused = self._replay.refusal()
         if refused is not None:
-            raise Refused(refused.refusal.node, refused.refusal.reason, refused.refusal.message)
+            said = refused.refusal
+            for spec in group:
+                refusal = base.Refusal(node=said.node, reason=said.reason, message=said.message)
+                self.refuse(spec, refusal)
+            return
         started = tuple(spec for spec in group if self._replay.allows(spec))
         if started:
-            super().start(started, tell)
+            super().ensure(started)
         if started != group:
             raise Unavailable("some of these were never started in the real run")
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shoal.cluster.base import Tell
 from shoal.cluster.simulated import Script, SimulatedCluster
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, NODE
@@ -182,9 +181,9 @@ class _Cluster(SimulatedCluster):
         self._storm = storm
         self._ever: set[TaskKey] = set()
 
-    def start(self, group: tuple[TaskSpec, ...], tell: Tell) -> None:
+    def ensure(self, group: tuple[TaskSpec, ...]) -> None:
         there = {task.spec.key for task in self.every_task()}
-        super().start(group, tell)
+        super().ensure(group)
         for spec in group:
             if spec.key not in there and spec.key in self._ever:
                 self._storm.wrong.append(f"{spec.name} was started twice")

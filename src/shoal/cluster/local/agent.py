@@ -21,6 +21,7 @@ from shoal.cluster.local.home import Home, Lock, Presence
 from shoal.cluster.local.isolation import peers, probe, syscalls
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
+from shoal.cluster.local.readiness import Readiness
 from shoal.cluster.local.requests import Requests
 from shoal.cluster.local.serving import Serving
 from shoal.cluster.local.usage import Meter
@@ -80,7 +81,9 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
     node = Node(place, declaration, SteadyClock(), loop, _isolations(place, name))
     recovery.recover(node)
     meter = Meter(node)
-    requests = Requests(node, Execs(node), meter, os.getpid())
+    execs = Execs(node)
+    Readiness(node, execs)
+    requests = Requests(node, execs, meter, os.getpid())
     listener = home.listen(node.paths.socket)
     inside = peers.task_folder(os.getpid())
     serving = Serving(

@@ -178,7 +178,7 @@ class Attendant:
                 self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
 
     def _prepare(self) -> None:
-        self.folders.create(self.record.told or TaskBootstrap())
+        self.folders.create(self.record.bootstrap or TaskBootstrap())
         folder = str(self.folders.task)
         taskfiles.write(folder, taskfiles.RECORD, copy_of(self.record))
         taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))

@@ -8,6 +8,7 @@ import os
 import selectors
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,32 @@ class Execs:
 
         def ended(_: int) -> None:
             client.answer(call, self._collect(running))
+
+        self._node.loop.add(running.pidfd, selectors.EVENT_READ, ended)
+
+    def probe(
+        self,
+        task: TaskKey,
+        command: tuple[str, ...],
+        timeout_seconds: float,
+        done: Callable[[bool], None],
+    ) -> None:
+        """Run the command without streams; `done` is called once with whether it exits 0 in time."""
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            running = self._spawn(Exec(task=task, command=command), [null, null, null])
+        except (ShoalError, OSError):  # the task is about to end
+            done(False)
+            return
+        finally:
+            os.close(null)
+        self._running.add(running)
+        self._node.exec_pids.add(running.pid)
+        timer = self._node.loop.later(timeout_seconds, lambda: self._kill(running))
+
+        def ended(_: int) -> None:
+            timer.cancel()
+            done(self._collect(running) == 0)
 
         self._node.loop.add(running.pidfd, selectors.EVENT_READ, ended)
 

@@ -41,8 +41,8 @@ class TaskFolders:
             )
         )
 
-    def create(self, told: TaskBootstrap) -> None:
-        """Make all of them, and write what the task is told in files; idempotent.
+    def create(self, bootstrap: TaskBootstrap) -> None:
+        """Make all of them, and write the files of the bootstrap; idempotent.
 
         Raises:
             OSError: there is no room, or a file's path leads out of its folder.
@@ -54,7 +54,7 @@ class TaskFolders:
             str(self._home.logs), spec.namespace, spec.job, spec.job_uid, spec.role, spec.index,
             spec.incarnation,
         )  # fmt: skip
-        for path, text in told.files.items():
+        for path, text in bootstrap.files.items():
             target = self.rendezvous / path
             if ".." in target.parts or not target.is_relative_to(self.rendezvous):
                 raise OSError(f"the file {path!r} is outside of the rendezvous folder")

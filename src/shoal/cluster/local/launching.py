@@ -1,7 +1,7 @@
 """From a task in the ledger to `launch.json`: what its command is, and all that it may know and use.
 
 The agent's own environment is never handed on, but for a short list of what says where things are on
-this machine; what rendezvous tells comes over that, and what the user says over everything.
+this machine; the bootstrap comes over that, and what the user states over everything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def description(
     home: Home,
     folders: TaskFolders,
     spec: TaskSpec,
-    told: TaskBootstrap,
+    bootstrap: TaskBootstrap,
     *,
     cgroup_parents: Mapping[str, str],
     inherited: Mapping[str, str] = os.environ,
@@ -49,7 +49,7 @@ def description(
         **({"SHOAL_GPU_SHARE": f"{spec.placement.share / 1000:g}"} if spec.placement.share else {}),
         **{
             name: value.replace(RENDEZVOUS_FOLDER, str(folders.rendezvous))
-            for name, value in told.env.items()
+            for name, value in bootstrap.env.items()
         },
         **spec.env,
     }
@@ -62,7 +62,7 @@ def description(
         role=spec.role,
         index=spec.index,
         incarnation=spec.incarnation,
-        argv=told.command or spec.command,
+        argv=bootstrap.command or spec.command,
         env=environment,
         cwd=spec.working_directory or str(folders.scratch),
         scratch=str(folders.scratch),

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from shoal import statefiles
-from shoal.cluster.base import Outcome, StopReason, Task, TaskPhase
+from shoal.cluster.base import Outcome, StopReason, Task, TaskPhase, Usage
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.meta import Part, Stamp
@@ -79,13 +79,20 @@ class Progress(Part, frozen=True, kw_only=True):
     """At its end; as the peak below."""
     peak_memory_bytes: int = 0
 
+    @property
+    def usage(self) -> Usage | None:
+        """What the task had used at its end."""
+        if self.outcome is None:
+            return None
+        return Usage(cpu_seconds=self.cpu_seconds, peak_memory_bytes=self.peak_memory_bytes)
+
 
 class Record(msgspec.Struct, kw_only=True):
     """One task in the ledger."""
 
     spec: TaskSpec
     progress: Progress
-    told: TaskBootstrap | None = None
+    bootstrap: TaskBootstrap | None = None
 
     @property
     def key(self) -> TaskKey:
@@ -112,13 +119,16 @@ class Record(msgspec.Struct, kw_only=True):
             return "Terminating"
         return "Running" if progress.launched and progress.started else "Admitted"
 
-    def task(self, idle_since: Stamp = 0.0) -> Task:
+    def task(self, idle_since: Stamp = 0.0, probed_ready: bool = False) -> Task:
         """As the contract shows it."""
         progress = self.progress
+        runs = self.phase == "Running"
         return Task(
             spec=self.spec,
             phase=self.phase,
             endpoint=progress.endpoint,
+            bootstrapped=progress.launched,
+            ready=runs and (probed_ready or self.spec.readiness is None),
             outcome=progress.outcome,
             stop_reason=progress.stop.reason if progress.stop is not None else None,
             admitted=progress.admitted,
@@ -126,6 +136,7 @@ class Record(msgspec.Struct, kw_only=True):
             ended=progress.ended,
             idle_since=idle_since,
             unenforced=progress.unenforced,
+            usage=progress.usage,
         )
 
 
@@ -139,7 +150,7 @@ class _Copy(Part, frozen=True, kw_only=True):
 
 def copy_of(record: Record) -> bytes:
     """The record as it was when the task was launched, for `taskfiles.RECORD`."""
-    return codec.encode(_Copy(spec=record.spec, told=record.told, progress=record.progress))
+    return codec.encode(_Copy(spec=record.spec, told=record.bootstrap, progress=record.progress))
 
 
 def record_of(copy: bytes) -> Record:
@@ -149,7 +160,7 @@ def record_of(copy: bytes) -> Record:
         ValueError: it holds something else.
     """
     found = codec.decode(copy, _Copy)
-    return Record(spec=found.spec, told=found.told, progress=found.progress)
+    return Record(spec=found.spec, bootstrap=found.told, progress=found.progress)
 
 
 class Ledger:
@@ -199,9 +210,9 @@ class Ledger:
         return cls(path)
 
     def put(self, record: Record) -> None:
-        """A new task, or what it was told."""
+        """A new task, or its bootstrap."""
         self.tasks[record.key] = record
-        told = None if record.told is None else codec.encode(record.told)
+        told = None if record.bootstrap is None else codec.encode(record.bootstrap)
         self._stage(
             "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)",
             record.spec.namespace,
@@ -326,12 +337,12 @@ class Ledger:
         for spec, told, progress in self._database.execute("SELECT spec, told, progress FROM tasks"):
             record = Record(
                 spec=codec.decode(spec, TaskSpec),
-                told=None if told is None else codec.decode(told, TaskBootstrap),
+                bootstrap=None if told is None else codec.decode(told, TaskBootstrap),
                 progress=codec.decode(progress, Progress),
             )
             old = known.get(record.key)
             if old is not None:
-                old.progress, old.told = record.progress, record.told
+                old.progress, old.bootstrap = record.progress, record.bootstrap
                 record = old
             self.tasks[record.key] = record
         self.leases = dict(self._database.execute("SELECT owner, port FROM leases"))

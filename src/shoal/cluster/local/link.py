@@ -1,12 +1,14 @@
 """The server's connection to one agent, with a mirror of that agent's tasks.
 
-A thread keeps the connection: it connects again by itself, reads answers and changes, and folds the
-changes into the mirror in the order in which they come. Since an answer comes after the changes that
+A thread keeps the connection: it connects again by itself, sends what the socket did not take at once,
+reads answers and changes, and folds the changes into the mirror in the order in which they come. No
+caller of `post` waits for the agent. Every second the thread begins a barrier, so that an agent that
+stands still is noticed while nothing is asked of it. Since an answer comes after the changes that
 its request caused, and `barrier` is such an answer, a mirror looked at after a barrier is the agent's
 own list of that moment, without the cost of sending it.
 
-While the agent does not answer, the mirror keeps the last that was known, to tell where a task is;
-it is not shown to anybody as the present.
+While the agent does not answer, the mirror keeps the last that was known, to say where a task is;
+it is not shown as the present.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ PATIENCE_SECONDS = 2.0
 OVERDUE_SECONDS = 1.0
 """A node that has not answered a barrier for so long is silent."""
 
+MAX_UNSENT_BYTES = 64 * 1024 * 1024
+"""Requests of so much that the agent does not read end the connection."""
+
+_BEAT_SECONDS = 0.5
 _FIRST_RETRY_SECONDS = 0.01
 _LONGEST_RETRY_SECONDS = 0.25
 _READ_BYTES = 256 * 1024
@@ -54,11 +60,25 @@ class Pending:
         self._asked = time.monotonic()
         self._done = threading.Event()
         self._answer: Answer | None = None
+        self._lock = threading.Lock()
+        self._callback: Callable[[Pending], None] | None = None
 
     def settle(self, answer: Answer | None) -> None:
         """Its answer; None when the connection is lost."""
-        self._answer = answer
-        self._done.set()
+        with self._lock:
+            self._answer = answer
+            self._done.set()
+            callback = self._callback
+        if callback is not None:
+            callback(self)
+
+    def then(self, callback: Callable[[Pending], None]) -> None:
+        """Call `callback` once `done`; from the connection's thread, so it must not block."""
+        with self._lock:
+            self._callback = callback
+            done = self._done.is_set()
+        if done:
+            callback(self)
 
     @property
     def done(self) -> bool:
@@ -89,15 +109,23 @@ class Pending:
 
 
 class Link:
-    """See the module's docstring. Thread-safe. `told` is called with tasks that changed, and with
-    None when changes may have been missed; from the link's thread, and it must not block."""
+    """See the module's docstring. Thread-safe. `changed` is called with tasks that changed, and with
+    None when changes may have been missed or the agent begins or ceases to answer; `beat` is called
+    twice a second. Both from the link's thread, and they must not block."""
 
-    def __init__(self, node: str, path: Path, told: Callable[[list[Task] | None], None]) -> None:
+    def __init__(
+        self,
+        node: str,
+        path: Path,
+        changed: Callable[[list[Task] | None], None],
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
         self.node = node
         self.message = ""
         """Why the node is not ready."""
         self._path = path
-        self._told = told
+        self._changed = changed
+        self._beat = beat
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._connection: socket.socket | None = None
@@ -109,6 +137,12 @@ class Link:
         self._ready = threading.Event()
         self._down_since = time.monotonic()
         self._probe: Pending | None = None
+        self._probed_at = 0.0
+        self._answered = True
+        self._unsent = bytearray()
+        self._waker, self._woken = socket.socketpair()
+        for end in (self._waker, self._woken):
+            end.setblocking(False)
         self._closing = threading.Event()
         self._thread = SupervisedThread(
             f"link-{node}", self._run, self._closing, backoff=Backoff(0.01, 2.0)
@@ -120,11 +154,26 @@ class Link:
         """The node as its agent describes it; None while it does not answer."""
         return self._state if self._ready.is_set() and self._answers() else None
 
-    def submit(self, request: AnyRequest) -> Pending:
-        """Send a request.
+    @property
+    def answering(self) -> bool:
+        """False when it is known that the agent does not answer now."""
+        return self._ready.is_set() and self._answers()
+
+    def post(self, request: AnyRequest) -> Pending:
+        """Send a request without waiting for anything.
 
         Raises:
-            Unavailable: there is nobody to send it to.
+            Unavailable: the agent is known not to answer.
+        """
+        if not self.answering:
+            raise _silent(self.node, self.message)
+        return self._submit(request)
+
+    def submit(self, request: AnyRequest) -> Pending:
+        """Send a request, if need be after the connection is made again.
+
+        Raises:
+            Unavailable: the agent does not answer.
         """
         if not self._ready.is_set():
             patience = PATIENCE_SECONDS - (time.monotonic() - self._down_since)
@@ -143,13 +192,8 @@ class Link:
         except Unavailable:
             return None
         if self._probe is None or self._probe.done:
-            self._probe = probe  # the oldest that is not answered tells how long it has been silent
+            self._probe = probe  # the oldest unanswered one says for how long it has been silent
         return probe
-
-    def look(self) -> None:
-        """Begin a barrier for its own sake, unless one is under way: `state` tells how it went."""
-        if self._probe is None or self._probe.done:
-            self.ping()
 
     def tasks(self) -> tuple[Task, ...]:
         """The mirror: as the agent had it at the last barrier, or later."""
@@ -166,6 +210,7 @@ class Link:
     def close(self) -> None:
         """End the connection and its thread; idempotent."""
         self._closing.set()
+        self._wake()
         self._drop()
         if self._thread is not threading.current_thread():
             self._thread.join(5.0)
@@ -191,25 +236,35 @@ class Link:
         return pending
 
     def _send(self, data: bytes) -> None:
-        """Raises:
-        OSError: the connection is lost, or takes no more; then part of a frame may have been sent,
-            and the connection is of no more use.
+        """Send now what the socket takes, the rest by the link's thread.
+
+        Raises:
+            OSError: the connection is lost, or too much is unsent.
         """
-        deadline = time.monotonic() + REQUEST_SECONDS
         with self._sending:
             connection = self._connection
             if connection is None:
                 raise ConnectionError("not connected")
-            rest = memoryview(data)
-            while rest:
-                try:
-                    rest = rest[connection.send(rest, socket.MSG_DONTWAIT) :]
-                except BlockingIOError:
-                    patience = deadline - time.monotonic()
-                    poll = select.poll()
-                    poll.register(connection, select.POLLOUT)
-                    if patience <= 0 or not poll.poll(patience * 1000):
-                        raise TimeoutError("it takes no more requests") from None
+            if not self._unsent:
+                with contextlib.suppress(BlockingIOError):
+                    data = data[connection.send(data, socket.MSG_DONTWAIT) :]
+            self._unsent += data
+            if len(self._unsent) > MAX_UNSENT_BYTES:
+                raise ConnectionError("it takes no more requests")
+            unsent = bool(self._unsent)
+        if unsent:
+            self._wake()
+
+    def _flush(self, connection: socket.socket) -> None:
+        with self._sending, contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                sent = connection.send(self._unsent[:_READ_BYTES], socket.MSG_DONTWAIT)
+                del self._unsent[:sent]
+
+    def _wake(self) -> None:
+        """Have the thread look again at what is unsent, and at `_closing`."""
+        with contextlib.suppress(OSError):  # full: it is awake anyway
+            self._waker.send(b"x")
 
     def _run(self) -> None:
         retry = _FIRST_RETRY_SECONDS
@@ -225,6 +280,9 @@ class Link:
                 self._lost()
             retry = _FIRST_RETRY_SECONDS if was_ready else min(retry * 1.5, _LONGEST_RETRY_SECONDS)
             self._closing.wait(retry)
+            self._beat()
+        self._waker.close()
+        self._woken.close()
 
     def _follow(self) -> None:
         """Connect, and read until the connection ends.
@@ -243,26 +301,63 @@ class Link:
                 self._shown = None
             opening = self._submit(protocol.Describe()), self._submit(protocol.Watch())
             frames = Frames()
-            while data := connection.recv(_READ_BYTES):
+            while not self._closing.is_set():
+                data = self._next_bytes(connection)
                 for document in frames.feed(data):
                     self._take(codec.decode(document, Answer))
                 if not self._ready.is_set() and all(pending.done for pending in opening):
                     self._state = self._state or opening[0].result(NodeState)
                     self.message = ""
+                    self._answered = True
                     self._ready.set()
-                    self._told(None)
-            raise ConnectionError("the node agent has ended")
+                    self._changed(None)
+                self._probe_regularly()
         finally:
             self._drop()
             connection.close()
+
+    def _next_bytes(self, connection: socket.socket) -> bytes:
+        """What has come, nothing when a beat has passed; sends what is unsent.
+
+        Raises:
+            OSError: the connection has ended.
+        """
+        poll = select.poll()
+        poll.register(connection, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+        poll.register(self._woken, select.POLLIN)
+        for descriptor, events in poll.poll(_BEAT_SECONDS * 1000):
+            if descriptor == self._woken.fileno():
+                with contextlib.suppress(BlockingIOError):
+                    self._woken.recv(_READ_BYTES)
+            elif events & ~select.POLLOUT:
+                data = connection.recv(_READ_BYTES)
+                if not data:
+                    raise ConnectionError("the node agent has ended")
+                return data
+        self._flush(connection)
+        return b""
+
+    def _probe_regularly(self) -> None:
+        now = time.monotonic()
+        if now - self._probed_at < _BEAT_SECONDS or not self._ready.is_set():
+            return
+        self._probed_at = now
+        if self._answers() != self._answered:
+            self._answered = not self._answered
+            self._changed(None)
+        if self._probe is None or self._probe.done:
+            self.ping()
+        self._beat()
 
     def _take(self, answer: Answer) -> None:
         if answer.changes:
             changed = self._fold(answer.changes)
             if self._ready.is_set() and changed:
-                self._told(changed)
+                self._changed(changed)
         if answer.node is not None:
             self._state = answer.node
+            if self._ready.is_set():
+                self._changed(None)
         if answer.id:
             with self._lock:
                 pending = self._pending.pop(answer.id, None)
@@ -284,7 +379,7 @@ class Link:
 
     def _spec(self, change: protocol.Change) -> TaskSpec:
         """Raises:
-        ValueError: the agent tells of a task that it never told of before.
+        ValueError: the agent changes a task that it never listed.
         """
         if change.spec is not None:
             return change.spec
@@ -304,9 +399,11 @@ class Link:
         if self._ready.is_set():
             self._down_since = time.monotonic()
             self._ready.clear()
-            self._told(None)
+            self._changed(None)
         with self._lock:
             pending, self._pending = self._pending, {}
+        with self._sending:
+            self._unsent.clear()
         self._probe = None
         for one in pending.values():
             one.settle(None)

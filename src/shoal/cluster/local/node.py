@@ -18,7 +18,7 @@ import msgspec
 from shoal import faults
 from shoal.clock import Clock
 from shoal.cluster.base import EndReason, NodeState, Outcome, Refused, StopReason
-from shoal.cluster.local import admission, folders, launching, taskfiles
+from shoal.cluster.local import admission, folders, launching, nodes, taskfiles
 from shoal.cluster.local.attendant import Attendant
 from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.home import Home, NodeHome
@@ -29,7 +29,7 @@ from shoal.cluster.local.nodes import NodeDecl
 from shoal.cluster.local.ports import Ports
 from shoal.cluster.local.protocol import Change, LaunchTask
 from shoal.cluster.local.turn import Turn
-from shoal.objects.errors import Conflict, Unavailable
+from shoal.objects.errors import Conflict, ShoalError, Unavailable
 from shoal.objects.task import Endpoint, TaskKey, TaskSpec
 
 __all__ = ["Isolations", "Node"]
@@ -87,6 +87,9 @@ class Node:
         self.exec_pids: set[int] = set()
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
+        self.ready: set[TaskKey] = set()
+        """Running tasks whose readiness probe succeeds."""
+        self.on_started: Callable[[Record], None] = lambda _: None
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
         self.turn = Turn(self.ledger, self._tell, self._undone)
         self._emptying = False
@@ -130,7 +133,8 @@ class Node:
             self._check_pace(spec)
         if new:
             held = [record.spec for record in self.ledger.tasks.values() if record.holds_capacity]
-            node, capacity = self.declaration.name, self.declaration.capacity
+            self._read_declaration()
+            node, capacity = self.declaration.name, self.declaration.available
             admission.check(node, capacity, held, new, self.isolations.strict_refusal)
             ports = [self.ports.lease(spec) for spec in new]
             for spec, leased in zip(new, ports, strict=True):
@@ -148,20 +152,12 @@ class Node:
                 self.turn.after(_released)
 
     def launch(self, tasks: Iterable[LaunchTask]) -> None:
-        """Start those that were not yet started.
-
-        Raises:
-            Conflict: one of them is not admitted; then none is started.
-        """
-        tasks = tuple(tasks)
+        """Start those that are admitted and not yet started."""
         for launch in tasks:
-            if launch.task not in self.ledger.tasks:
-                raise Conflict(f"task {launch.task.name} is not admitted")
-        for launch in tasks:
-            record = self.ledger.tasks[launch.task]
-            if not record.can_be_taken_back:
+            record = self.ledger.tasks.get(launch.task)
+            if record is None or not record.can_be_taken_back:
                 continue
-            record.told = launch.told
+            record.bootstrap = launch.bootstrap
             record.progress = msgspec.structs.replace(record.progress, launched=True)
             self.ledger.put(record)
             self.turn.changed(record.key)
@@ -226,10 +222,10 @@ class Node:
 
     def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
         """See `attendant.Host`."""
-        told = record.told
-        assert told is not None, "launched tasks were told"
+        bootstrap = record.bootstrap
+        assert bootstrap is not None, "launched tasks have their bootstrap"
         parents = self.cgroup_parents
-        return launching.description(self.home, folders, record.spec, told, cgroup_parents=parents)
+        return launching.description(self.home, folders, record.spec, bootstrap, cgroup_parents=parents)
 
     @property
     def cgroup_parents(self) -> Mapping[str, str]:
@@ -255,6 +251,7 @@ class Node:
             record.progress, started=started.started, unenforced=started.unenforced
         )
         self.turn.changed(record.key)
+        self.on_started(record)
 
     def ended(self, record: Record, end: taskfiles.Exit) -> None:
         """See `attendant.Host`."""
@@ -371,6 +368,12 @@ class Node:
     def _folders(self, spec: TaskSpec) -> TaskFolders:
         return TaskFolders(self.home, self.paths, spec)
 
+    def _read_declaration(self) -> None:
+        """What is reserved for others may have changed since the agent started."""
+        with contextlib.suppress(OSError, ShoalError, ValueError):  # a damaged file changes nothing here
+            found = [each for each in nodes.load(self.home) if each.name == self.declaration.name]
+            self.declaration = found[0] if found else self.declaration
+
     def _admit(self, spec: TaskSpec, ports: dict[str, int]) -> None:
         endpoint = Endpoint(
             role=spec.role,
@@ -399,6 +402,7 @@ class Node:
         faults.point("agent.end.recorded")
         attendant = self.attendants.pop(key, None)
         self.idle_since.pop(key, None)
+        self.ready.discard(key)
         if attendant is not None:
             attendant.close()
 
@@ -443,13 +447,15 @@ class Node:
         record = self.ledger.tasks.get(key)
         if record is None:
             return Change(namespace=key.namespace, name=key.name, gone=True)
-        task = record.task(self.idle_since.get(key, 0.0))
+        task = record.task(self.idle_since.get(key, 0.0), key in self.ready)
         return Change(
             namespace=key.namespace,
             name=key.name,
             spec=record.spec if whole else None,
             phase=task.phase,
             endpoint=task.endpoint,
+            bootstrapped=task.bootstrapped,
+            ready=task.ready,
             outcome=task.outcome,
             stop_reason=task.stop_reason,
             admitted=task.admitted,
@@ -457,6 +463,7 @@ class Node:
             ended=task.ended,
             idle_since=task.idle_since,
             unenforced=task.unenforced,
+            usage=task.usage,
         )
 
 

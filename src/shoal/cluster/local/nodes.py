@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 from shoal import statefiles
+from shoal.cluster.base import NodeState
 from shoal.cluster.local import machine
 from shoal.cluster.local.home import Home
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, Problem
 from shoal.objects.meta import Part
-from shoal.objects.node import Capacity
+from shoal.objects.node import Capacity, Taint
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError
 
 __all__ = ["NodeDecl", "declare", "is_default", "load", "parse", "save"]
@@ -44,11 +45,41 @@ class NodeDecl(Part, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     """Device ids."""
     labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    """It takes no new tasks."""
+    reserved: Capacity = Capacity()
+    """Kept for programs outside Shoal."""
 
     @property
     def capacity(self) -> Capacity:
         """What it can hold."""
         return Capacity(cpu=self.cpu, memory=self.memory, gpus=self.gpus)
+
+    @property
+    def available(self) -> Capacity:
+        """What tasks of Shoal can hold."""
+        return Capacity(
+            cpu=CpuMillis(max(0, self.cpu - self.reserved.cpu)),
+            memory=Bytes(max(0, self.memory - self.reserved.memory)),
+            gpus=tuple(gpu for gpu in self.gpus if gpu not in self.reserved.gpus),
+        )
+
+    def state(self, agent: NodeState | None, message: str) -> NodeState:
+        """The node as its agent describes it (None: it does not answer), with what is declared now."""
+        known = agent or NodeState(
+            name=self.name,
+            ready=False,
+            capacity=self.capacity,
+            message=message or "its agent does not answer",
+        )
+        return msgspec.structs.replace(
+            known,
+            labels=self.labels,
+            taints=self.taints,
+            unschedulable=self.unschedulable,
+            foreign=self.reserved,
+        )
 
 
 class _Nodes(Part, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shoal.cluster.base import NodeState, Outcome, Refused, StopReason, Task, TaskPhase
+from shoal.cluster.base import NodeState, Outcome, Refused, StopReason, Task, TaskPhase, Usage
 from shoal.objects import codec
 from shoal.objects.errors import ShoalError, Unavailable, by_code
 from shoal.objects.meta import Part, Stamp
@@ -48,7 +48,7 @@ __all__ = [
     "raise_error",
 ]
 
-VERSION = 1
+VERSION = 2
 """Of this protocol: raised when an older side could misread it."""
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -107,11 +107,11 @@ class LaunchTask(Part, frozen=True, kw_only=True):
     """One of `Launch`."""
 
     task: TaskKey
-    told: TaskBootstrap
+    bootstrap: TaskBootstrap
 
 
 class Launch(Request, frozen=True, kw_only=True, tag="launch"):
-    """Start admitted tasks; those that were launched before stay as they are."""
+    """Start admitted tasks; those that were launched before, or are not admitted, stay as they are."""
 
     tasks: tuple[LaunchTask, ...]
 
@@ -131,9 +131,9 @@ class Acknowledge(Request, frozen=True, kw_only=True, tag="acknowledge"):
 
 
 class Measure(Request, frozen=True, kw_only=True, tag="usage"):
-    """Answer: `Usage`."""
+    """Answer: `Usage` of each, in order; null for those that are not here."""
 
-    task: TaskKey
+    tasks: tuple[TaskKey, ...]
 
 
 class Exec(Request, frozen=True, kw_only=True, tag="exec"):
@@ -182,6 +182,8 @@ class Change(Part, frozen=True, kw_only=True):
     spec: TaskSpec | None = None
     phase: TaskPhase = "Admitted"
     endpoint: Endpoint | None = None
+    bootstrapped: bool = False
+    ready: bool = False
     outcome: Outcome | None = None
     stop_reason: StopReason | None = None
     admitted: Stamp = 0.0
@@ -189,6 +191,7 @@ class Change(Part, frozen=True, kw_only=True):
     ended: Stamp = 0.0
     idle_since: Stamp = 0.0
     unenforced: tuple[str, ...] = ()
+    usage: Usage | None = None
     gone: bool = False
 
     @property
@@ -202,6 +205,8 @@ class Change(Part, frozen=True, kw_only=True):
             spec=spec,
             phase=self.phase,
             endpoint=self.endpoint,
+            bootstrapped=self.bootstrapped,
+            ready=self.ready,
             outcome=self.outcome,
             stop_reason=self.stop_reason,
             admitted=self.admitted,
@@ -209,6 +214,7 @@ class Change(Part, frozen=True, kw_only=True):
             ended=self.ended,
             idle_since=self.idle_since,
             unenforced=self.unenforced,
+            usage=self.usage,
         )
 
 

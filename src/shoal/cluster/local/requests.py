@@ -63,7 +63,7 @@ class Requests:
             case protocol.ForgetJob():
                 node.forget_job(request.namespace, request.job_uid, request.outputs)
             case protocol.Measure():
-                result = self._meter.usage(request.task)
+                result = self._meter.usages(request.tasks)
             case protocol.Exec():
                 self._execs.start(client, call.id, request)
                 return

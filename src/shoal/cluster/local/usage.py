@@ -18,7 +18,6 @@ from typing import Any
 from shoal.cluster.base import Usage
 from shoal.cluster.local.ledger import Record
 from shoal.cluster.local.node import Node
-from shoal.objects.errors import NotFound
 from shoal.objects.task import TaskKey
 
 __all__ = ["IDLE_RATIO", "Meter"]
@@ -51,19 +50,21 @@ class Meter:
         """Begin to look every few seconds."""
         self._node.loop.later(SAMPLE_SECONDS, self._sample)
 
-    def usage(self, key: TaskKey) -> Usage:
-        """What the task has used so far, or had when it ended.
+    def usages(self, keys: Iterable[TaskKey]) -> tuple[Usage | None, ...]:
+        """What each task has used so far, or had when it ended; None: it is not here."""
+        keys = tuple(keys)
+        running = (key for key in keys if key in self._node.attendants)
+        table = _table() if any(not self._counted(key) for key in running) else {}
+        return tuple(self._usage(key, table) for key in keys)
 
-        Raises:
-            NotFound: no such task.
-        """
+    def _usage(self, key: TaskKey, table: dict[int, _Process]) -> Usage | None:
         record = self._node.ledger.tasks.get(key)
         if record is None:
-            raise NotFound(f"no task {key.name} is here")
+            return None
         progress = record.progress
         if progress.outcome is not None:
-            return Usage(cpu_seconds=progress.cpu_seconds, peak_memory_bytes=progress.peak_memory_bytes)
-        cpu, memory, peak = self._measure(key, _table())
+            return progress.usage
+        cpu, memory, peak = self._measure(key, table)
         history = self._histories.setdefault(key, _History())
         history.peak_memory_bytes = max(history.peak_memory_bytes, peak, memory)
         return Usage(

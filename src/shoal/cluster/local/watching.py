@@ -1,5 +1,5 @@
 """Watches over all nodes of a local cluster: each keeps the newest state of what changed since it was
-last asked, so a watcher that is slow misses steps of a task, never its present state."""
+last asked, so a slow watcher misses steps of a task, never its present state."""
 
 from __future__ import annotations
 
@@ -18,23 +18,55 @@ class Watches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watches: tuple[LocalWatch, ...] = ()
+        self._node_watches: tuple[LocalNodeWatch, ...] = ()
 
     def open(self) -> LocalWatch:
-        """One more."""
+        """A new watch of tasks."""
         watch = LocalWatch(self)
         with self._lock:
             self._watches = (*self._watches, watch)
         return watch
 
-    def tell(self, tasks: list[Task] | None) -> None:
-        """These changed; None: changes may have been missed."""
-        for watch in self._watches:
+    def open_nodes(self) -> LocalNodeWatch:
+        """A new watch of nodes."""
+        watch = LocalNodeWatch(self)
+        with self._lock:
+            self._node_watches = (*self._node_watches, watch)
+        return watch
+
+    def push(self, tasks: list[Task]) -> None:
+        """These tasks changed."""
+        for watch in self._watches if tasks else ():
             watch.push(tasks)
 
-    def drop(self, watch: LocalWatch) -> None:
+    def missed(self) -> None:
+        """Changes of tasks may have been missed, and nodes may have changed."""
+        for watch in self._watches:
+            watch.push(None)
+        for node_watch in self._node_watches:
+            node_watch.wake()
+
+    def drop(self, watch: LocalWatch | LocalNodeWatch) -> None:
         """It was closed."""
         with self._lock:
             self._watches = tuple(other for other in self._watches if other is not watch)
+            self._node_watches = tuple(other for other in self._node_watches if other is not watch)
+
+
+class LocalNodeWatch:
+    """See `shoal.cluster.base.NodeWatch`."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        self.wake: Callable[[], None] = _ignore
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        """See `NodeWatch.on_ready`."""
+        self.wake = wake
+
+    def close(self) -> None:
+        """See `NodeWatch.close`."""
+        self._watches.drop(self)
 
 
 class LocalWatch:
@@ -46,10 +78,10 @@ class LocalWatch:
         self._tasks: dict[TaskKey, Task] = {}
         self._relist = False
         self._closed = False
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = _ignore
 
     def push(self, tasks: list[Task] | None) -> None:
-        """See `Watches.tell`."""
+        """See `Watches.push`; None: see `Watches.missed`."""
         with self._condition:
             if tasks is None:
                 self._relist = True
@@ -91,5 +123,5 @@ class LocalWatch:
             self._condition.notify_all()
 
 
-def _nobody() -> None:
-    """Nobody waits to be woken."""
+def _ignore() -> None:
+    """No callback was given."""

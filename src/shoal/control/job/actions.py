@@ -12,13 +12,14 @@ __all__ = [
     "Acknowledge",
     "Action",
     "AddFinalizer",
+    "Bootstrap",
     "CleanUp",
     "Decision",
     "DeleteJob",
+    "Ensure",
     "Note",
     "PatchStatus",
     "RemoveFinalizer",
-    "Start",
     "Stop",
 ]
 
@@ -61,12 +62,18 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Start these under this allocation: together or not at all, or each for itself."""
+class Ensure:
+    """These tasks are wanted: all or none of them, or each independently of the others."""
 
     group: tuple[TaskSpec, ...]
-    allocation: int
     together: bool = True
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Their endpoints are known: render their rendezvous and have them run."""
+
+    tasks: tuple[Task, ...]
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,8 @@ Action = (
     | Note
     | Acknowledge
     | Stop
-    | Start
+    | Ensure
+    | Bootstrap
     | CleanUp
     | RemoveFinalizer
     | DeleteJob

@@ -22,12 +22,31 @@ from shoal.control.job.observe import (
     wanted_slots,
 )
 from shoal.objects.elastic import is_coordinator, own_roles
-from shoal.objects.job import Phase, RestartRule, Role, Success, restart_scope
+from shoal.objects.job import Phase, Refusal, RestartRule, Role, Success, restart_scope
 
-__all__ = ["Completion", "count_ends", "evaluate_completion", "lost_too_often", "seconds_until_limit"]
+__all__ = [
+    "Completion",
+    "count_ends",
+    "count_refusals",
+    "evaluate_completion",
+    "lost_too_often",
+    "seconds_until_limit",
+]
 
 
 _INFRASTRUCTURE = ("SupervisorLost", "NodeLost", "StartFailed")
+_NEVER_PLACED = ("IsolationUnavailable", "Unsupported")
+"""What no node of this kind of cluster can do now, it cannot do later either."""
+_PASSING = ("PortTaken", "TooManyRestarts")
+"""Reasons of refusals that pass by themselves: the job waits, however often it is refused so."""
+_LONGEST_WAIT_COUNT = 6
+"""Counted so often, such a refusal has the scheduler wait as long as it ever does."""
+_REFUSED_BACKOFF_SECONDS = 30.0
+"""At most, between placements that nodes refuse."""
+_TASK_BACKOFF_SECONDS = 60.0
+"""At most, where tasks restart one by one: the job goes on with the others."""
+_PROGRESS_SECONDS = 60.0
+"""A task that ran for so long, and for longer than its last backoff, has made progress."""
 _LIVED_SECONDS = 10.0
 """A coordinator that ends sooner cannot do its work: the next one is not started at once."""
 _COORDINATOR_BACKOFF_SECONDS = 5.0
@@ -87,6 +106,51 @@ def count_ends(
     return None, notes
 
 
+def count_refusals(
+    observed: Observed, draft: StatusDraft, now: float
+) -> tuple[Completion | None, list[Note]]:
+    """Record placements that a node refused: one failure of the infrastructure, however many tasks the
+    group has. The scheduler takes the allocation back; a name that was refused is not used again."""
+    wanted = wanted_slots(observed, draft)
+    refused = [
+        task
+        for task in observed.tasks
+        if task.refusal is not None
+        and task.spec.incarnation == draft.current(slot_of(task))
+        and slot_of(task) not in draft.outcomes
+    ]
+    counted: list[Task] = []
+    for task in refused:
+        draft.next_incarnation(slot_of(task))
+        place = wanted.get(slot_of(task))
+        if place is not None and place.node == task.spec.placement.node:
+            counted.append(task)
+    if not counted or counted[0].refusal is None:
+        return None, []
+    refusal, limit = counted[0].refusal, observed.job.spec.restart.infrastructure_limit
+    draft.refusal = Refusal(
+        allocation=observed.job.status.allocation.id,
+        node=refusal.node,
+        reason=refusal.reason,
+        message=refusal.message,
+        at=now,
+    )
+    passing = refusal.reason in _PASSING
+    if not passing or draft.infrastructure_failures < _LONGEST_WAIT_COUNT:
+        draft.infrastructure_failures += 1
+    notes = [Note("PlacementRefused", refusal.message, warning=True)]
+    if refusal.reason in _NEVER_PLACED:
+        return Completion("Failed", refusal.reason, refusal.message), notes
+    if draft.infrastructure_failures > limit and not passing:
+        message = f"nodes refused it more than {limit} times, last: {refusal.message}"
+        return Completion("Failed", "InfrastructureLimit", message), notes
+    if draft.infrastructure_failures > 1:
+        delay = min(_REFUSED_BACKOFF_SECONDS, _backoff(observed, draft.infrastructure_failures - 1))
+        for task in counted:
+            draft.delay(slot_of(task), delay, now)
+    return None, notes
+
+
 def lost_too_often(observed: Observed, draft: StatusDraft, notes: list[Note]) -> Completion | None:
     """A Completion when the losses of nodes that `notes` tell of were more than are forgiven."""
     limit = observed.job.spec.restart.infrastructure_limit
@@ -116,7 +180,7 @@ def _succeeded(observed: Observed, draft: StatusDraft, task: Task, now: float) -
     decides = decides and spec.success.role in ("", task.spec.role)
     if spec.restart.policy == "Always" and not decides:
         _again(observed, draft, task)
-        draft.restart_after = now + float(spec.restart.backoff)
+        draft.delay(slot_of(task), float(spec.restart.backoff), now)
     else:
         draft.settle(slot_of(task), "Succeeded")
 
@@ -128,7 +192,8 @@ def _infrastructure(
     if completion is None:
         _again(observed, draft, task)
         if draft.infrastructure_failures > 1:
-            draft.restart_after = now + min(30.0, _backoff(observed, draft.infrastructure_failures - 1))
+            delay = min(30.0, _backoff(observed, draft.infrastructure_failures - 1))
+            draft.delay(slot_of(task), delay, now)
     return completion
 
 
@@ -145,7 +210,7 @@ def _coordinator(
         if said is not None and said.state == "ended" and said.attempt == draft.attempt:
             draft.settle(slot_of(task), "Succeeded")  # its record tells the rest of them
             return None
-        draft.role_restart_after[task.spec.role] = now + _backoff(observed, 1)
+        draft.delay(slot_of(task), _backoff(observed, 1), now)
         draft.next_incarnation(slot_of(task))
         return None
     reason = outcome.reason if outcome.reason in _INFRASTRUCTURE else "CoordinatorLost"
@@ -154,7 +219,7 @@ def _coordinator(
         draft.next_incarnation(slot_of(task))
         if task.started and task.ended - task.started < _LIVED_SECONDS:
             delay = min(_COORDINATOR_BACKOFF_SECONDS, _backoff(observed, draft.infrastructure_failures))
-            draft.role_restart_after[task.spec.role] = now + delay
+            draft.delay(slot_of(task), delay, now)
     return completion
 
 
@@ -180,7 +245,7 @@ def _failed(
     if action == "Ignore":
         notes.append(Note("FailureIgnored", f"{said}; a restart rule ignores it"))
         _again(observed, draft, task)
-        draft.restart_after = now + float(spec.restart.backoff)
+        draft.delay(slot, float(spec.restart.backoff), now)
         return None
     array = spec.array is not None
     burnt = 1 + (draft.index_failures.get(slot, 0) if array else draft.failures)
@@ -189,16 +254,13 @@ def _failed(
         draft.index_failures[slot] = burnt
     draft.failures += 1
     if not final:
+        delay = _task_backoff(observed, draft, task, burnt)
         _again(observed, draft, task)
-        delay = _backoff(observed, burnt)
-        draft.restart_after = now + delay
-        notes.append(
-            Note(
-                "Restarting",
-                f"{said}; restart {burnt} of {spec.restart.limit} in {delay:g} s",
-                warning=True,
-            )
-        )
+        draft.delay(slot, delay, now)
+        restarts = "the job" if restart_scope(observed.job.spec) == "Gang" else _who(task)
+        used = f"{burnt} of {spec.restart.limit} restarts used"
+        message = f"{said}; {restarts} restarts in {delay:g} s ({used})"
+        notes.append(Note("Restarting", message, warning=True))
         return None
     draft.settle(slot, "Failed")
     if array:
@@ -228,6 +290,19 @@ def _action(observed: Observed, task: Task, outcome: Outcome) -> str:
 def _backoff(observed: Observed, failures: int) -> float:
     first = float(observed.job.spec.restart.backoff)
     return min(LONGEST_BACKOFF_SECONDS, first * 2.0 ** min(failures - 1, 20))
+
+
+def _task_backoff(observed: Observed, draft: StatusDraft, task: Task, burnt: int) -> float:
+    """The wait before the next start. Where tasks restart one by one it counts the failures of this one
+    in a row, and begins anew after progress."""
+    if restart_scope(observed.job.spec) == "Gang":
+        return _backoff(observed, burnt)
+    slot, ran = slot_of(task), max(0.0, task.ended - task.started) if task.started else 0.0
+    crashes = draft.crashes.get(slot, 0)
+    last = min(_TASK_BACKOFF_SECONDS, _backoff(observed, crashes)) if crashes else 0.0
+    crashes = 1 if ran >= max(_PROGRESS_SECONDS, last) else crashes + 1
+    draft.crashes[slot] = crashes
+    return min(_TASK_BACKOFF_SECONDS, _backoff(observed, crashes))
 
 
 def _who(task: Task) -> str:

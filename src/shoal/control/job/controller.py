@@ -7,26 +7,25 @@ keep those of other nodes from happening.
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from shoal import faults
-from shoal.cluster.base import Cluster, Refused, Task, Tell
+from shoal.cluster.base import Cluster, Task
 from shoal.control.cache import ObjectCache
 from shoal.control.job.actions import (
     Acknowledge,
     Action,
     AddFinalizer,
+    Bootstrap,
     CleanUp,
     DeleteJob,
+    Ensure,
     Note,
     PatchStatus,
     RemoveFinalizer,
-    Start,
     Stop,
 )
 from shoal.control.job.observe import FINALIZER, Observed
@@ -35,30 +34,20 @@ from shoal.control.lease import Guard
 from shoal.control.runner import Source
 from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
-from shoal.objects import codec
 from shoal.objects.errors import Unavailable
-from shoal.objects.job import Job, Refusal
+from shoal.objects.job import Job
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
-from shoal.objects.task import Endpoint, TaskBootstrap, TaskSpec
+from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = ["EventRecorder", "JobController", "Rendezvous"]
 
 WRITER = "job"
 _ORPHANS_GRACE_SECONDS = 10.0
-_AT_ONCE = 32
-"""So many indices of an array are started by one request."""
-_PASSING = frozenset({"PortTaken", "TooManyRestarts"})
-"""Reasons of refusals that pass by themselves: the job waits, however often it is refused so."""
-_LONGEST_WAIT_COUNT = 6
-"""Counted so often, such a refusal has the scheduler wait as long as it ever does."""
-_MANY = 4096
-_SHOWS_SECONDS = 1.0
-"""A group that was started shows in the task cache within this time, or is asked for again."""
 
 
 class Rendezvous(Protocol):
-    """What the tasks of a group are told, given where every known task of the job is. Pure."""
+    """The bootstraps of tasks, given the endpoints of every known task of the job. Pure."""
 
     def __call__(
         self,
@@ -106,8 +95,6 @@ class JobController:
         self._guard = guard
         self._rendezvous = rendezvous
         self._notebook = notebook
-        self._lock = threading.Lock()
-        self._started: dict[str, float] = {}
 
     def sources(self) -> Sequence[Source]:
         """Jobs, their tasks, and nodes that are declared lost or answer again."""
@@ -130,10 +117,7 @@ class JobController:
             job = self._apply(job, action, now, unreachable)
         if unreachable:
             raise Unavailable(unreachable[0])
-        again = decision.again_seconds
-        if any(isinstance(action, Start) for action in decision.actions):
-            return _SHOWS_SECONDS if again is None else min(again, _SHOWS_SECONDS)
-        return again
+        return decision.again_seconds
 
     def _see(self, job: Job) -> Observed:
         unreachable = self._tasks.unreachable_nodes
@@ -160,16 +144,20 @@ class JobController:
                 self._notebook.event(job, reason, message, warning=warning, at=now)
                 faults.point("server.job.event.noted")
             case Acknowledge(task):
-                self._notebook.attempt(job, task)
+                if task.refusal is None:  # it never ran
+                    self._notebook.attempt(job, task)
                 faults.point("server.job.attempt.noted")
                 _spare(unreachable, lambda: self._tasks.acknowledge(task.spec.key))
                 faults.point("server.job.task.acknowledged")
             case Stop(task, grace, reason):
                 _spare(unreachable, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
                 faults.point("server.job.task.stopped")
-            case Start():
-                job = self._start(job, action, now)
-                faults.point("server.job.group.started")
+            case Ensure():
+                self._ensure(action)
+                faults.point("server.job.group.ensured")
+            case Bootstrap(tasks):
+                self._bootstrap(job, tasks)
+                faults.point("server.job.group.bootstrapped")
             case CleanUp(outputs):
                 self._forget(job, outputs)
                 faults.point("server.job.folders.forgotten")
@@ -213,88 +201,33 @@ class JobController:
             if self._tasks.unreachable_nodes - lost:
                 raise  # those that are lost have nothing that anybody waits for
 
-    def _start(self, job: Job, start: Start, now: float) -> Job:
-        names = {spec.name for spec in start.group}
-        if all(now - self._started.get(name, -math.inf) < _SHOWS_SECONDS for name in names):
-            return job  # it has begun; the cache has yet to hear of it
-        refused = (
-            self._start_group(job, start.group)
-            if start.together
-            else self._start_apart(job, start.group)
-        )
-        if refused is not None:
-            self._notebook.event(job, "PlacementRefused", refused.message, warning=True, at=now)
-            return self._refused(job, refused, start.allocation, now)
-        self._remember(names, now)
-        return job
+    def _ensure(self, wanted: Ensure) -> None:
+        groups = [wanted.group] if wanted.together else [(spec,) for spec in wanted.group]
+        unreachable: Unavailable | None = None
+        for group in groups:
+            try:
+                self._cluster.ensure(group)
+            except Unavailable as error:  # the indices of an array do not wait for each other
+                unreachable = error
+        if unreachable is not None:
+            raise unreachable
 
-    def _start_group(self, job: Job, group: tuple[TaskSpec, ...]) -> Refused | None:
-        names = {spec.name for spec in group}
-        peers = [
-            task.endpoint
-            for task in self._tasks.of_job(job.metadata.uid)
-            if task.endpoint is not None and task.phase != "Ended" and task.spec.name not in names
-        ]
-
-        def tell(
-            specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
-        ) -> Mapping[str, TaskBootstrap]:
-            return self._rendezvous(job, specs[0].attempt, specs, (*peers, *endpoints))
-
-        return self._ask(group, tell)
-
-    def _start_apart(self, job: Job, group: tuple[TaskSpec, ...]) -> Refused | None:
-        """An array's indices: many in one request, but none is told of another or waits for it."""
-
-        def tell(
-            specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
-        ) -> Mapping[str, TaskBootstrap]:
-            told: dict[str, TaskBootstrap] = {}
-            for spec, endpoint in zip(specs, endpoints, strict=True):
-                told |= self._rendezvous(job, spec.attempt, (spec,), (endpoint,))
-            return told
-
-        refused: Refused | None = None
-        for first in range(0, len(group), _AT_ONCE):
-            part = group[first : first + _AT_ONCE]
-            if self._ask(part, tell) is not None:
-                refusals = [self._ask((spec,), tell) for spec in part]
-                refused = next((each for each in refusals if each is not None), refused)
-        return refused
-
-    def _ask(self, group: tuple[TaskSpec, ...], tell: Tell) -> Refused | None:
-        try:
-            self._cluster.start(group, tell)
-        except Refused as refused:
-            return refused
-        return None
-
-    def _remember(self, names: set[str], now: float) -> None:
-        with self._lock:
-            if len(self._started) > _MANY:
-                recent = self._started.items()
-                self._started = {name: at for name, at in recent if now - at < _SHOWS_SECONDS}
-            self._started.update(dict.fromkeys(names, now))
-
-    def _refused(self, job: Job, refused: Refused, allocation: int, now: float) -> Job:
-        refusal = Refusal(
-            allocation=allocation,
-            node=refused.node,
-            reason=refused.reason,
-            message=refused.message,
-            at=now,
-        )
-        count = _count(refused, job.status.infrastructure_failures)
-        fields: dict[str, object] = {
-            "refusal": codec.builtins(refusal),
-            "infrastructureFailures": count,
-        }
-        completion = _final(refused, count, job.spec.restart.infrastructure_limit)
-        if completion:
-            fields |= {**completion, "phase": "Failed", "finished": now}
-        job = self._write(job, fields)
-        faults.point("server.job.refusal.written")
-        return job
+    def _bootstrap(self, job: Job, tasks: tuple[Task, ...]) -> None:
+        """Render the rendezvous of those that have none yet, with the endpoints of all the group and of
+        the job's other tasks."""
+        names = {task.spec.name for task in tasks}
+        others = (task for task in self._tasks.of_job(job.metadata.uid) if task.spec.name not in names)
+        known = [*(task for task in others if task.phase != "Ended"), *tasks]
+        endpoints = tuple(task.endpoint for task in known if task.endpoint is not None)
+        by_attempt: dict[int, list[TaskSpec]] = {}
+        for task in tasks:
+            if not task.bootstrapped:
+                by_attempt.setdefault(task.spec.attempt, []).append(task.spec)
+        bootstraps: dict[TaskKey, TaskBootstrap] = {}
+        for attempt, specs in by_attempt.items():
+            rendered = self._rendezvous(job, attempt, tuple(specs), endpoints)
+            bootstraps.update((spec.key, rendered[spec.name]) for spec in specs)
+        self._cluster.bootstrap(bootstraps)
 
     def _write(self, job: Job, fields: Mapping[str, object]) -> Job:
         """What was decided on a spec that has changed since is decided again."""
@@ -327,25 +260,6 @@ def _concerned(job: Job, nodes: set[str]) -> bool:
     return any(slots.node in nodes for slots in job.status.allocation.slots) or any(
         node in role.nodes for role in job.status.roles for node in nodes
     )
-
-
-def _count(refused: Refused, before: int) -> int:
-    """Failures of the infrastructure, with this refusal."""
-    passes = refused.reason in _PASSING and before >= _LONGEST_WAIT_COUNT
-    return before if passes else before + 1
-
-
-def _final(refused: Refused, count: int, limit: int) -> dict[str, object]:
-    """Reason and message of a refusal that is the last one; nothing while another node, or a later
-    time, may do better."""
-    if refused.reason in _PASSING:
-        return {}
-    if refused.reason == "IsolationUnavailable":  # what a machine cannot isolate now, it never can
-        return {"reason": refused.reason, "message": refused.message}
-    if count <= limit:
-        return {}
-    message = f"nodes refused it more than {count - 1} times, last: {refused.message}"
-    return {"reason": "InfrastructureLimit", "message": message}
 
 
 def _ready(node: Node) -> str:

@@ -24,7 +24,7 @@ import msgspec
 
 from shoal.cluster.base import Task
 from shoal.objects import codec
-from shoal.objects.job import Job, JobStatus, NodeTime, Phase, RoleStatus, share_of
+from shoal.objects.job import Job, JobStatus, NodeTime, Phase, RoleStatus, restart_scope, share_of
 from shoal.objects.job_rules import FIXED_RUNTIMES
 from shoal.objects.meta import Condition
 from shoal.objects.ranges import IndexMap, IndexSet
@@ -146,7 +146,11 @@ class StatusDraft:
         self.exit_codes: dict[Slot, int] = {}
         self.index_failures: dict[Slot, int] = {}
         self.nodes: dict[Slot, str] = {}
-        self.role_restart_after: dict[str, float] = {}
+        self.restarts = status.restarts
+        self.crashes: dict[Slot, int] = {}
+        """The user's failures in a row, without progress between them."""
+        self.retry_after: dict[Slot, float] = {}
+        """When an index that starts again by itself may do so."""
         for role in status.roles:
             self._open(role)
 
@@ -160,9 +164,9 @@ class StatusDraft:
         longest = max(LONGEST_BACKOFF_SECONDS, float(self.job.spec.restart.backoff))
         if self.restart_after - now > longest:
             self.restart_after = now
-        for role, at in self.role_restart_after.items():
+        for slot, at in self.retry_after.items():
             if at - now > longest:
-                self.role_restart_after[role] = now
+                self.retry_after[slot] = now
 
     def current(self, slot: Slot) -> int:
         """The number of the start that counts; the first is 1."""
@@ -188,9 +192,18 @@ class StatusDraft:
         self.outcomes.clear()
         self.attempt += 1
 
+    def delay(self, slot: Slot, seconds: float, now: float) -> None:
+        """The next start of the slot, or of its gang, waits so long. Where tasks restart one by one, the
+        wait of one does not hold back another."""
+        if restart_scope(self.job.spec) == "Gang":
+            self.restart_after = now + seconds
+        else:
+            self.retry_after[slot] = now + seconds
+
     def settle(self, slot: Slot, outcome: str) -> None:
         """Record the index's final outcome."""
         self.outcomes[slot] = outcome
+        self.crashes.pop(slot, None)
         self.nodes.pop(slot, None)
 
     def condition(self, kind: str, holds: bool, reason: str, message: str, now: float) -> None:
@@ -218,6 +231,7 @@ class StatusDraft:
             conditions=tuple(self.conditions.values()),
             attempt=self.attempt,
             failures=self.failures,
+            restarts=self.restarts,
             infrastructure_failures=self.infrastructure_failures,
             roles=self._close_all(),
             exit_code=self.exit_code,
@@ -245,8 +259,8 @@ class StatusDraft:
         self.exit_codes.update((slot, int(value)) for slot, value in read(role.exit_codes))
         self.index_failures.update((slot, int(value)) for slot, value in read(role.failures))
         self.nodes.update(read(role.nodes))
-        if role.restart_after:
-            self.role_restart_after[role.name] = role.restart_after
+        self.crashes.update((slot, int(value)) for slot, value in read(role.crashes))
+        self.retry_after.update((slot, float(value)) for slot, value in read(role.retry_after))
 
     def _close_all(self) -> tuple[RoleStatus, ...]:
         roles = tuple(self._close(role.name) for role in self.job.spec.roles)
@@ -268,7 +282,8 @@ class StatusDraft:
             exit_codes=write(self.exit_codes),
             failures=write(self.index_failures),
             nodes=write(self.nodes),
-            restart_after=self.role_restart_after.get(role, 0.0),
+            crashes=write(self.crashes),
+            retry_after=write({slot: f"{at:.3f}" for slot, at in self.retry_after.items()}),
         )
 
 

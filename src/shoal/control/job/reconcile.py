@@ -11,9 +11,10 @@ A gang of fixed size cannot change: a difference between its members and its slo
 attempt stale. Where tasks restart one by one but are given the addresses of all others at their start
 (TensorFlow's clusters), a new size or place does the same.
 
-A start is prepared by writing the index's node into the status; only then is the node asked. A node
-that becomes unreachable in between is known to hold the index, and nothing is started a second time
-elsewhere until it answers or is declared lost.
+Starts are desired state: a slot's task is ensured, and bootstrapped once the endpoints of all that start
+together are observed. A start is prepared by writing the index's node into the status; only then is the
+node asked. A node that becomes unreachable in between is known to hold the index, and nothing is started
+a second time elsewhere until it answers or is declared lost.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from shoal.control.job.actions import (
     Acknowledge,
     Action,
     AddFinalizer,
+    Bootstrap,
     CleanUp,
     Decision,
     DeleteJob,
+    Ensure,
     Note,
     PatchStatus,
     RemoveFinalizer,
-    Start,
     Stop,
 )
 from shoal.control.job.completion import (
     Completion,
     count_ends,
+    count_refusals,
     evaluate_completion,
     lost_too_often,
     seconds_until_limit,
@@ -55,6 +58,9 @@ from shoal.objects.task import Placement, TaskSpec, task_name
 
 __all__ = ["reconcile_job"]
 
+_REASSERT_SECONDS = 1.0
+"""What was asked of the cluster is observed within this time, or is asked for again."""
+
 
 def reconcile_job(observed: Observed, now: float) -> Decision:
     """What to do next for the job. Pure: equal arguments give equal decisions."""
@@ -64,10 +70,10 @@ def reconcile_job(observed: Observed, now: float) -> Decision:
     draft, notes = StatusDraft(observed.job), list[Note]()
     draft.correct_stamps(now)
     count_nodes(observed, draft, now)
-    start: Start | None = None
+    starts: list[Action] = []
     waits: list[float | None] = []
     if not observed.terminal:
-        notes, start, waits = _reconcile_active(observed, draft, now)
+        notes, starts, waits = _reconcile_active(observed, draft, now)
     wanted = wanted_slots(observed, draft)
     _describe_phase(observed, draft, wanted, now)
     actions: list[Action] = []
@@ -77,8 +83,9 @@ def reconcile_job(observed: Observed, now: float) -> Decision:
         actions.append(PatchStatus(fields))
     actions += notes
     actions += _stop_and_acknowledge(observed, draft, wanted)
-    if start is not None:
-        actions.append(start)
+    actions += starts
+    if any(isinstance(action, Stop | Ensure | Bootstrap) for action in actions):
+        waits.append(_REASSERT_SECONDS)
     actions += _finalize(observed, draft, has_finalizer, now, waits)
     times = [wait for wait in waits if wait is not None]
     return Decision(tuple(actions), min(times) if times else None)
@@ -86,27 +93,29 @@ def reconcile_job(observed: Observed, now: float) -> Decision:
 
 def _reconcile_active(
     observed: Observed, draft: StatusDraft, now: float
-) -> tuple[list[Note], Start | None, list[float | None]]:
+) -> tuple[list[Note], list[Action], list[float | None]]:
     notes = _drop_lost_members(observed, draft)
     completion = lost_too_often(observed, draft, notes)
-    if completion is None:
-        completion, ends = count_ends(observed, draft, now)
-        notes += ends
+    for count in (count_refusals, count_ends):
+        if completion is None:
+            completion, counted = count(observed, draft, now)
+            notes += counted
     completion = completion or evaluate_completion(observed, draft, now)
     if completion is not None:
         _close(draft, completion, now)
         notes.append(
             Note(completion.phase, completion.message or _closing(draft), completion.phase == "Failed")
         )
-        return notes, None, []
+        return notes, [], []
     wanted = wanted_slots(observed, draft)
     notes += _reconcile_members(observed, draft, wanted)
     notes += _missing_isolations(observed, draft, now)
     before = draft.members()
-    start, wait = _missing_starts(observed, draft, wanted, now)
-    if start is not None and draft.members() != before:  # else a start that was cut short is carried on
-        notes.append(_started_note(draft, start))
-    return notes, start, [wait, seconds_until_limit(observed, draft, now)]
+    starts, wait = _missing_starts(observed, draft, wanted, now)
+    new = [slot for slot in draft.members() if slot not in before]
+    if new:  # else a start that was cut short is carried on
+        notes.append(_started_note(observed, draft, new))
+    return notes, starts, [wait, seconds_until_limit(observed, draft, now)]
 
 
 def _close(draft: StatusDraft, completion: Completion, now: float) -> None:
@@ -139,13 +148,17 @@ def _missing_isolations(observed: Observed, draft: StatusDraft, now: float) -> l
     return [Note("IsolationMissing", f"its tasks run without {'; '.join(found)}", warning=True)]
 
 
-def _started_note(draft: StatusDraft, start: Start) -> Note:
-    specs = start.group
-    nodes = ", ".join(sorted({spec.placement.node for spec in specs}))
-    again = any(spec.incarnation > 1 for spec in specs)
+def _started_note(observed: Observed, draft: StatusDraft, new: list[Slot]) -> Note:
+    """The start of these slots; counts it as a restart where they have run before."""
+    nodes = ", ".join(sorted({draft.nodes[slot] for slot in new}))
+    again = [slot for slot in new if slot in draft.exit_codes]
+    if restart_scope(observed.job.spec) == "Gang":
+        draft.restarts += bool(again)
+    else:
+        draft.restarts += len(again)
     return Note(
-        "Started" if not again else "Restarted",
-        f"attempt {draft.attempt}: {len(specs)} {'tasks' if len(specs) > 1 else 'task'} on {nodes}",
+        "Restarted" if again else "Started",
+        f"attempt {draft.attempt}: {len(new)} {'tasks' if len(new) > 1 else 'task'} on {nodes}",
     )
 
 
@@ -298,40 +311,54 @@ def _other_devices(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Pl
 
 def _missing_starts(
     observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement], now: float
-) -> tuple[Start | None, float | None]:
-    """The start to ask for, each member given its node in the draft; and seconds until a backoff ends.
+) -> tuple[list[Action], float | None]:
+    """What brings the wanted slots closer to running, each member given its node in the draft; and the
+    seconds until a backoff ends.
 
-    `Cluster.start` is idempotent by name, so a start that was cut short is simply asked for again.
+    Slots without an admitted task are ensured; once the endpoints of all that start together are known,
+    their tasks are bootstrapped. Both are idempotent by task name and repeated until they are observed.
     """
-    if _refused(observed) or not wanted:
-        return None, None
-    fresh = fixed_membership(observed.job) and not _started(observed, draft)
-    find = _gang if fresh or restart_scope(observed.job.spec) == "Gang" else _single
+    if _refused(observed, draft) or not wanted:
+        return [], None
+    gang = restart_scope(observed.job.spec) == "Gang"
+    fresh = fixed_membership(observed.job) and not _launched(observed, draft)
+    find = _gang if fresh or gang else _single
     ready = find(observed, draft, wanted)
     delayed = {
         slot: wait
         for slot in ready
         if draft.current(slot) > 1
         and slot not in draft.nodes
-        and (wait := _restart_after(observed, draft, slot) - now) > 0
+        and (wait := (draft.restart_after if gang else draft.retry_after.get(slot, 0.0)) - now) > 0
     }
     ready = [slot for slot in ready if slot not in delayed]
     again = min(delayed.values()) if delayed else None
-    if not ready or (delayed and restart_scope(observed.job.spec) == "Gang"):
-        return None, again
+    if not gang:
+        draft.restart_after = now + again if again is not None else 0.0
+    if not ready or (delayed and gang):
+        return [], again
     draft.attempt = _attempt(observed, draft)
     for slot in ready:
         draft.nodes[slot] = wanted[slot].node
-    specs = tuple(_spec(observed, draft, slot, wanted[slot]) for slot in ready)
+        draft.retry_after.pop(slot, None)
+    return _start_actions(observed, draft, wanted, ready), again
+
+
+def _start_actions(
+    observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement], ready: list[Slot]
+) -> list[Action]:
+    tasks = {slot_of(t): t for t in observed.tasks if t.spec.incarnation == draft.current(slot_of(t))}
+    admitted = [tasks[slot] for slot in ready if slot in tasks and tasks[slot].endpoint is not None]
     together = observed.job.spec.array is None
-    return Start(specs, observed.job.status.allocation.id, together), again
-
-
-def _restart_after(observed: Observed, draft: StatusDraft, slot: Slot) -> float:
-    """The coordinator has a backoff of its own: without it the others can do nothing."""
-    if is_coordinator(observed.job.spec, slot[0]):
-        return draft.role_restart_after.get(slot[0], 0.0)
-    return draft.restart_after
+    missing = [slot for slot in ready if slot not in tasks or tasks[slot].phase == "Pending"]
+    actions: list[Action] = []
+    if missing:
+        group = ready if together else missing
+        specs = tuple(_spec(observed, draft, slot, wanted[slot]) for slot in group)
+        actions.append(Ensure(specs, together))
+    if admitted and (len(admitted) == len(ready) or not together):
+        actions.append(Bootstrap(tuple(admitted)))
+    return actions
 
 
 def _attempt(observed: Observed, draft: StatusDraft) -> int:
@@ -347,12 +374,12 @@ def _gang(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement])
         not _answers(observed, p.node) for p in wanted.values()
     ):
         return []
-    return [] if _started(observed, draft) >= wanted.keys() else sorted(wanted)
+    return [] if _launched(observed, draft) >= wanted.keys() else sorted(wanted)
 
 
 def _single(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Placement]) -> list[Slot]:
     """Wanted slots on nodes that answer, with neither a task of their own nor an older one there."""
-    busy = _started(observed, draft) | _stale_slots(observed, draft, wanted)
+    busy = _launched(observed, draft) | _stale_slots(observed, draft, wanted)
     return [
         slot
         for slot, place in sorted(wanted.items())
@@ -366,12 +393,12 @@ def _answers(observed: Observed, node: str) -> bool:
     return node not in observed.unreachable and node not in observed.lost
 
 
-def _started(observed: Observed, draft: StatusDraft) -> set[Slot]:
-    """Slots whose current incarnation has run: it still does, or its end is not counted yet."""
+def _launched(observed: Observed, draft: StatusDraft) -> set[Slot]:
+    """Slots whose current incarnation runs, or is about to, or has an end that is not counted yet."""
     return {
         slot
         for task in observed.tasks
-        if task.phase != "Admitted"
+        if (task.bootstrapped or task.phase not in ("Pending", "Admitted"))
         and task.spec.incarnation == draft.current(slot := (task.spec.role, task.spec.index))
         and slot not in draft.outcomes
     }
@@ -389,8 +416,8 @@ def _stale_slots(observed: Observed, draft: StatusDraft, wanted: dict[Slot, Plac
     }
 
 
-def _refused(observed: Observed) -> bool:
-    refusal = observed.job.status.refusal
+def _refused(observed: Observed, draft: StatusDraft) -> bool:
+    refusal = draft.refusal
     return refusal is not None and refusal.allocation == observed.job.status.allocation.id
 
 
@@ -415,6 +442,8 @@ def _spec(observed: Observed, draft: StatusDraft, slot: Slot, place: Placement) 
         memory=role.resources.memory,
         ports={port.name: port.port for port in role.ports},
         isolation=job.spec.isolation,
+        image=role.image,
+        template=role.template,
     )
 
 
