@@ -113,3 +113,13 @@ def test_a_node_that_flips_calls_for_the_jobs_on_it_alone() -> None:
     sources = next(w.controller for w in world.runner._workers if w.controller.name == "job").sources()
     keys = next(source for source in sources if source.cache is world.nodes).keys(old, new)
     assert keys == [("default", "on-a")]
+
+
+def test_a_queue_whose_numbers_make_no_sense_stops_no_decision() -> None:
+    world = World({"a": capacity(2)}, run_for(None))
+    world.queue("odd")
+    rewrite(world.store, QUEUE, "odd", lambda spec: spec | {"weight": -1.0})
+    world.submit("there", role(1), queue="odd")
+    world.submit("good", role(1))
+    world.run(5)
+    assert world.running("good") and world.running("there")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from shoal.control.rows import priority_of
+from shoal.objects.kinds import QUEUE
 from shoal.objects.queue import Amounts, Queue, Quota
 from shoal.schedule.cycle.rows import Budget
 from shoal.schedule.cycle.rows import Queue as Row
@@ -35,10 +36,15 @@ def queue_rows(queues: Iterable[Queue]) -> tuple[Row, ...]:
 
 def _usable_row(queue: Queue) -> Row:
     try:
-        return queue_row(queue)
+        # of a queue that was written past admission: a weight of -1 makes every decision fail
+        problem = next((found.message for found in QUEUE.check(queue)), "")
+        row = Row(name=queue.metadata.name) if problem else queue_row(queue)
     except Exception as error:  # noqa: BLE001 - its jobs keep what they hold; the other queues go on
         _LOG.warning("queue %s counts without limits: %s", queue.metadata.name, error)
         return Row(name=queue.metadata.name)
+    if problem:
+        _LOG.warning("queue %s counts without limits: %s", queue.metadata.name, problem)
+    return row
 
 
 def queue_row(queue: Queue) -> Row:
