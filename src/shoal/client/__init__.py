@@ -9,7 +9,7 @@ command line pays for it. Knows the protocols it speaks for (`store.base`, `clus
 - `edits`: cancel, suspend, scale, cordon, drain as pure edits of a spec
 - `submit`: a command as a Job: its name, its environment, its defaults
 - `logs`, `session`: streams of logs, and commands beside a task
-- `reports`: the shapes of everything else that the server tells
+- `reports`: the Structs of all other answers of the server
 - `transport`, `address`, `sse`, `wire`: connections, where servers are, and what goes over the wire
 """
 

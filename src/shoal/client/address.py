@@ -77,7 +77,7 @@ def connect_unix(path: str, timeout_seconds: float | None) -> socket.socket:
     """A connected stream socket, however long the path.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no server listens there.
         Unavailable: the path is too long for this system.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

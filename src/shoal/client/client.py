@@ -286,7 +286,7 @@ class Client(RemoteStore):
                         if known and until(there):
                             return there
             except Expired:
-                continue  # too much has happened meanwhile: look again from the start
+                continue  # too much has happened since: look again from the start
             finally:
                 watch.close()
 
@@ -294,7 +294,7 @@ class Client(RemoteStore):
         """Wait until the job has succeeded, failed or been cancelled.
 
         Raises:
-            NotFound: there is no such job, or it was deleted meanwhile.
+            NotFound: there is no such job, or it was deleted during the wait.
             TimeoutError: it has not finished in time.
         """
 

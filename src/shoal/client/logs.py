@@ -1,4 +1,4 @@
-"""What tasks have written, as records that say whose bytes they are.
+"""What tasks have written, as records that name the task of their bytes.
 
 The bytes are the task's own: no decoding, no line splitting. When the connection is lost while
 following, reading goes on where it stopped.

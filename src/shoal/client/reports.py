@@ -1,4 +1,4 @@
-"""What the server tells beside objects: tasks, usage, explanations, its version. Shapes on the wire."""
+"""Answers of the server other than objects: tasks, usage, explanations, its version.."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NodeUsage(Part, frozen=True, kw_only=True):
 
 
 class UsageReport(Part, frozen=True, kw_only=True):
-    """Who uses what at the moment `at`. Two of them give rates: cores are the difference of
+    """Usage of nodes and tasks at the moment `at`. Two of them give rates: cores are the difference of
     `cpu_seconds` over that of `at`."""
 
     at: Stamp
@@ -91,8 +91,8 @@ class Explanation(Part, frozen=True, kw_only=True):
     """The numbers behind it."""
     since: Stamp = 0.0
     starts: Stamp | None = None
-    """When a job that waits starts at the latest, if everybody keeps to the wall times that they stated;
-    absent where nobody can know."""
+    """When a job that waits starts at the latest, if all jobs keep to their stated wall times;
+    absent where that is unknown."""
     ahead: tuple[str, ...] = ()
     """Waiting jobs that the last decision considered before this one (`namespace/name`), first first, at
     most twenty."""
@@ -132,7 +132,7 @@ class Identity(Part, frozen=True, kw_only=True):
     bindings: tuple[dict[str, str], ...] = ()
     """`namespace` (empty: the whole cluster) and `role`."""
     job: str = ""
-    """`NAMESPACE/NAME` of the job whose token was shown; then there are no roles."""
+    """`NAMESPACE/NAME` of the job that the token belongs to; then there are no roles."""
 
 
 class UserReport(Part, frozen=True, kw_only=True):

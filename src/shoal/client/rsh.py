@@ -2,7 +2,7 @@
 
     python -m shoal.client.rsh HOST COMMAND...
 
-HOST is `ROLE-INDEX` of the job whose task calls this (`SHOAL_NAMESPACE`, `SHOAL_JOB`); the platform is
+HOST is `ROLE-INDEX` of the calling task's job (`SHOAL_NAMESPACE`, `SHOAL_JOB`); the platform is
 where `SHOAL_API` says, under the token in `SHOAL_TOKEN_FILE`. As ssh does, it joins the words and gives
 them to a shell. A launcher may be up before its hosts are, so it asks again until the task runs, for
 `SHOAL_RSH_SECONDS` (120). The exit code is the command's; 255 when there is none.

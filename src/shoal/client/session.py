@@ -1,4 +1,4 @@
-"""A command beside a task (`shoal exec`), over one HTTP request whose body and answer both go on.
+"""A command beside a task (`shoal exec`), over one HTTP request with body and answer open at once.
 
 One thread may send while another receives.
 """

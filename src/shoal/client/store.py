@@ -1,7 +1,7 @@
 """The Store over HTTP: the same calls and errors as the store behind the server.
 
-Who calls is what the server makes of the connection, so `actor` is accepted, for whoever holds a
-`Store`, and ignored. Thread-safe.
+The server derives the caller from the connection, so `actor` is accepted, as the Protocol `Store` has
+it, and ignored. Thread-safe.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RemoteStore:
     def create(
         self, obj: K, *, actor: Actor | None = None, dry_run: bool = False, idempotent: bool = True
     ) -> K:
-        """See `Store.create`. A create whose answer was lost is sent again under the same key (kept
+        """See `Store.create`. A create that got no answer is sent again under the same key (kept
         in an annotation), so there is one object; unless not `idempotent`. `dry_run`: everything but
         the writing; the object as it would be.
 
@@ -254,7 +254,7 @@ def object_path(kind: Kind, namespace: str, name: str) -> str:
     """
     if not name or (kind.namespaced and not namespace):
         raise NotFound(f"which {kind.name.lower()}? its name is empty")
-    if "/" in name + namespace:  # which a server could not tell from one of its own paths
+    if "/" in name + namespace:  # which a server would take for another of its paths
         raise NotFound(f"no {kind.name.lower()} can be called {namespace}/{name}")
     return f"{_collection(kind, namespace)}/{quote(name, safe='')}"
 

@@ -38,7 +38,7 @@ _LONGEST_NAME = 63
 
 
 def default_restarts(minimum: int | None) -> int:
-    """How many failures are forgiven when nobody said; `minimum` is that of an elastic role."""
+    """The failures that a job may have by default; `minimum` is that of an elastic role."""
     return 0 if minimum is None else _ELASTIC_RESTARTS
 
 
@@ -215,7 +215,7 @@ def _program(command: Sequence[str]) -> str:
 # not get its secrets: a Job is stored, and each reader of the Job may read its environment. So this is a
 # list of what is passed, not of what is held back.
 _NAMES = frozenset((
-    # who and where
+    # user and folders
     "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ",
     # which programs and libraries
     "PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD",

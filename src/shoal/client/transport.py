@@ -85,7 +85,7 @@ class Transport:
         self.timeout_seconds = timeout_seconds
         self.patience_seconds = patience_seconds
         self.on_warning: Callable[[str], None] = _log
-        """Told each sentence of the server's about what it took and what is surely not meant; may be
+        """Called with each warning of the server about what it accepted and is surely not meant; may be
         called from any thread that makes a request."""
         self._check = check_version
         self._headers = {"User-Agent": f"shoal/{__version__}"}
@@ -154,7 +154,7 @@ class Transport:
         body: bytes | None = None,
         silence_seconds: float = 45.0,
     ) -> Stream:
-        """Begin a request whose answer is read while it comes. `silence_seconds` without a byte are
+        """Begin a request; its answer is read while it comes. `silence_seconds` without a byte are
         an error for the reader: the server sends something every ten.
 
         Raises: as `request`.
@@ -171,7 +171,7 @@ class Transport:
     def open_body(
         self, path: str, first: bytes, *, content_type: str, silence_seconds: float = 45.0
     ) -> Stream:
-        """Begin a POST whose body starts with `first` and goes on (`Stream.send`) while its answer
+        """Begin a POST with a body that starts with `first` and goes on (`Stream.send`) while its answer
         comes.
 
         Raises: as `request`.
@@ -192,7 +192,7 @@ class Transport:
             raise self._unreachable(error, unknown=False) from error
 
     def close(self) -> None:
-        """Let go of idle connections; idempotent. Streams are closed by whoever opened them."""
+        """Let go of idle connections; idempotent. The caller that opened a stream closes it."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -1,7 +1,7 @@
 """A watch over HTTP that survives lost connections, and `reflect`, which survives everything else.
 
 A thread reads the stream into a bounded queue; when the queue is full it stops reading, and the
-server, not this process, forgets what nobody fetched: the watch then ends with `Expired`. A lost
+server, not this process, forgets what was not fetched: the watch then ends with `Expired`. A lost
 connection is opened again after the last version seen, so nothing is missed or given twice.
 """
 

@@ -235,7 +235,7 @@ _LARGEST_ANNOTATIONS = 256 * 1024
 
 
 def check_rules(obj: Object) -> list[Finding]:
-    """Everything wrong with an object whose types are right."""
+    """Everything wrong with an object that has the right types."""
     return [*_metadata(obj.metadata), *kind_of(obj).check(obj)]
 
 

@@ -1,6 +1,6 @@
 """What a job needs at least before it can start, and what is allowed of jobs and queues but surely a
 mistake: larger than the cluster, larger than the quota. More nodes may be added, so such an object is
-kept and waits; the person who wrote it gets a warning.
+kept and waits; its author gets a warning.
 
 The demand is a lower bound: where tasks differ and some of them may stay out, the smallest are counted,
 resource by resource.
@@ -57,7 +57,7 @@ def share_of(resources: Resources, resource: str) -> float:
 
 def fitting(resources: Resources, nodes: Iterable[Capacity], enough: int = _ENDLESS) -> int:
     """How many tasks that ask for so much the nodes hold, if nothing else runs; a task that asks for
-    nothing fits without end. Nobody counts further than to `enough`."""
+    nothing fits without end. Counting ends at `enough`."""
     found = 0
     for node in nodes:
         if found >= enough:
@@ -95,14 +95,14 @@ def _cheapest(spec: JobSpec, resource: str, counts: dict[str, int], more: int) -
 
 
 def about_queue(queue: Queue, others: Iterable[Queue], nodes: Sequence[Capacity]) -> list[str]:
-    """What to tell of a queue that stands among the others, one of which it may replace. Nothing is
+    """Warnings about a queue that stands among the others, one of which it may replace. Nothing is
     larger than a cluster of which no node is known."""
     there = {other.metadata.name: other for other in others} | {queue.metadata.name: queue}
     return [*_beyond_cluster(queue, there, nodes), *_beyond_parent(queue, there)]
 
 
 def about_job(job: Job, queues: Iterable[Queue], nodes: Sequence[Capacity]) -> list[str]:
-    """What to tell of a job: it waits, and nothing that is there now can end that."""
+    """Warnings about a job: it waits, and nothing that is there now can end that."""
     needs = least_demand(job.spec)
     told = [] if not nodes else _beyond_nodes(job, needs, _total(nodes), nodes)
     there = {queue.metadata.name: queue for queue in queues}

@@ -1,6 +1,6 @@
 """The coordinator of an elastic job: a role that admission adds, and what sets it apart from the others.
 
-A job of the runtime `elastic` has one process that alone says who its members are. It is a role like any
+A job of the runtime `elastic` has one process that alone decides its membership. It is a role like any
 other where capacity, quota, logs and starts are concerned; it decides nothing about the job's success,
 and its own deaths are the platform's.
 """
@@ -63,7 +63,7 @@ def own_roles(spec: JobSpec) -> tuple[Role, ...]:
 
 
 def elastic_role(spec: JobSpec) -> Role:
-    """The role whose tasks are the members: the first that has a minimum, else the first of all."""
+    """The role that consists of the members: the first that has a minimum, else the first of all."""
     roles = own_roles(spec)
     return next((role for role in roles if role.min_replicas is not None), roles[0])
 

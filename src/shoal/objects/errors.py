@@ -58,7 +58,7 @@ class Problem:
         self.line = line
         self.column = column
         self.file = file
-        """Where several files are read together: whose line it is."""
+        """Where several files are read together: the file of `line`."""
 
     def __str__(self) -> str:
         place = f"line {self.line}, column {self.column}" if self.line else ""
@@ -112,7 +112,7 @@ class Exists(ShoalError):
 
 
 class Unauthenticated(ShoalError):
-    """The caller did not say who it is, or its token is not valid."""
+    """The caller did not authenticate, or its token is not valid."""
 
     code = "Unauthenticated"
     http_status = 401

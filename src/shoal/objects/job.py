@@ -117,7 +117,7 @@ class Port(Part, frozen=True, kw_only=True):
     name: Name
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
     """The number to use where the task has an address of its own; 0: any. Tasks on one machine share
-    an address: there another number is leased, and told to every task; under `isolation: strict`, where
+    an address: there another number is leased, and every task gets it; under `isolation: strict`, where
     the job has a network of its own, index 0 of the role has this number."""
 
 
@@ -154,7 +154,7 @@ class Restart(Part, frozen=True, kw_only=True):
     elastic job's coordinator."""
     scope: Literal["Gang", "Task"] | None = None
     """What starts again together. Absent: Task for arrays and the runtimes elastic, plain and tensorflow
-    (whose tasks live through the loss of one); Gang for the fixed-size collectives."""
+    (the other tasks survive the loss of one); Gang for the fixed-size collectives."""
     backoff: Seconds = Seconds(1)
     """Wait before the first restart; doubles with each failure up to five minutes."""
     rules: tuple[RestartRule, ...] = ()
@@ -171,7 +171,7 @@ def restart_scope(spec: JobSpec) -> Literal["Gang", "Task"]:
 
 class RoleTopology(Part, frozen=True, kw_only=True):
     """Where the tasks of one role are to be, seen from each other. A level of the topology is a label of
-    nodes that the cluster was told of (`shoal up --topology`), or `node`."""
+    nodes that the cluster declares (`shoal up --topology`), or `node`."""
 
     required: str = ""
     """All of them within one domain of this level, or the job waits."""
@@ -181,7 +181,7 @@ class RoleTopology(Part, frozen=True, kw_only=True):
 
 class Topology(Part, frozen=True, kw_only=True):
     """Where the tasks of a job are to be, seen from each other. A level of the topology is a label of
-    nodes that the cluster was told of (`shoal up --topology`), or `node`."""
+    nodes that the cluster declares (`shoal up --topology`), or `node`."""
 
     required: str = ""
     """All tasks within one domain of this level, or the job waits."""
@@ -252,13 +252,13 @@ class Limits(Part, frozen=True, kw_only=True):
 
 
 class Speed(Part, frozen=True, kw_only=True):
-    """How fast an elastic job gets on with so many tasks, as far as somebody knows. It sizes the job
+    """The speed of an elastic job with so many tasks, as far as it is known. It sizes the job
     where others want the same machines, and is not given tasks that make it slower."""
 
     curve: tuple[float, ...] = ()
     """Progress per second with 1, 2, 3 ... tasks of the elastic role, in any unit. Absent: learned."""
     work: float | None = None
-    """Progress until it ends, in the same unit. Absent: nobody knows."""
+    """Progress until it ends, in the same unit. Absent: unknown."""
     application: str = ""
     """Jobs with the same one get on alike: what is learned of one is used for the others."""
     restart: Seconds | None = None
@@ -280,13 +280,13 @@ class JobSpec(Part, frozen=True, kw_only=True):
     roles: tuple[Role, ...]
     """Groups of tasks that are alike; at least one."""
     runtime: Runtime = "plain"
-    """What the tasks are told of each other, and how: the framework's own way of finding its peers."""
+    """How the tasks find each other: the framework's own environment variables and files."""
     queue: Name = "default"
     """Where the job waits."""
     priority: int | str = 0
     """A number, or `production`, `normal`, `experiment`."""
     user: str = ""
-    """Whose the job is where queues count by user; empty: who submitted it."""
+    """The user that the job counts for where queues count by user; empty: its submitter."""
     preemptible: bool = True
     """False: nothing is taken from it once it runs. It then never has more than its queue's own."""
     gang: Gang = Gang()
@@ -350,7 +350,7 @@ class Scheduling(Part, frozen=True, kw_only=True):
     promised: Stamp | None = None
     """When the job starts at the latest, if everybody keeps to the wall times that they stated."""
     place: tuple[Slots, ...] = ()
-    """Where it starts then: whoever would still be there is put elsewhere."""
+    """Where it starts then: jobs that would still be there are moved."""
 
 
 class RoleStatus(Part, frozen=True, kw_only=True):
@@ -492,5 +492,5 @@ class Job(Object, frozen=True, kw_only=True):
 
     @property
     def user(self) -> str:
-        """Who it is counted for."""
+        """The user that it counts for."""
         return self.spec.user or self.metadata.submitter

@@ -29,7 +29,7 @@ _RESULTS: dict[str, Literal["succeeded", "failed", "cancelled"]] = {
     "Cancelled": "cancelled",
 }
 _RESIZED_IN_PLACE = ("elastic", "plain")
-"""Runtimes whose tasks continue while others join or leave."""
+"""Runtimes in which tasks continue while others join or leave."""
 _WAITING = ("Pending", "Starting", "Running")
 """Phases in which the scheduler's reason says why the job has less than it wants."""
 

@@ -1,7 +1,7 @@
 """What must hold between the fields of a Job: its roles, gang, array, limits and runtime; and which of
 them may change after creation.
 
-Fields whose mechanism does not exist yet are refused unless left at their default: a job must never run
+Fields of mechanisms that do not exist yet are refused unless left at their default: a job must never run
 with less than what it asked for. Most of a running job cannot change, because its tasks were placed, and
 got their environment, for what its spec said.
 """
@@ -52,7 +52,7 @@ _ROLES: Path = ("spec", "roles")
 
 
 def check(spec: JobSpec) -> Iterable[Finding]:
-    """Everything wrong with the spec of a Job whose types are right."""
+    """Everything wrong with the spec of a Job that has the right types."""
     yield from _roles(spec)
     for at, role in enumerate(spec.roles):
         waits = spec.runtime == "mpi" and role.name == "worker" and len(spec.roles) > 1
@@ -266,7 +266,7 @@ _LEAST_SHARE = 0.001
 
 
 def _check_role(role: Role, path: Path, *, may_wait: bool = False) -> Iterable[Finding]:
-    """Everything wrong with a role whose types are right; `path` is where it stands.
+    """Everything wrong with a role that has the right types; `path` is where it stands.
 
     `may_wait`: the runtime has something for its tasks to do where the role names no command.
     """

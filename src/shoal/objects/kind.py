@@ -6,7 +6,7 @@ shows, how an object of it ends, and which verbs it supports. Storage, the HTTP 
 schemas and the reference page handle every kind alike; its controller acts on
 the objects. A checklist for a new kind is in docs/design/kinds.md.
 
-Hooks are pure functions of objects. A hook whose module is large imports it when it is called: every
+Hooks are pure functions of objects. A hook with a large module imports it when it is called: every
 command of the command line loads the declarations of all kinds.
 """
 
@@ -169,12 +169,12 @@ class Kind:
     except `writers`, which is the store's."""
 
     check: Callable[[Any], Iterable[Finding]] = _no_findings
-    """Everything wrong with an object whose types are right."""
+    """Everything wrong with an object that has the right types."""
     check_change: Callable[[Any, Any], Iterable[Finding]] = _no_findings
     """Which changes of spec from the stored object (with its status) to a new one are refused."""
     check_status: Callable[[Any, bytes], Iterable[Finding]] = _no_findings
-    """Everything wrong with the fields of a status patch, whose types are right, beside the stored spec
-    (JSON). Numbers below 0 are refused for every kind."""
+    """Everything wrong with the fields of a status patch that have the right types, beside the stored
+    spec (JSON). Numbers below 0 are refused for every kind."""
     references: Callable[[Any], Iterable[Reference]] = _no_references
 
     columns: tuple[Column, ...] = ()

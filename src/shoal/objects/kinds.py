@@ -82,7 +82,7 @@ def kind_named(word: str) -> Kind:
 
 
 def kind_at(plural: str) -> Kind:
-    """The kind whose path in the API is `plural`.
+    """The kind at the path `plural` of the API.
 
     Raises:
         NotFound: there is none.

@@ -17,7 +17,7 @@ import msgspec
 __all__ = ["merge_unknown"]
 
 _IDENTITIES = ("name", "type")
-"""Fields that tell the items of a list apart, whatever their order."""
+"""Fields that identify the items of a list, whatever their order."""
 
 
 def merge_unknown(old_document: bytes, new_document: bytes, struct: type[msgspec.Struct]) -> bytes:

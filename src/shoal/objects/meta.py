@@ -78,7 +78,7 @@ class Metadata(Part, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
     owners: tuple[OwnerReference, ...] = ()
     submitter: str = ""
-    """Who created the object; stamped by the server, immutable."""
+    """The user that created the object; stamped by the server, immutable."""
 
 
 class Condition(Part, frozen=True, kw_only=True):

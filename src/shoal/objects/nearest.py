@@ -7,7 +7,7 @@ from collections.abc import Iterable
 __all__ = ["did_you_mean", "nearest"]
 
 _LONGEST = 100
-"""Characters of a word that may be somebody's slip."""
+"""Characters of a word that may be a misspelling."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

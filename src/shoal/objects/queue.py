@@ -71,7 +71,7 @@ class QueueBudget(Part, frozen=True, kw_only=True):
     """Hours of a resource that the jobs of a queue may use in all."""
 
     name: Name
-    """What people know it by: whoever is held back by it is told this."""
+    """Its name in messages to the jobs that it holds back."""
     resource: Literal["cpu", "memory", "gpu", "node"]
     """An hour of it is an hour of one core, one GiB, one device, or one node."""
     hours: float
@@ -88,13 +88,13 @@ class QueueSpec(Part, frozen=True, kw_only=True):
     nominal: Amounts = Amounts()
     """The queue's own: lent while it does not need it, given back when it does. Absent: nothing."""
     guaranteed: Amounts = Amounts()
-    """Of nominal, what is kept for the queue: lent to nobody, taken by nobody. Absent: nothing."""
+    """Of nominal, what is kept for the queue: never lent, never reclaimed. Absent: nothing."""
     borrowing: Amounts = Amounts()
     """So much beyond nominal at most. Absent: no bound."""
     lending: Amounts = Amounts()
     """So much of nominal is lent at most. Absent: all but what is guaranteed."""
     weight: float = 1.0
-    """Share of what nobody has as its own, among the queues that want it: more than 0."""
+    """Share of what no queue owns, among the queues that want it: more than 0."""
     priority: int = 0
     """Of the queues below one parent that borrow, the higher come first."""
     fenced: bool = False
@@ -242,7 +242,7 @@ def check_place(queue: Queue, others: Iterable[Queue]) -> list[Finding]:
 
 
 def parents_of(queues: Iterable[Queue]) -> dict[str, str]:
-    """Queue to the one above it; empty for whoever is topmost, names a queue that is not there, or
+    """Queue to the one above it; empty for one that is topmost, names a queue that is not there, or
     stands in a circle with it. Admission lets no such thing in, and two servers at once may make it."""
     there = {queue.metadata.name: queue for queue in queues}
     return {
@@ -285,7 +285,7 @@ def own_of(queues: Iterable[Queue], field: str) -> dict[str, Amounts]:
     parents = parents_of(queue for _, queue in order)
     totals: dict[str, Amounts] = {}
     sums: dict[str, dict[str, float]] = {}
-    for _, queue in reversed(order):  # whoever is below comes first
+    for _, queue in reversed(order):  # the queues below come first
         name = queue.metadata.name
         stated, below = getattr(queue.spec, field), sums.get(name, {})
         made = {
@@ -376,7 +376,7 @@ def summaries(queues: Iterable[Queue]) -> dict[str, QueueSummary]:
     own, kept = own_of(there, "nominal"), own_of(there, "guaranteed")
     shared_out = {r for r in RESOURCES if any(getattr(amounts, r) for amounts in own.values())}
     sums = {queue.metadata.name: _held(queue) for queue in there}
-    for queue in reversed(there):  # whoever is below comes first
+    for queue in reversed(there):  # the queues below come first
         name = queue.metadata.name
         if parents[name]:
             above = sums[parents[name]]

@@ -52,7 +52,7 @@ def _kind(kind: Kind) -> Iterator[str]:
 
 
 def _find(struct: type[msgspec.Struct], path: str, paths: dict[type[msgspec.Struct], str]) -> None:
-    """Where each Struct stands first: there it is told of."""
+    """Where each Struct stands first: there it is described."""
     if struct in paths:
         return
     paths[struct] = path

@@ -64,7 +64,7 @@ def field_paths(kind: Kind, part: str = "spec") -> tuple[str, ...]:
 
 
 class _Writer:
-    """Types to schemas. `closed`: unknown fields are wrong, and defaults are told."""
+    """Types to schemas. `closed`: unknown fields are wrong, and defaults are shown."""
 
     def __init__(self, *, closed: bool) -> None:
         self._closed = closed

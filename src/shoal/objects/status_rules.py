@@ -1,6 +1,6 @@
 """What must hold for the values of a status, beyond the type of each.
 
-Checked by the store before a status patch is kept, whoever writes it: every reader may then rely on
+Checked by the store before a status patch is kept, of any writer: every reader may then rely on
 index sets that parse, on slots of roles that exist and do not overlap, and on numbers that are counts,
 amounts or stamps. A rule reads the patched fields and the spec; it costs about as much as the text of
 the patch, also for a job of ten thousand tasks.
@@ -66,7 +66,7 @@ def check_numbers(status: msgspec.Struct) -> Iterator[Finding]:
 
 
 def check_job_status(status: JobStatus, spec: bytes) -> Iterator[Finding]:
-    """Everything wrong with fields of a Job's status, whose types are right, beside its stored spec."""
+    """Everything wrong with fields of a Job's status of the right types, beside its stored spec."""
     path: Path = ("status",)
     listed = (
         ((*path, "allocation", "slots"), status.allocation.slots),

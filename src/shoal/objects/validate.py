@@ -1,6 +1,6 @@
 """A plain document against the Struct of its kind: every problem at once, each with its path.
 
-Decoding stops at the first problem and names no neighbours; a person who wrote forty lines wants all
+Decoding stops at the first problem and names no neighbours; the author of forty lines wants all
 of them, with what was meant. This walks the document beside the type and leaves what is wrong out of
 the value it gives back, so that the rules of the kind can be tried on the rest.
 """
@@ -23,7 +23,7 @@ from shoal.objects.quantities import Quantity, QuantityError
 __all__ = ["check_structure", "description", "fields_of", "shown", "wanted"]
 
 _WORTH_A_HINT = 100
-"""Findings; beyond them nobody reads on, and looking for the nearest name takes time."""
+"""Findings; more are not read, and looking for the nearest name takes time."""
 
 
 _DEEPEST = 100

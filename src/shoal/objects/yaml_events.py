@@ -133,7 +133,7 @@ class _Read:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or map whose end has not been read. `key` is the one that waits for its value."""
+    """A list or map before its end has been read. `key` is the one that waits for its value."""
 
     value: dict[str, Any] | list[Any]
     place: Place
