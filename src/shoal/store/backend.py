@@ -62,14 +62,14 @@ class Change:
     """Modified: its owners are others than before."""
 
     def step(self) -> Step:
-        """As watches tell it."""
+        """As watches deliver it."""
         row = self.row
         return Step(self.revision, self.type, row.kind, row.namespace, row.document)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A change as watches tell it."""
+    """A change as watches deliver it."""
 
     revision: int
     type: Literal["Added", "Modified", "Deleted"]
@@ -92,7 +92,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """A lease as stored. `renewals` differs after each write of it; nobody holds it: holder ""."""
+    """A lease as stored. `renewals` differs after each write of it; `holder` is "" when it is free."""
 
     name: str
     holder: str
@@ -182,14 +182,14 @@ class Backend(Protocol):
 
     @property
     def epoch(self) -> str:
-        """Tells this store from any other; see `versions`."""
+        """Identifies this store among all others; see `versions`."""
         ...
 
     def write(self, operation: Callable[[Transaction], T]) -> T:
         """Run the operation in a transaction and answer when its changes are durable.
 
         The operation refuses by raising before it has changed anything. It may be run more than
-        once, on any thread. Watches are told of its changes before this returns.
+        once, on any thread. Watches have its changes before this returns.
 
         Raises:
             Unavailable: the database cannot take it now.
@@ -197,7 +197,7 @@ class Backend(Protocol):
         ...
 
     def read(self) -> AbstractContextManager[Snapshot]:
-        """Look at one moment of the store; writers go on meanwhile."""
+        """Look at one moment of the store; it blocks no writer."""
         ...
 
     def watch(self, kind: Kind, namespace: str, version: str) -> Watch:

@@ -75,7 +75,7 @@ class Actor:
     bindings: tuple[tuple[str, str], ...] = ()
     """Roles in single namespaces: (namespace, role)."""
     on_behalf_of: str = ""
-    """The user for whom a controller creates an object; empty: the actor acts for itself."""
+    """The submitter of what a controller creates; empty: the actor acts for itself."""
 
     @property
     def submitter(self) -> str:
@@ -196,7 +196,7 @@ class Event:
 
 
 class Watch(Protocol):
-    """A subscription. Not shared between threads; closed by whoever opened it."""
+    """A subscription. Not shared between threads; the caller that opened it closes it."""
 
     def poll(self) -> list[Event]:
         """What has come since the last call, oldest first; does not wait.
@@ -276,7 +276,7 @@ class Store(Protocol):
         """Objects ordered by (namespace, name); namespace "" is all; limit 0 is everything.
 
         Each page shows the moment it was read at, and all carry the first page's version: a watch
-        from there delivers whatever changed meanwhile, so list then watch misses nothing.
+        from there delivers whatever has changed since, so list then watch misses nothing.
 
         Raises:
             Expired: the cursor's version has left the watch window.

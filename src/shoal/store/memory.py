@@ -63,7 +63,7 @@ class _Dicts:
             self._told = []
             result = operation(self)
             wake = self._watch_cache.extend(before, self._told, self._revision)
-        # outside the lock: whoever is woken may be about to call the store
+        # outside the lock: a woken reader may be about to call the store
         for watch in wake:
             watch.wake()
         return result

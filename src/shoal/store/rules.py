@@ -202,7 +202,7 @@ def _found(view: View, kind: Kind, namespace: str, name: str, uid: str) -> Found
 
 
 def _check_owners(view: View, draft: Draft, what: str) -> None:
-    """Nothing may come to belong to what is gone already: nobody would ever delete it."""
+    """Refuse owners that are gone already: their deletion would never reach the object."""
     for owner in draft.metadata.get("owners", ()):
         if not view.has_uid(owner["uid"]):
             raise Conflict(f"{what} names an owner that is gone: {owner['kind']} {owner['name']}")
@@ -281,7 +281,7 @@ def _stamp_deleted(view: View, kind: str, draft: Draft, now: float) -> Change:
     revision, version = view.next_version()
     draft.metadata["resourceVersion"] = version
     if not draft.metadata.get("deleted"):
-        draft.metadata["deleted"] = max(now, 1e-6)  # 0 would say that nobody asked
+        draft.metadata["deleted"] = max(now, 1e-6)  # 0 means: not asked for
     row = _row(kind, draft)
     return Change(revision, "Modified" if draft.metadata.get("finalizers") else "Deleted", row)
 

@@ -1,4 +1,4 @@
-"""The Store over anything that has transactions: asks `authorise`, runs the rules, tells the watches."""
+"""The Store over anything that has transactions: asks `authorise`, runs the rules, wakes the watches."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class _LeaseObservations:
         return self._note(replace(renewed, holder=holder, token=row.token + 1))
 
     def released(self, row: LeaseRow | None, holder: str, token: int) -> LeaseRow | None:
-        """The lease held by nobody, None when it was not this holder's."""
+        """The lease without a holder; None when it was not this holder's."""
         if row is None or (row.holder, row.token) != (holder, token):
             return None
         return self._note(replace(row, holder="", renewals=row.renewals + 1))

@@ -70,7 +70,7 @@ class WatchCache:
 
     @property
     def head(self) -> int:
-        """The newest revision that watches have been told of."""
+        """The newest revision that watches can deliver."""
         return self._head
 
     @property
@@ -106,7 +106,7 @@ class WatchCache:
     def watch(self, kind: Kind, namespace: str, version: str, newest: Callable[[], int]) -> CacheWatch:
         """A subscription to what comes after `version`.
 
-        `newest` reads the store's newest revision, which the cache may be about to be told of.
+        `newest` reads the store's newest revision, which the cache may be about to receive.
 
         Raises:
             Expired: that is too long ago.
@@ -282,7 +282,7 @@ class CacheWatch:
             return
         try:
             self._wake()
-        except Exception:  # noqa: BLE001  one reader's fault must not stop whoever writes
+        except Exception:  # noqa: BLE001  one reader's fault must not stop a writer
             _LOG.exception("the reader of a watch of %s could not be woken", self._kind.plural)
 
     def _event(self, step: Step) -> Event:

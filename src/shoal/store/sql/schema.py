@@ -4,7 +4,7 @@ A change of a table needs a migration beside it (`../migrations`). Table names b
 Postgres database may hold the tables of others too. Keys compare byte by byte, as they do in memory,
 whatever the database's language.
 
-Alembic is imported only for a database whose schema is not the newest: it costs a tenth of a second
+Alembic is imported only for a database without the newest schema: it costs a tenth of a second
 at each start, and a start is what `shoal run` waits for. A new database gets its tables straight from
 their definitions; a test proves that the migrations lead to the same.
 """
@@ -58,7 +58,7 @@ SCHEMA = "0001"
 """The newest migration: what `store_schema` says when the database is like the tables below."""
 
 CHANNEL = "shoal_store"
-"""Postgres tells those who listen to it of every commit that has events."""
+"""Postgres notifies its listeners of every commit that has events."""
 
 METADATA = MetaData()
 
@@ -81,8 +81,8 @@ HEAD = Table(
     Column("revision", _REVISION, nullable=False),
     Column("floor", _REVISION, nullable=False),
 )
-"""One row: the newest revision, and (`floor`) the newest one whose event is
-no longer kept: the compacted revision. Every writing
+"""One row: the newest revision, and (`floor`) the compacted revision, the newest
+one without its event. Every writing
 transaction locks it first, so revisions become visible in their order."""
 
 OBJECTS = Table(
@@ -104,7 +104,7 @@ OWNERS = Table(
     Column("uid", Text, primary_key=True),
     Index("store_owners_uid", "uid"),
 )
-"""Who goes when an owner goes."""
+"""The objects to delete with an owner."""
 
 EVENTS = Table(
     "store_events",

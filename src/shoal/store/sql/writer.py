@@ -90,7 +90,7 @@ class Writer:
             try:
                 self._trimmer.after_writes(self._watch_cache.head)
                 self._reserve.restore()
-            except Exception:  # noqa: BLE001  nobody waits for it, and writes must go on
+            except Exception:  # noqa: BLE001  no caller waits for it, and writes must go on
                 _LOG.exception("the store's window could not be trimmed")
 
     def _take(self) -> list[_Operation] | None:
@@ -125,7 +125,7 @@ class Writer:
                 known = translated(error, self._database.where)
                 known.__cause__ = error
                 operation.future.set_exception(known)
-        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+        except Exception as error:  # noqa: BLE001  whatever it is, the waiting callers must get it
             for operation in group:
                 if not operation.future.done():
                     operation.future.set_exception(error)
@@ -147,7 +147,7 @@ class Writer:
 
 
 class _Operation:
-    """One queued write, and whoever waits for it."""
+    """One queued write, and the future of its caller."""
 
     def __init__(self, operation: Callable[[Transaction], Any]) -> None:
         self.future: Future[Any] = Future()
@@ -166,7 +166,7 @@ class _Operation:
             self._refusal = error
 
     def answer(self) -> None:
-        """Tell whoever waits."""
+        """Give the waiting caller the result or the error."""
         if self._refusal is not None:
             self.future.set_exception(self._refusal)
         else:
