@@ -1,7 +1,7 @@
 """The API: FastAPI over the parts of a server. The only asyncio in Shoal's control plane.
 
 A handler waits only for threads (`Services.on_store`, `on_streams`) and for its own client. Errors
-leave as problem documents, whoever raises them. See docs/api.md, docs/openapi.json and
+leave as problem documents, wherever they are raised. See docs/api.md, docs/openapi.json and
 docs/design/server.md.
 """
 

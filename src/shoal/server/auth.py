@@ -43,11 +43,11 @@ class Authenticator:
         self._names: dict[int, str] = {}
 
     async def actor(self, state: Mapping[str, Any], authorization: str) -> Actor:
-        """Who makes this request. `state` is what the connection left: its listener and its peer.
+        """The actor of this request. `state` is what the connection left: its listener and its peer.
 
         Raises:
-            Unauthenticated: it does not say, or what it shows is worthless.
-            Forbidden: it is somebody who may not call at this address.
+            Unauthenticated: there is no credential, or it is not valid.
+            Forbidden: the caller may not use this listener.
         """
         token = _bearer(authorization)
         if is_job_token(token):

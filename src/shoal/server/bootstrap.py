@@ -19,7 +19,7 @@ TOKEN_FILE = "token"
 
 
 class Rendezvous:
-    """What tasks are told: where their peers are, and how to reach the platform as their job."""
+    """Bootstrap of tasks: the endpoints of their peers, and how to reach the platform as their job."""
 
     def __init__(self, tokens: JobTokens, api: str) -> None:
         self._tokens = tokens

@@ -241,7 +241,7 @@ def _target(job: Job, role: str) -> int | None:
 
 
 class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One recovery as it is told. `at` is a stamp, 0: now; `epoch` tells it from others."""
+    """One recovery as it is reported. `at` is a stamp, 0: now; `epoch` identifies it."""
 
     seconds: Span
     at: Stamp = 0.0
@@ -250,18 +250,18 @@ class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     lost_steps: Natural = 0
     world: Natural = 0
     lost: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
-    """Who went, and why, in words."""
+    """The members that were lost, and why, in words."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a coordinator tells now and then. Unknown members are left alone: it may be newer."""
+    """What a coordinator reports now and then. Unknown fields are ignored: it may be newer."""
 
     world: Natural = 0
     step: Natural = 0
     goodput: Span | None = None
     step_seconds: Span | None = None
     recoveries: Annotated[tuple[ReportedRecovery, ...], msgspec.Meta(max_length=1000)] = ()
-    """The newest ones, told before or not."""
+    """The newest ones, reported before or not."""
     state: Annotated[str, msgspec.Meta(max_length=64)] = ""
     message: str = ""
     """What has just happened; empty: nothing new."""
@@ -274,7 +274,7 @@ class News:
     status: ElasticStatus
     recoveries: tuple[Recovery, ...] = ()
     causes: tuple[str, ...] = ()
-    """Of each of the recoveries, who went and why, in words."""
+    """Of each of the recoveries, the members that were lost and why, in words."""
     resized: bool = False
     state_changed: bool = False
     told: bool = False

@@ -60,7 +60,7 @@ class Audit:
         self.audited(verb, actor, before, after)
 
     def audited(self, verb: str, actor: Actor, before: Object | None, after: Object | None) -> None:
-        """Record who did what to an object, with digests of what users own of it before and after."""
+        """Record actor and verb of a write, with digests of what users own of it before and after."""
         obj = after or before
         assert obj is not None
         digests = {"before": digest_of(before), "after": digest_of(after)}

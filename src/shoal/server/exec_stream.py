@@ -1,4 +1,4 @@
-"""A command beside a task, over one request: the body feeds it while the answer tells what it says.
+"""A command beside a task, over one request: the body is its input while the answer carries its output.
 
 The session is synchronous, so each has threads of its own: one that receives, one that sends, and one
 that ends it when the client hangs up.

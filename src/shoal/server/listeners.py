@@ -26,7 +26,7 @@ _BACKLOG = 512
 
 @dataclass
 class Listener:
-    """One listening socket and who is inside. Touched on the event loop only."""
+    """One listening socket and its open connections. Touched on the event loop only."""
 
     name: ListenerName
     socket: socket.socket

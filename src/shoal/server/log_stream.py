@@ -122,7 +122,7 @@ class LogStream:
         return {role: IndexMap(numbers) for role, numbers in newest.items()}
 
     def watch(self) -> Watch | None:
-        """Tells when the job changes, so that waiting can be cut short; only while following."""
+        """Wakes the stream when the job changes, so that waiting is cut short; only while following."""
         if self._query.follow and self._watch is None and self._job is not None:
             self._watch = self._rewatch()
         return self._watch

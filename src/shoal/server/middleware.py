@@ -102,7 +102,7 @@ def _length(headers: dict[bytes, bytes]) -> int:
 
 
 def problem(error: BaseException, status: int | None = None) -> Response:
-    """The answer that tells of the error; `status` in place of the error's own."""
+    """The problem document of the error; `status` in place of the error's own."""
     known = _known(error)
     code = status or known.http_status
     body = msgspec.json.encode(document_of(known, code))

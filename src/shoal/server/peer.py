@@ -1,4 +1,4 @@
-"""Who is at the other end of a unix socket, and whether it is a process of a task.
+"""The process at the other end of a unix socket, and whether it is a process of a task.
 
 The kernel says pid and uid (SO_PEERCRED); tasks run under the owner's uid, so that is not enough. A
 process is a task's when one of these is so:
@@ -47,7 +47,7 @@ class Peer:
 
 
 class Processes:
-    """What /proc tells. `root` is another folder in tests."""
+    """Processes as /proc shows them. `root` is another folder in tests."""
 
     def __init__(self, root: str = "/proc") -> None:
         self._root = Path(root)
@@ -56,7 +56,7 @@ class Processes:
         """The PID namespace of a process (`self` is this one).
 
         Raises:
-            OSError: it is gone, or is nobody's business.
+            OSError: it is gone, or may not be looked at.
         """
         return str((self._root / str(pid) / "ns" / "pid").readlink())
 

@@ -1,6 +1,6 @@
 """The server's process: one per home, listening early, ended cleanly.
 
-1. Take the home's lock, or say who has it and go.
+1. Take the home's lock, or name the process that has it and exit.
 2. Listen: from here on clients can connect, and wait for an answer instead of for a server.
 3. Open the store, serve, and start the rest behind it (`components`).
 4. At SIGTERM or SIGINT: stop taking requests, end streams, stop the components, close the store.
@@ -210,7 +210,7 @@ def _options_files(home: Home) -> tuple[Path, Path]:
 
 
 def _announce(home: Home, listeners: list[Any]) -> None:
-    """`server.json`, for people and `doctor`; whether a server runs only the lock tells."""
+    """`server.json`, for people and `doctor`; only the lock shows whether a server runs."""
     import msgspec
 
     document = {

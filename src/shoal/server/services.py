@@ -1,7 +1,7 @@
 """What the routers use: the parts of a running server, as far as they are up.
 
 The store is there before the first request; history, logs and cluster come up behind it, and a
-request that needs one of them before is told so (`Unavailable`).
+request that needs one of them before gets `Unavailable`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Services:
         return tasks.of_job(job_uid) if tasks is not None and tasks.complete else None
 
     def close(self) -> None:
-        """End the threads that serve requests; the parts themselves belong to whoever made them."""
+        """End the threads that serve requests; the parts are closed by the code that made them."""
         self.on_store.close()
         self.on_streams.close()
         self.on_nodes.close()

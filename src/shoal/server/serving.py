@@ -1,4 +1,4 @@
-"""The event loop of a server: the application behind its listeners, until it is told to stop.
+"""The event loop of a server: the application behind its listeners, until it is asked to stop.
 
 Runs on the main thread of a server and on any thread in tests; `stop` may be called from any thread
 and from a signal handler.
@@ -75,7 +75,7 @@ class Serving:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever owns the process, and ends streams before it waits for them."""
+    """Leaves signals to the owner of the process, and ends streams before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, signals: Signals) -> None:
         super().__init__(config)

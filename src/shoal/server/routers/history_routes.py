@@ -1,4 +1,4 @@
-"""What has happened, why things are as they are, and who uses what."""
+"""Events, attempts, explanations and usage."""
 
 from __future__ import annotations
 

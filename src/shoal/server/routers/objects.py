@@ -226,7 +226,7 @@ def _space(kind: Kind, namespace: str) -> str:
 
 
 async def _warnings(services: Services, record: Record) -> dict[str, str]:
-    """The header of what is to be told about an object; none where there is nothing."""
+    """The header with the warnings about an object; none where there are none."""
     told = await services.on_store.call(services.admission.advice, record.object)
     return {WARNINGS_HEADER: json.dumps(told)} if told else {}
 
