@@ -63,7 +63,7 @@ def _listed(indices: IndexSet) -> list[int]:
 
 
 def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:
-    """What tasks hold whose job is not there."""
+    """What tasks of jobs that are gone hold."""
     there: dict[tuple[str, int, str], _Held] = {}
     for task in tasks:
         if task.phase != "Ended":

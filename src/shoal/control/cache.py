@@ -1,11 +1,11 @@
 """The objects of one kind as this process knows them: list, then watch, and writes that show at once.
 
-Three things tell the cache of an object: watch events (in the store's order), the results of this
+Objects reach the cache in three ways: watch events (in the store's order), the results of this
 process's own writes and reads (at any time), and relists. An older one must never replace a newer one,
 and versions only compare for equality. So:
 
 - A write or read is *in flight* from before it is sent. If the version it returns has been applied
-  meanwhile, what is cached is as new or newer, and the result is dropped.
+  by then, what is cached is as new or newer, and the result is dropped.
 - Otherwise it is applied, and events of that object are skipped until the one with its version comes:
   they are older, for the watch is in order.
 - Generation and the writers' counters only rise. Where they differ they decide, whatever the order.
@@ -89,12 +89,12 @@ class Subscribers(Generic[S]):
         self._callbacks.append(callback)
 
     def notify(self, key: Hashable, old: S | None, new: S | None) -> None:
-        """Tell all callbacks of a change of that key."""
+        """Call all callbacks with a change of that key."""
         for number in range(len(self._callbacks)):
             self._call(number, key, old, new)
 
     def retry(self) -> None:
-        """Tell each callback that raised, again, what has changed since it last took a change in."""
+        """Call each callback that raised again, with what has changed since it last took a change in."""
         if self._undelivered:
             with self._lock:
                 undelivered, self._undelivered = self._undelivered, {}
@@ -237,7 +237,7 @@ class ObjectCache(Generic[K]):
         """`Store.patch_status` with the uid and counter of `obj`; the result shows in the cache.
 
         Raises:
-            Conflict: somebody else wrote; the cache has been brought up to date.
+            Conflict: another writer was first; the cache has been brought up to date.
             NotFound: it is gone, and gone from the cache.
         """
         meta = obj.metadata
@@ -259,7 +259,7 @@ class ObjectCache(Generic[K]):
         """`Store.update`; the result shows in the cache.
 
         Raises:
-            Conflict: somebody else wrote; the cache has been brought up to date.
+            Conflict: another writer was first; the cache has been brought up to date.
             NotFound: it is gone, and gone from the cache.
         """
         with self._writing(obj.key) as write:
@@ -270,7 +270,7 @@ class ObjectCache(Generic[K]):
         return self._commit(write, result)
 
     def create(self, obj: K, *, owner: Object | None = None) -> K:
-        """`Admission.create`, for the person who made the owner; the result shows in the cache.
+        """`Admission.create`, for the owner's submitter; the result shows in the cache.
 
         Raises:
             Exists: there is one of this name; the cache has been brought up to date.
@@ -608,7 +608,7 @@ class InFlightWrite:
         self.versions = {cached.metadata.resource_version} if cached is not None else set[str]()
         self.gone: set[str] = set()
         self.relisted = False
-        """True: a whole list has been taken in since, so events may never tell of the result."""
+        """True: a whole list has been taken in since, so its event may never come."""
 
     def applied(self, key: Key, version: str) -> None:
         """That version of the key shows in the cache now."""
@@ -622,7 +622,7 @@ class InFlightWrite:
 
 
 class InFlightList(InFlightWrite):
-    """A list under way: which keys have been written meanwhile; those are read one by one."""
+    """A list under way: which keys have been written since it was sent; those are read one by one."""
 
     def __init__(self) -> None:
         super().__init__(("", ""), None)

@@ -1,7 +1,7 @@
 """The one list of controllers: what each is made of, and on how many threads it runs.
 
 The server, the control plane in virtual time (`shoal.testing.plane`) and tests build their controllers
-from this list over a `ControllerContext`, which makes one cache for each kind that somebody reads.
+from this list over a `ControllerContext`, which makes one cache for each kind that a controller reads.
 
 A controller outside this package is added without a change here: `$SHOAL_CONTROLLERS` names modules,
 separated by commas, that hold a tuple `CONTROLLERS` of registrations (see docs/design/kinds.md).

@@ -144,7 +144,7 @@ def form_of(job: Job) -> Form:
         for role in own
     )
     minimum = min(sum(role.replicas for role in own), spec.gang.min or 0)
-    if coordinator is not None:  # first of all: without it nobody can join, and nothing replaces it
+    if coordinator is not None:  # first of all: without it no member can join, and nothing replaces it
         first = RoleForm(name=coordinator.name, shape=_shape(coordinator), indices="0", minimum=1)
         roles, minimum = (first, *roles), minimum and minimum + 1
     whole, movable = restart_scope(job.spec) == "Gang", spec.runtime == "elastic"

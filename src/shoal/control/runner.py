@@ -1,6 +1,6 @@
 """The runner: calls each controller for the keys that changed, until nothing is left to do.
 
-Level-triggered: a controller is told which object to look at, never what happened to it, so a change
+Level-triggered: a controller gets the key of an object, never what happened to it, so a change
 seen twice or a crash in between costs nothing. A key runs on one thread at a time. Errors are retried
 with exponential backoff and seeded jitter; each is logged when it changes and listed by `failures`.
 Nothing runs before every cache has listed once, or while the lease is not held.
@@ -106,7 +106,7 @@ class Controller(Protocol):
         seconds it wants to be called again though nothing changes; None: not at all.
 
         Raises:
-            Conflict: somebody else wrote; it is called again at once.
+            Conflict: another writer was first; it is called again at once.
             Exception: anything else is retried with backoff.
         """
         ...
@@ -293,7 +293,7 @@ class Runner:
             metrics.RECONCILE_SECONDS.labels(name).observe(self._clock.monotonic() - begun)
             self._succeeded(name, key)
             if again is not None:
-                # a change that came meanwhile, and waits for others to come close to it, is sooner
+                # a change that came during the call, and waits for others to come close to it, is sooner
                 workers.queue.add_within(key, again)
 
     def _retry_after(self, name: str, key: Key, error: Exception) -> float:

@@ -3,7 +3,7 @@
 A change marks its job; the next snapshot makes that job's row anew and leaves all others as they are.
 Forms are shared by equal jobs and counted, so that none is kept longer than a job asks for it.
 
-A job whose spec or status cannot be used (indices that are no indices) is skipped: it has no row,
+A job with a spec or status that cannot be used (indices that are no indices) is skipped: it has no row,
 `skipped` says why, and its tasks count as used capacity. A node that cannot be decoded or used is not
 ready and keeps what it holds; such a queue stays as it was seen last.
 """
@@ -56,7 +56,7 @@ class SchedulerCache:
         levels: Callable[[], tuple[str, ...]] = tuple,
         slower: Callable[[Job, Slower], None] | None = None,
     ) -> None:
-        """`slower` hears once for each size of a job that it is not given more for its own sake."""
+        """`slower` is called once for each size that a job is held at, for more would slow it down."""
         self._jobs = jobs
         self._queues = queues
         self._nodes = nodes

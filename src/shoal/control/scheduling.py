@@ -64,7 +64,7 @@ _SAFETY_SECONDS = 5.0
 """A pass at least so often."""
 _LONGEST_REST_SECONDS = 0.25
 _DENIALS_PER_PASS = 100
-"""Jobs that are only told why they wait: the rest follow in the next pass, after any new start."""
+"""Jobs that only get their reason to wait: the rest follow in the next pass, after any new start."""
 _REFRESH_SECONDS = 60.0
 _LOOKED_AT = 20
 """Of so many plans that do something one is looked at."""
@@ -180,7 +180,7 @@ class SchedulingController:
         self._order.publish(decided.steps.order)
         try:
             left = self._apply(plan, now)
-        finally:  # nobody waits for these
+        finally:  # no write waits for these
             if plan.writes and self._record_decision is not None:
                 self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
             self._look_at(decided, now + policy.rules.notice_seconds)
@@ -193,7 +193,7 @@ class SchedulingController:
         return wait
 
     def _decide(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> Decided:
-        """The decision, without the jobs whose rows make it fail; those stay out until they change."""
+        """The decision, without the jobs that make it fail; those stay out until they change."""
         try:
             return self._decider.decide(self._without_excluded(snapshot), policy, now)
         except Exception as error:
@@ -274,8 +274,8 @@ class SchedulingController:
             self._reported[uid] = reason
 
     def _look_at(self, decided: Decided, soon: Stamp) -> None:
-        """Now and then: whether the plan is one that may be. It is carried out all the same, for nodes
-        judge for themselves; but somebody is to hear of it."""
+        """Now and then: verify the plan, and report what is wrong with it. It is applied all the same,
+        because nodes admit for themselves."""
         if not decided.steps.steps:
             return
         self._plans += 1

@@ -80,7 +80,7 @@ class WorkQueue:
             return key
 
     def done(self, key: Key) -> None:
-        """The key has run; if it was added meanwhile it is ready again."""
+        """The key has run; if it was added during the run it is ready again."""
         with self._lock:
             self._running.discard(key)
             if key in self._again:

@@ -50,7 +50,7 @@ _PROGRESS_SECONDS = 60.0
 _LIVED_SECONDS = 10.0
 """A coordinator that ends sooner cannot do its work: the next one is not started at once."""
 _COORDINATOR_BACKOFF_SECONDS = 5.0
-"""At most: the job cannot change its members meanwhile."""
+"""At most: until the next start the job cannot change its members."""
 
 
 class Completion:
@@ -152,7 +152,7 @@ def count_refusals(
 
 
 def lost_too_often(observed: Observed, draft: StatusDraft, notes: list[Note]) -> Completion | None:
-    """A Completion when the losses of nodes that `notes` tell of were more than are forgiven."""
+    """A Completion when the losses of nodes in `notes` were more than are forgiven."""
     limit = observed.job.spec.restart.infrastructure_limit
     if not notes or draft.infrastructure_failures <= limit:
         return None
@@ -208,7 +208,7 @@ def _coordinator(
     if outcome.exit_code == 0:
         said = observed.job.status.elastic
         if said is not None and said.state == "ended" and said.attempt == draft.attempt:
-            draft.settle(slot_of(task), "Succeeded")  # its record tells the rest of them
+            draft.settle(slot_of(task), "Succeeded")  # its record has the outcome of the members
             return None
         draft.delay(slot_of(task), _backoff(observed, 1), now)
         draft.next_incarnation(slot_of(task))
@@ -378,7 +378,7 @@ def _by_its_own_word(observed: Observed, draft: StatusDraft) -> Completion | Non
 
 
 def _rule(observed: Observed) -> Success:
-    """The job's own rule; by default mpirun's exit decides an MPI job, whose workers only wait."""
+    """The job's own rule; by default mpirun's exit decides an MPI job, because its workers only wait."""
     spec = observed.job.spec
     if spec.runtime != "mpi" or spec.success != Success():
         return spec.success
@@ -396,7 +396,7 @@ def _array_failed(observed: Observed, draft: StatusDraft, failed: list[tuple[str
 
 def _all_settled(observed: Observed, draft: StatusDraft, role: Role) -> bool:
     """Every index has its outcome. Of an elastic role, and of a gang, those that were given out will do:
-    one that comes to its end gets no more, whatever was asked for meanwhile."""
+    one that comes to its end gets no more, even if its size was raised before."""
     settled = {index for name, index in draft.outcomes if name == role.name}
     if settled.issuperset(role_indices(observed.job, role.name)):
         return True

@@ -171,7 +171,7 @@ class JobController:
         return job
 
     def _end_orphans(self, key: Key, job: Job | None) -> None:
-        """End tasks whose job is no more: it was deleted while their node did not answer."""
+        """End tasks of a job that is gone: it was deleted while their node did not answer."""
         own = job.metadata.uid if job is not None else ""
         orphans = self._tasks.uids(*key) - {own}
         if not orphans:

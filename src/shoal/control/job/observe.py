@@ -5,8 +5,8 @@ the per-index facts, opened from the status, changed by `completion` and `reconc
 mutable on purpose and private to one pass.
 
 Of an index, the *current* incarnation is the number of the start that counts. A task of an older
-incarnation, or of an index whose outcome is recorded, is *stale*: whatever it does changes nothing.
-A *member* is an index whose current incarnation was given to a node: it runs there, or is about to.
+incarnation, or of an index with a recorded outcome, is *stale*: whatever it does changes nothing.
+A *member* is an index with a current incarnation that was given to a node: it runs there, or will.
 
 Node hours are kept in the status, so that no restart of the server loses them. A node counts for as long
 as a task of the job is on it, however many there are and however small. The number of nodes changes only
@@ -115,7 +115,7 @@ def role_indices(job: Job, role: str) -> IndexSet:
 
 
 def fixed_membership(job: Job) -> bool:
-    """Each task is told once, at its start, who all the others are and where."""
+    """Each task gets the endpoints of all others once, at its start."""
     elastic = any(role.min_replicas is not None for role in job.spec.roles)
     return job.spec.runtime in FIXED_RUNTIMES and job.spec.array is None and not elastic
 
@@ -173,7 +173,7 @@ class StatusDraft:
         return self.incarnations.get(slot, 1)
 
     def members(self) -> dict[Slot, str]:
-        """Slots whose current incarnation was given to a node and has not ended, with that node."""
+        """Slots with a current incarnation that has a node and has not ended, with that node."""
         return {slot: node for slot, node in self.nodes.items() if slot not in self.outcomes}
 
     def waits_for(self, observed: Observed) -> str:

@@ -2,7 +2,7 @@
 
 1. Without the finalizer nothing starts: a job with slots gets it first.
 2. Ends that count go into the draft; then the success rule, limits and cancellation may decide.
-3. Members whose slot was taken away, moved, or lost with its node become stale; slots without a member
+3. Members become stale if their slot was taken away, moved, or lost with its node; slots without one
    become starts.
 4. One status write carries all of that. After it: acknowledge stale ends, stop stale tasks, start.
 5. A deleted job is released once none of its tasks is left on any node.
@@ -394,7 +394,7 @@ def _answers(observed: Observed, node: str) -> bool:
 
 
 def _launched(observed: Observed, draft: StatusDraft) -> set[Slot]:
-    """Slots whose current incarnation runs, or is about to, or has an end that is not counted yet."""
+    """Slots with a current incarnation that runs, is about to, or has an end that is not counted yet."""
     return {
         slot
         for task in observed.tasks
