@@ -70,7 +70,7 @@ class JobNotFinished(TimedOut):
 
 
 class JobNotFound(NotFound):
-    """As NotFound, for verbs whose exit code is that of a job's outcome."""
+    """As NotFound, for verbs with the exit code of a job's outcome."""
 
     exit_code = JOB_NOT_FOUND
 
@@ -97,7 +97,7 @@ class _Internal(ShoalError):
 
 
 def report(error: Exception, settings: Settings) -> int:
-    """Tell the error; returns the exit code."""
+    """Print the error; returns the exit code."""
     if isinstance(error, click.Abort):
         return INTERRUPTED
     if settings.debug:

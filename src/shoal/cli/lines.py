@@ -63,12 +63,12 @@ class TaskLines:
         self._prefixes: dict[TaskId, bytes] = {}
         self._held: dict[TaskId, bytearray] = {}
         self._begun: dict[TaskId, bytes] = {}
-        """The beginning of an escape sequence whose rest has not come yet."""
+        """The beginning of an escape sequence that is not complete yet."""
         self._drawn = 0
         """Progress bars that stand below the last line."""
         self._drawn_at = 0.0
         self._open: TaskId | None = None
-        """The task whose unfinished line stands on the terminal."""
+        """The task that has an unfinished line on the terminal."""
         self.written = False
 
     def write(self, record: LogRecord) -> None:

@@ -63,12 +63,12 @@ class Verbs(click.Group):
         return code if isinstance(code, int) else 0
 
     def _complete(self, settings: Settings, instruction: str) -> int:
-        """What a shell asks for while somebody types; a failure must not write into that line."""
+        """Completion for a shell; a failure must not write into that line."""
         from click.shell_completion import shell_complete
 
         try:
             return shell_complete(self, {"obj": settings}, "shoal", "_SHOAL_COMPLETE", instruction)
-        except Exception:  # a shell's prompt is no place to tell of it
+        except Exception:  # a shell's prompt is no place for an error
             if settings.debug:
                 raise
             return 1

@@ -51,7 +51,7 @@ class Settings:
 
     @property
     def said_home(self) -> str:
-        """The home as somebody named it; empty: nobody did."""
+        """The home as the user named it; empty: not named."""
         return self.home_flag or self.context.home or os.environ.get("SHOAL_HOME", "")
 
     @property

@@ -8,7 +8,7 @@ Ctrl-C. All of them only put an event into one queue; this thread alone decides.
 2. The first Ctrl-C edits the job's spec (`cancelled`) and following goes on until it has ended. The
    second leaves at once with 130; the cancel goes on without us.
 3. When the job has finished, the log stream ends by itself; it is given some seconds for that.
-4. When nobody reads stdout any more (`shoal run ... | head`) the job is cancelled, as a shell would end
+4. When stdout has no reader any more (`shoal run ... | head`) the job is cancelled, as a shell would end
    a command there.
 """
 
@@ -228,7 +228,7 @@ class _Follower:
 
 
 class Interrupts:
-    """While entered, SIGINT calls `tell` (from a signal handler: it must not block). The receiver
+    """While entered, SIGINT calls a function (from a signal handler: it must not block). The receiver
     calls `taken`; a second SIGINT before that raises KeyboardInterrupt: the receiver is stuck."""
 
     def __init__(self, tell: Callable[[], None]) -> None:

@@ -34,11 +34,11 @@ _CHANGES = {
     "Restarting": "",
 }
 _NORMAL_EVENTS = ("Preempted", "Shrunk", "Moved", "Resized", "NodeDrained", "FailureIgnored")
-"""Events worth a line besides warnings."""
+"""Events worth a line, as warnings are."""
 
 
 def no_events(_after: str) -> Sequence[Entry]:
-    """For a job whose events cannot be read."""
+    """For a job without readable events."""
     return ()
 
 

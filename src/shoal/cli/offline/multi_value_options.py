@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def path_option(*names: str, metavar: str, **attributes: Any) -> Callable[[F], F]:
-    """Add an option that takes a file or a folder; whoever reads it says what is wrong with it."""
+    """Add an option that takes a file or a folder; the reader reports what is wrong with it."""
     return click.option(*names, type=click.Path(path_type=Path), metavar=metavar, **attributes)
 
 

@@ -36,7 +36,7 @@ def command(settings: Settings, files: tuple[Path, ...], name: str | None) -> in
 
     \b
     shoal replay                          the newest that the scheduler here has recorded
-    shoal replay decision.json            one that somebody sent
+    shoal replay decision.json            one from a file
     shoal replay decision.json --policy fifo-skip
 
     The scheduler of `shoal up` keeps the newest decisions in the folder decisions of its home (`shoal up

@@ -21,7 +21,7 @@ __all__ = ["DiskFull", "Reviving", "Starting", "check_room", "nearest_folder"]
 _ANSWERS_WITHIN_SECONDS = 2.0
 _LOOKS_EACH_SECONDS = 1.0
 _MISSES = 2
-"""Server and agents restart one another within this many looks; after that nobody is left to."""
+"""Server and agents restart one another within this many looks; after that none is left to do it."""
 
 
 class Starting:
@@ -62,8 +62,8 @@ class Starting:
 
 
 class Reviving:
-    """While `run` looks on, a home whose components have all died is brought back: they restart one
-    another, but nobody restarts the last of them. A home that a person took down stays down."""
+    """While `run` follows a job, start a home again when all its components have died: they restart one
+    another, but none restarts the last. A home that `shoal down` took down stays down."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

@@ -78,7 +78,7 @@ def command(
 
     Several nodes on one machine are for trying things: together they may declare more cores and memory
     than the machine has. --gpu shares out real devices only; a file may declare devices for trying, as a
-    number (gpus: 2). What runs already keeps running: an agent whose node changed restarts, its tasks
+    number (gpus: 2). What runs already keeps running: the agent of a changed node restarts, its tasks
     do not.
 
     --topology, --policy and --record persist; changes take effect immediately. --topology '' leaves only
@@ -153,7 +153,7 @@ def _kept(home: Home, topology: str | None, name: str | None, record: int | None
 
 
 def _forget(settings: Settings, gone: set[str]) -> None:
-    """Delete the objects of nodes that are no longer declared: somebody has said that they are gone,
+    """Delete the objects of nodes that are no longer declared: the user has removed them,
     and nothing runs there, so no job is to wait for them."""
     from shoal.objects.kinds import NODE
     from shoal.objects.node import Node
@@ -176,7 +176,7 @@ def _is_unlisted(node: Node | None) -> bool:
 
 
 def _not_ready(settings: Settings, names: list[str]) -> list[str]:
-    """Wait a little for the nodes to be there for those who look; the names of those that are not."""
+    """Wait a little until clients see the nodes; the names of those that are not."""
     from shoal.objects.node import Node
 
     def ready(node: Node | None) -> bool:
