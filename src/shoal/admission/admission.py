@@ -5,9 +5,9 @@ of a job, the stored object that a change is of, the nodes that a task has to fi
 come in through `create_document` and `put`, the objects that a controller makes through `create` with
 their owner. Runs on any thread, and reads the store as the system.
 
-An object with an owner counts for the person who made the owner: that person is its submitter, its
-jobs count for the owner's user, and it is deleted with the owner. Nobody reads the warnings about such
-an object, so a job that its queue's quota can never hold is refused.
+An object with an owner counts for the owner's submitter: that user is its submitter too, its
+jobs count for the owner's user, and it is deleted with the owner. Warnings about such an object have no
+reader, so a job that its queue's quota can never hold is refused.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Admission:
         return Put(Record(kind, codec.encode(made)), "created")
 
     def create(self, obj: K, *, actor: Actor, owner: Object | None = None) -> K:
-        """Admit and store an object that a controller makes, for the person who made the owner.
+        """Admit and store an object that a controller makes, for the owner's submitter.
 
         Raises:
             Invalid: something is wrong, or it is not in the namespace of its owner.
@@ -258,7 +258,7 @@ class Admission:
             raise invalid(f"queue {queue.metadata.name}", problems)
 
     def _check_levels(self, job: Job) -> None:
-        """Waiting cannot help who wants to be near others by a word that means nothing here."""
+        """Refuse levels of topology that the cluster does not have: waiting cannot help."""
         if all(part.topology is None for part in (job.spec, *job.spec.roles)):
             return
         if problems := problems_of(unknown_levels(job.spec, self._levels())):
