@@ -4,5 +4,5 @@
 - `local/`: processes on one machine, under node agents and supervisors
 - `simulated`: tasks that run in virtual time
 
-A cluster knows tasks and nodes. It knows nothing of Jobs, Queues, or who decided what.
+A cluster knows tasks and nodes. It knows nothing of Jobs, Queues or decisions.
 """

@@ -36,7 +36,7 @@ __all__ = ["Script", "SimulatedCluster", "run_for"]
 
 @dataclass(frozen=True)
 class Script:
-    """How a task behaves if nobody interferes. Seconds of virtual time; None is for ever.
+    """How a task behaves if it is not stopped. Seconds of virtual time; None is for ever.
 
     `stops_after_seconds` is how long it takes to end after SIGTERM; None ignores it.
     """
@@ -485,7 +485,7 @@ class SimulatedCluster:
             self._watches = [other for other in self._watches if other is not watch]
 
     def settle(self) -> None:
-        """Let what is due now happen, and the watches hear of it."""
+        """Let what is due now happen, and the watches receive it."""
         with self._lock:
             self._pass_time()
 

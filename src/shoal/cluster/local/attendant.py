@@ -2,7 +2,7 @@
 
 What there is to do follows from what is on the disk alone, so a restarted agent does what the one
 before would have done next (see `begin`). The task's folder has a lock that its supervisor holds from
-birth; who gets the lock knows that no supervisor is there.
+birth; a process that gets the lock knows that no supervisor is there.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["Attendant", "Host", "supervisor_of"]
 
 SEARCH_SECONDS = 0.05
 SEARCHES = 40
-"""How often, and that far apart, a supervisor is looked for that holds its lock and has not yet said
-who it is: it may have been spawned by an agent that died in the same instant."""
+"""How often, and that far apart, a supervisor is looked for that holds its lock and has not yet written
+its pid: it may have been spawned by an agent that died in the same instant."""
 RETRY_SECONDS = 1.0
 SPAWNS = 3
-"""How often a supervisor that somebody kills before it has begun is started again."""
+"""How often a supervisor that is killed before it has begun is started again."""
 
 _ERRORS = "errors"
 _NEVER_RAN = Exit(exit_code=143, signal=15, reason="Signalled")
@@ -73,7 +73,7 @@ class Host(Protocol):
         ...
 
     def reap(self) -> None:
-        """Collect children that are nobody's: what a dead supervisor has left."""
+        """Collect children without an attendant: what a dead supervisor has left."""
         ...
 
 
@@ -237,14 +237,14 @@ class Attendant:
         self.stop()
 
     def _poll(self) -> None:
-        """Where the kernel cannot tell when a process ends."""
+        """Where the kernel cannot signal when a process ends."""
         if processes.alive(self.pid, self._ticks):
             self._timer = self._loop.later(SEARCH_SECONDS, self._poll)
         else:
             self._on_gone()
 
     def _await_start(self) -> None:
-        """An agent that did not spawn the supervisor has no pipe that tells."""
+        """An agent that did not spawn the supervisor has no pipe that signals it."""
         self.look_for_start()
         if self.started is None and self.pid:
             self._timer = self._loop.later(SEARCH_SECONDS, self._await_start)
@@ -278,8 +278,8 @@ class Attendant:
             self.begin()
 
     def _settle(self) -> None:
-        """Finish the work of a supervisor that is gone: nothing of the task may be left, and somebody
-        must say how it ended. Elsewhere, for it may take a while."""
+        """Finish the work of a supervisor that is gone: nothing of the task may be left, and its
+        end must be recorded. Elsewhere, for it may take a while."""
         folder, parents = str(self.folders.task), self._host.cgroup_parents
 
         def job() -> Callable[[], None]:
@@ -345,7 +345,7 @@ def supervisor_of(folder: Path, report: Callable[[str], None]) -> int:
 
 
 def _try_lock(path: Path) -> int:
-    """The descriptor of the lock, ours now; -1 when somebody has it."""
+    """The descriptor of the lock, ours now; -1 when another process has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -49,7 +49,7 @@ _RETRY_SECONDS = 1.0
 
 
 class _Admission:
-    """A group whose nodes have not all answered, or that was refused. Guarded by the cluster's lock."""
+    """A group that awaits answers of nodes, or that was refused. Guarded by the cluster's lock."""
 
     def __init__(self, group: tuple[TaskSpec, ...]) -> None:
         self.parts: dict[str, tuple[TaskSpec, ...]] = {}

@@ -1,9 +1,9 @@
 """The processes of a home: one server and an agent per declared node. Started here, kept alive, ended.
 
 Each is a process of its own, in a session of its own, with its output in `log/`; it holds the lock of
-its name for as long as it lives, so there is never a second one, whoever starts it. All of a home's
-starting and ending happens under one lock (`run/components.lock`), so callers that race see one
-another's work. While `run/down` exists nothing is started again.
+its name for as long as it lives, so there is never a second one, whichever process starts it. All
+starting and ending in a home happens under one lock (`run/components.lock`), so callers that race see
+one another's work. While `run/down` exists nothing is started again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SERVER = "server"
 _NODE_PREFIX = "node-"
 _POLL_SECONDS = 0.005
 _FOREIGN = ("SHOAL_API", "SHOAL_TOKEN", "SHOAL_JOB", "SHOAL_NAMESPACE", "SHOAL_ROLE", "SHOAL_INDEX")
-"""What a task's environment has: a component started from within a task is nobody's task."""
+"""What a task's environment has: a component started from within a task belongs to no task."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def ensure_up(
 ) -> Started:
     """Start what is not up of the home, and return once all of it answers.
 
-    `declared` replaces the home's nodes; None keeps them, or declares the machine as one node. An
-    agent whose node changed is started anew, which its tasks do not notice.
+    `declared` replaces the home's nodes; None keeps them, or declares the machine as one node. The
+    agent of a changed node is started anew, which its tasks do not notice.
 
     Raises:
         Conflict: a node that is no longer declared still has tasks.
@@ -79,7 +79,7 @@ def ensure_up(
         lock.acquire(timeout_seconds)
     except TimeoutError as error:
         raise Unavailable(
-            "somebody else has been starting or stopping this home for too long", hint=str(error)
+            "another process has been starting or stopping this home for too long", hint=str(error)
         ) from error
     with lock:
         home.down.unlink(missing_ok=True)
@@ -168,11 +168,11 @@ class Running:
 
 
 def running(home: Home, component: str) -> Running | None:
-    """The process that has the component's lock; None when nobody has."""
+    """The process that has the component's lock; None when it is free."""
     lock = home.component_lock(component)
     deadline = time.monotonic() + 1.0
     while (pid := lock.holder()) == 0 and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)  # it has not yet said who it is
+        time.sleep(_POLL_SECONDS)  # it has not yet written its pid
     if not pid:
         return None
     found = Running(pid, processes.start_ticks(pid), lock)
@@ -229,7 +229,7 @@ def _declare(home: Home, declared: Sequence[NodeDecl] | None, deadline: float) -
         names, many = " ".join(busy), len(busy) > 1
         raise Conflict(
             f"node{'s' * many} {', '.join(busy)} still {'have' if many else 'has'} tasks, or ends of "
-            f"tasks that were not told yet, so {'they' if many else 'it'} cannot go",
+            f"tasks that were not reported yet, so {'they' if many else 'it'} cannot go",
             hint=f"bring all of it up (shoal up), empty what goes (shoal drain {names}), then again",
         )
     nodes.save(home, declared)

@@ -1,4 +1,4 @@
-"""The folders of a task and of its job on this node: made at launch, gone when nobody needs them.
+"""The folders of a task and of its job on this node: made at launch, removed when they are not needed.
 
     nodes/NODE/tasks/NS.TASK/       shared with the supervisor; hidden from the task
     nodes/NODE/work/NS.TASK/        the task's own: scratch/ and rendezvous/, gone with its attempt
@@ -65,7 +65,7 @@ class TaskFolders:
 
 
 def key_of(folder: Path) -> TaskKey:
-    """The task whose folder this is."""
+    """The task of this folder."""
     namespace, _, name = folder.name.partition(".")
     return TaskKey(namespace=namespace, name=name)
 

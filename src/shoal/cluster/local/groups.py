@@ -1,6 +1,6 @@
 """Where a node's tasks have their control groups, from the first agent until the home is down.
 
-The folders are noted on the disk before anything is in them: whoever takes the home down removes them,
+The folders are noted on the disk before anything is in them: taking the home down removes them,
 also when the agent that made them was killed, or ran in another place than the one before.
 """
 

@@ -75,7 +75,7 @@ class Home:
         """Make the folders, for the owner alone; idempotent.
 
         Raises:
-            HomeError: they cannot be made, or belong to somebody else.
+            HomeError: they cannot be made, or belong to another user.
         """
         try:
             for folder in (
@@ -137,8 +137,8 @@ class NodeHome:
 class Lock:
     """An exclusive lock on a file, which the kernel lets go of when its holder dies.
 
-    The file names the holder's pid for those who want to watch it; whether it lives, only the lock
-    itself tells. Not shared between threads.
+    The file names the holder's pid for processes that watch it; whether it lives, only the lock
+    itself shows. Not shared between threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -146,14 +146,14 @@ class Lock:
         self._descriptor = -1
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it, and write our pid into it."""
+        """Take the lock if it is free, and write our pid into it."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         for attempt in range(_ATTEMPTS):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if attempt + 1 < _ATTEMPTS:  # it may be somebody who only looks who has it
+                if attempt + 1 < _ATTEMPTS:  # it may be a process that only asks for the holder
                     time.sleep(_LOOK_SECONDS)
         else:
             os.close(descriptor)
@@ -167,7 +167,7 @@ class Lock:
         """Wait for the lock.
 
         Raises:
-            TimeoutError: somebody else holds it for all that time.
+            TimeoutError: another process holds it for all that time.
         """
         deadline = time.monotonic() + timeout_seconds
         while not self.try_acquire():
@@ -193,13 +193,13 @@ class Lock:
             self._descriptor = -1
 
     def holder(self) -> int | None:
-        """The pid of who holds it now, None when nobody does; 0 when it has not yet said."""
+        """The pid of the holder, None when it is free; 0 when the pid is not written yet."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:
-            # a shared lock, so that two who ask do not take each other for a holder
+            # a shared lock, so that two that ask do not take each other for a holder
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             text = os.pread(descriptor, 32, 0).strip()
@@ -216,7 +216,7 @@ class Lock:
 
 
 class Presence:
-    """What tells a component whether its home is still its own: its lock, and its sockets."""
+    """Whether a component's home is still its own: its lock, and its sockets."""
 
     def __init__(self, lock: Lock, sockets: Sequence[Path]) -> None:
         self._lock = lock
@@ -270,7 +270,7 @@ def connect(path: Path, timeout_seconds: float) -> socket.socket:
     """A connection to the unix socket at `path`.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no process listens there.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -285,7 +285,7 @@ def connect(path: Path, timeout_seconds: float) -> socket.socket:
 
 def listen(path: Path) -> socket.socket:
     """A socket that listens at `path`, for the owner alone, in place of whatever was there. Only for
-    who holds the component's lock.
+    the holder of the component's lock.
 
     Raises:
         OSError: it cannot.
@@ -298,7 +298,7 @@ def listen(path: Path) -> socket.socket:
             listener.bind(address)
         draft.chmod(0o600)
         listener.listen(128)
-        draft.replace(path)  # so that whoever sees it can connect
+        draft.replace(path)  # so that a client that sees it can connect
     except BaseException:
         listener.close()
         raise

@@ -57,7 +57,7 @@ def argv(folder: str, ready: int | None = None) -> list[str]:
 
 
 def spawn(folder: str, errors: int) -> Spawned:
-    """Start the supervisor of the task whose folder (with `launch.json`) this is.
+    """Start the supervisor of the task of this folder (with `launch.json`).
 
     `errors` is a descriptor for its standard error, where a supervisor that cannot work says why.
     Everything inheritable above 2 goes with it. The child is the caller's to reap.
@@ -78,7 +78,7 @@ def spawn(folder: str, errors: int) -> Spawned:
                 (os.POSIX_SPAWN_DUP2, 2, 1),
             ],
             setsid=True,
-            setsigmask=(signal.SIGTERM,),  # a stop may come before the supervisor can hear it
+            setsigmask=(signal.SIGTERM,),  # a stop may come before the supervisor handles it
             setsigdef=range(1, 32),
         )
     except BaseException:

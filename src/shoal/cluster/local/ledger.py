@@ -240,7 +240,7 @@ class Ledger:
         )
 
     def forget(self, record: Record, now: Stamp) -> None:
-        """The task is acknowledged: all but its name, and how it went for whoever looks into it
+        """The task is acknowledged: all but its name, and how it ended, for diagnosis
         later, goes."""
         self.remove(record)
         self.forgotten[record.key] = (record.spec.job_uid, now)
@@ -267,7 +267,7 @@ class Ledger:
         self._stage("INSERT OR REPLACE INTO leases VALUES (?, ?)", owner, port)
 
     def end_lease(self, owner: str) -> None:
-        """The port is nobody's."""
+        """The port is free."""
         del self.leases[owner]
         self._stage("DELETE FROM leases WHERE owner = ?", owner)
 

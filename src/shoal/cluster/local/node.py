@@ -88,7 +88,7 @@ class Node:
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
         self.ready: set[TaskKey] = set()
-        """Running tasks whose readiness probe succeeds."""
+        """Running tasks with a readiness probe that succeeds."""
         self.on_started: Callable[[Record], None] = lambda _: None
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
         self.turn = Turn(self.ledger, self._tell, self._undone)
@@ -284,7 +284,7 @@ class Node:
         self.turn.otherwise(lambda _: self._end_later(record, end))
 
     def reap(self) -> None:
-        """See `attendant.Host`. Children that somebody waits for are left to them."""
+        """See `attendant.Host`. Children that another caller waits for are left to it."""
         waited_for = {attendant.pid for attendant in self.attendants.values()} | self.exec_pids
         while True:
             try:
@@ -469,7 +469,7 @@ class Node:
 
 def report(text: str) -> None:
     """A line in the agent's log."""
-    with contextlib.suppress(OSError):  # the disk is full: there is nobody to tell
+    with contextlib.suppress(OSError):  # the disk is full: it cannot be reported
         os.write(2, f"{text}\n".encode(errors="replace"))
 
 

@@ -85,7 +85,7 @@ class NodeDecl(Part, frozen=True, kw_only=True):
 class _Nodes(Part, frozen=True, kw_only=True):
     nodes: tuple[NodeDecl, ...]
     by_default: bool = False
-    """True: nobody said so; it is what the machine was then."""
+    """True: not declared by a user; it is what the machine was then."""
 
 
 def declare(
@@ -160,7 +160,7 @@ def load(home: Home) -> tuple[NodeDecl, ...]:
 
 
 def is_default(home: Home) -> bool:
-    """True when nobody ever said which nodes there are."""
+    """True when no user ever declared nodes."""
     found = _read(home)
     return found is None or found.by_default
 

@@ -2,7 +2,7 @@
 
 A frame is four bytes of length, most significant first, and a JSON document. A client sends
 `Call(id, request)`; the agent answers each with `Answer(id, ...)`, in any order, and sends
-`Answer(id=0, changes=...)` to those who watch. On one connection a change comes before the answer to
+`Answer(id=0, changes=...)` to watchers. On one connection a change comes before the answer to
 the request that caused it, so a client that folds changes as they come reads its own writes.
 
 Descriptors for `Exec` travel beside the first byte of its frame (SCM_RIGHTS).
@@ -70,7 +70,7 @@ class Hello(Request, frozen=True, kw_only=True, tag="hello"):
 
 
 class Greeting(Part, frozen=True, kw_only=True):
-    """Who answers."""
+    """The node and the agent that answer."""
 
     version: int
     node: str
@@ -88,7 +88,7 @@ class Describe(Request, frozen=True, kw_only=True, tag="node"):
 
 
 class Watch(Request, frozen=True, kw_only=True, tag="watch"):
-    """From now on tell of changes, all tasks first."""
+    """From now on send changes, all tasks first."""
 
 
 class Admit(Request, frozen=True, kw_only=True, tag="admit"):
@@ -226,7 +226,7 @@ class Answer(Part, frozen=True, kw_only=True):
     error: dict[str, Any] | None = None
     changes: tuple[Change, ...] = ()
     node: NodeState | None = None
-    """The node itself, when it changed; to those who watch."""
+    """The node itself, when it changed; to watchers."""
 
 
 class Frames:

@@ -1,7 +1,7 @@
-"""The agent's sockets: clients come and go, their frames are cut and answered, watchers are told.
+"""The agent's sockets: clients come and go, their frames are cut and answered, watchers are notified.
 
 Only the owner of the home gets through the socket's folder and mode; tasks, which have the owner's
-user id, are told from the owner by their ancestry and turned away. A client that sends what is no frame,
+user id, are recognised by their ancestry and turned away. A client that sends what is no frame,
 or does not read what it is sent, is dropped; it connects again and asks anew.
 """
 
@@ -163,11 +163,11 @@ class Serving:
         loop.add(listener.fileno(), selectors.EVENT_READ, self._accept)
 
     def send_changes(self, changes: tuple[Change, ...]) -> None:
-        """Send changes of tasks to all who watch."""
+        """Send changes of tasks to all watchers."""
         self._send(Answer(changes=changes))
 
     def send_state(self, state: NodeState) -> None:
-        """Send the node's new state to all who watch."""
+        """Send the node's new state to all watchers."""
         self._send(Answer(node=state))
 
     def _send(self, answer: Answer) -> None:
@@ -208,7 +208,7 @@ class Serving:
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int]:
-    """(pid, uid) of the other end when it connected; our own where the kernel does not tell."""
+    """(pid, uid) of the other end when it connected; our own where the kernel does not say."""
     if not hasattr(socket, "SO_PEERCRED"):
         return os.getpid(), os.geteuid()
     size = struct.calcsize("3i")

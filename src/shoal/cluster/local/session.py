@@ -41,7 +41,7 @@ Stream = Literal["out", "err"]
 
 
 def open_session(path: Path, task: TaskKey, command: tuple[str, ...], tty: bool) -> LocalSession:
-    """Run the command beside the task whose agent listens at `path`.
+    """Run the command beside the task; its agent listens at `path`.
 
     Raises:
         NotFound: the task does not run.
@@ -134,7 +134,7 @@ class LocalSession:
             return
         self._closed = True
         with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)  # wakes who receives, and ends the command
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes the receiver, and ends the command
         with self._receiving, self._sending:
             self._connection.close()
             for descriptor in {self._input, *self._outputs, *self._theirs} - {-1}:
@@ -187,7 +187,7 @@ class LocalSession:
         name = self._outputs[descriptor]
         try:
             data = os.read(descriptor, _READ_BYTES)
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # a terminal that no process has open any more
             data = b""
         if data:
             self._ended_at = time.monotonic()

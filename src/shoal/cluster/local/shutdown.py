@@ -1,6 +1,6 @@
 """Takes a home down: nothing of it runs any more, and nothing starts it again but a person.
 
-1. `run/down` is there, so that nobody restarts what ends now.
+1. `run/down` is there, so that no watchdog restarts what ends now.
 2. The server ends, before it could replace tasks that are about to end.
 3. Every agent stops its tasks (reason `Shutdown`), keeps how they ended for the next time, and ends.
    An agent that is not up but has tasks is started for that.
@@ -51,7 +51,7 @@ def shut_down(home: Home, *, grace_seconds: float = 10.0) -> Stopped:
         lock.acquire(MARGIN_SECONDS)
     except TimeoutError as error:
         raise Unavailable(
-            "somebody else has been starting or stopping this home for too long", hint=str(error)
+            "another process has been starting or stopping this home for too long", hint=str(error)
         ) from error
     with lock:
         home.down.touch(mode=0o600)

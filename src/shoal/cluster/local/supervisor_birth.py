@@ -47,7 +47,7 @@ class Child:
         self.command_pid = 0
         self.command_ticks = 0
         self.namespaces: dict[str, int] = {}
-        """Descriptors of the task's namespaces, by kind: for those who want to enter."""
+        """Descriptors of the task's namespaces, by kind: for processes that enter them."""
         self.refused: dict[str, str] = {}
         """Control groups that did not let the command in, and why."""
         self.unenforced: dict[str, str] = {}
@@ -137,7 +137,7 @@ class Child:
             waiting = select.poll()
             waiting.register(self._line.fileno(), select.POLLIN)
             if not waiting.poll(_PATIENCE_SECONDS * 1000):
-                return {"failed": f"nothing was heard of it for {_PATIENCE_SECONDS:g} s"}, 0
+                return {"failed": f"it did not answer for {_PATIENCE_SECONDS:g} s"}, 0
             # the kernel never joins what two senders wrote
             document, extra, _, _ = self._line.recvmsg(_MESSAGE_BYTES, 64)
             sender = int.from_bytes(extra[0][2][:4], sys.byteorder) if extra else 0

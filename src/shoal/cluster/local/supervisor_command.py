@@ -2,7 +2,7 @@
 
 Everything here happens after the fork and before the exec, in this order: a session of its own, its
 control groups, its standard streams, its privileges, then a wait until the supervisor knows it and lets
-it go; then its signals, its folder and the command. What goes wrong from there on is told to the init
+it go; then its signals, its folder and the command. What fails from there on is reported to the init
 in one message, and ends the task with 127 (no such command), 126 (it cannot be run) or as a failed
 start.
 """

@@ -5,7 +5,7 @@ its start. What is used instead is the C half of json, which is what does the wo
 
 Two files are given their place on the disk before the command starts, so that a full disk cannot lose
 how it ended: `exit.json`'s draft, and `status`, in which the init notes the command's end before
-anything else happens, for whoever finds the supervisor gone.
+anything else happens, for the process that finds the supervisor gone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ExitDraft:
 
 
 class Status:
-    """`status`: how the command ended, in the words of the init, who alone saw it.
+    """`status`: how the command ended, in the words of the init, which alone saw it.
 
     A place that is written over, not a file that is replaced: the init has no view of the folder any
     more when the time comes, only this descriptor.

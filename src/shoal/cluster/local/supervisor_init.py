@@ -40,7 +40,7 @@ __all__ = ["GO", "KILL", "TERMINATE", "Birth", "begin", "tell"]
 GO = b"g"
 TERMINATE = b"t"
 KILL = b"k"
-"""What the supervisor may tell the init: one byte each."""
+"""Orders of the supervisor to the init: one byte each."""
 
 _PAUSE_MILLISECONDS = 2
 
@@ -238,7 +238,7 @@ class _Init:
         self._end()
 
     def _end(self) -> NoReturn:
-        """Take everything along, then go: who finds our descriptors (the lock) free finds nobody."""
+        """Kill all, then exit: when our descriptors (the lock) are free, no process is left."""
         self._kill_all()
         while processes.reap():
             select.poll().poll(_PAUSE_MILLISECONDS)
@@ -259,7 +259,7 @@ class _Init:
 
 def _wake_on_children() -> int:
     """A descriptor that is readable when a child has ended. All other signals have no effect: process 1
-    hears only those that it handles, and outside a namespace they are ignored."""
+    receives only those that it handles, and outside a namespace they are ignored."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     for number in range(1, 32):

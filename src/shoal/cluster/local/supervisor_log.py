@@ -57,7 +57,7 @@ class Pump:
         return self._writer.dropped_bytes
 
     def move(self, now: float) -> bool:
-        """Move what there is, up to a piece; False when nobody can write to the pipe any more."""
+        """Move what there is, up to a piece; False when the pipe has no writer any more."""
         try:
             count = os.readv(self.reader, [self._buffer])
         except BlockingIOError:
@@ -79,7 +79,7 @@ class Pump:
         """Move what is left, once the task's processes are gone, and close the log."""
         waiting = select.poll()
         waiting.register(self.reader, select.POLLIN)
-        # should somebody have escaped with the other end, silence is the end
+        # should a process have escaped with the other end, silence is the end
         while waiting.poll(_DRAIN_SECONDS * 1000) and self.move(time.monotonic()):
             pass
         if self.dropped_bytes:

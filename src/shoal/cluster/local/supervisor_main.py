@@ -3,7 +3,7 @@
 It outlives agent and server, needs nothing but the files in the task's folder (`taskfiles`, `launch`),
 and says what became of the task exactly once. One thread, one loop; `Supervisor.run` is the life of a
 task from top to bottom. What must be right should this process be killed at any line is elsewhere: the
-command's end is noted by the init, and what is left is ended and told by `supervisor_recovery`.
+command's end is noted by the init, and what is left is ended and reported by `supervisor_recovery`.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ class Supervisor:
             watch = MemoryWatch(self._watched_bytes(), child.init_pid)
             self._attend(child, watch)
         except BaseException:
-            child.destroy()  # whoever finds us gone tells of the end
+            child.destroy()  # the next agent reports the end
             raise
         faults.point("supervisor.command.ended")
         self._conclude(child, watch)
 
     def _release(self, child: Child) -> None:
-        """Let it run. A stop that came meanwhile ends it before it begins."""
+        """Let it run. A stop that has come by then ends it before it begins."""
         if self._stopping.read():
             child.destroy()
             return
@@ -109,7 +109,7 @@ class Supervisor:
         faults.point("supervisor.command.released")
 
     def _announce(self, child: Child) -> None:
-        """Say that it runs, and who it is."""
+        """Write that it runs, and its processes."""
         files.write(self._plan.folder, "started.json", {
             "supervisor_pid": os.getpid(),
             "supervisor_start_ticks": processes.start_ticks(os.getpid()),
@@ -178,7 +178,7 @@ class Supervisor:
         """The task is over: take stock, clean up, and say how it ended."""
         status = files.Status.read(self._plan.folder)
         if status is None and self._stopping.grace_over:
-            status = {"exit_code": 137, "signal": 9}  # its init would not answer, and told nothing
+            status = {"exit_code": 137, "signal": 9}  # its init did not answer, and reported nothing
         ended = outcome.classify(
             status,
             stop=self._stopping.stop,
@@ -219,7 +219,7 @@ class Supervisor:
 
 
 def _end_strays() -> None:
-    """Kill what came to us because its init was killed; usually there is nobody."""
+    """Kill what came to us because its init was killed; usually nothing."""
     while processes.reap():
         for pid in processes.descendants(os.getpid()):
             processes.kill(pid)
@@ -251,7 +251,7 @@ def _listen() -> int:
             signal.signal(number, _heard)
         elif number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # it was blocked until we could hear it
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # it was blocked until it could be handled
     return reader
 
 

@@ -23,7 +23,7 @@ def classify(
 ) -> dict[str, Any]:
     """`exit_code, signal, reason, message, stop_reason`, from what the init noted.
 
-    `status` None is an end that nobody saw. `grace_over`: it was killed after its grace.
+    `status` None is an end that was not observed. `grace_over`: it was killed after its grace.
     """
     base = {"signal": 0, "message": "", "stop_reason": stop["reason"] if stop else None}
     if status is None:
@@ -51,7 +51,7 @@ def classify(
 
 
 def not_started(message: str, stop: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The end of a task whose command was never run: asked to stop before, or the machine's fault."""
+    """The end of a task that never ran its command: asked to stop before, or the machine's fault."""
     if stop is not None:
         number = int(signal.SIGTERM)
         return {

@@ -1,4 +1,4 @@
-"""Processes as /proc shows them: whose child, since when, how much memory.
+"""Processes as /proc shows them: parent, start, memory.
 
 A process is named by its pid and its start (in clock ticks since the machine's), for a pid alone may
 have gone to another. Where there is no /proc nothing is found, and nothing raises.
@@ -65,7 +65,7 @@ def argument_of(pid: int, *scripts: str) -> str | None:
 
 
 def parent(pid: int) -> int:
-    """Whose child it is; 0 when it is not there."""
+    """Its parent; 0 when it is not there."""
     fields = _stat(pid)
     return 0 if fields is None else int(fields[1])
 

@@ -106,7 +106,7 @@ def _left(folder: str, scratch: str) -> list[int]:
         return own
     strays = processes.with_environment(f"{_SCRATCH}={scratch}") if scratch else []
     for pid in strays:
-        processes.kill(pid)  # nobody is left who would do it
+        processes.kill(pid)  # no other process is left to do it
     return strays
 
 

@@ -8,7 +8,7 @@ reads them with the standard library alone.
 
 **Held descriptors.** The supervisor inherits descriptors above 2 (the lock of its folder, the claims
 on its ports) and must keep them open, closed on exec, for as long as it lives: an agent that comes
-back tells from the lock alone whether a supervisor is there.
+back sees from the lock alone whether a supervisor is there.
 
 **Once.** Before it forks the command the supervisor creates `begun` exclusively and gives up (without
 `exit.json`) when it is there already: so no incarnation's command ever starts twice.
@@ -54,7 +54,7 @@ EXIT = "exit.json"
 LOCK = "lock"
 BEGUN = "begun"
 RECORD = "record.json"
-"""The ledger's record of the task (`ledger.copy_of`), for an agent whose ledger is lost."""
+"""The ledger's record of the task (`ledger.copy_of`), for an agent that has lost its ledger."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""The end of a turn of the agent's loop: commit once, tell who watches, then do what follows.
+"""The end of a turn of the agent's loop: commit once, notify watchers, then do what follows.
 
 Nothing is seen or done that a crash could make untrue, for it happens after the commit that says so;
 and many requests that come together cost one flush of the disk. If the commit fails, nothing of the
-turn has happened: what was to follow is dropped, and those who must know are told.
+turn has happened: what was to follow is dropped, and the waiting callers get the error.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Turn:
         self._otherwise.append(fail)
 
     def changed(self, key: TaskKey, *, new: bool = False) -> None:
-        """Tell of the task's state at the end of the turn."""
+        """Notify watchers of the task's state at the end of the turn."""
         self._changed[key] = new or self._changed.get(key, False)
 
     def end(self) -> None:
-        """Commit, tell, and do what follows; again while that changes something."""
+        """Commit, notify, and do what follows; again while that changes something."""
         while self._ledger.staged or self._after or self._changed:
             try:
                 self._ledger.commit()

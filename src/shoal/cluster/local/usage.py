@@ -196,7 +196,7 @@ def _number(path: str) -> int | None:
 
 
 def _gpu_ratio(record: Record) -> float | None:
-    """How busy the task's devices are, together; None without any, or where nobody knows."""
+    """How busy the task's devices are, together; None without any, or where it is unknown."""
     devices = record.spec.placement.devices
     if not devices:
         return None

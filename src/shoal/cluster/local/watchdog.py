@@ -2,7 +2,7 @@
 
 A thread waits on the kernel's word that one of them has ended and starts it anew at once; one that
 ends again and again right after its start is started ever more rarely. Nothing is started while
-`run/down` exists. Who shuts a home down, or starts it, holds the components' lock meanwhile, and the
+`run/down` exists. A process that shuts a home down, or starts it, holds the components' lock, and the
 watchdog leaves it to that process.
 """
 
@@ -32,7 +32,7 @@ PATIENCE = 30
 STEADY_SECONDS = 1.0
 """A life that was not short."""
 LOOK_SECONDS = 0.5
-"""How often declarations are read again, and those looked for who were not up."""
+"""How often declarations are read again, and components that were not up are looked for."""
 
 _BACKOFF = Backoff(0.05, 5.0)
 
@@ -131,7 +131,7 @@ class Watchdog:
             return
         lock = Lock(self._home.run / "components.lock")
         if not lock.try_acquire():
-            return  # somebody starts or ends this home just now
+            return  # another process starts or ends this home just now
         with lock:
             if self._home.down.exists() or self._home.component_lock(component).holder() is not None:
                 return
@@ -150,14 +150,14 @@ class Watchdog:
             return
         with contextlib.suppress(ProcessLookupError):
             pidfd = processes.open_process(pid)
-            if lock.holder() != pid:  # it ended meanwhile, and the pid may be a stranger's
+            if lock.holder() != pid:  # it has ended, and the pid may be a stranger's
                 if pidfd >= 0:
                     os.close(pidfd)
                 return
             kept.pidfd, kept.pid, kept.since = pidfd, pid, now
 
     def _until_held(self, component: str, pid: int) -> None:
-        """Until it holds its lock: so that nobody starts a second one meanwhile."""
+        """Until it holds its lock: so that no second one is started before."""
         deadline = time.monotonic() + 5.0
         while time.monotonic() < deadline and not self._closing.is_set():
             if self._home.component_lock(component).holder() is not None or components.reap(pid):

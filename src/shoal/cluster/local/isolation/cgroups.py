@@ -60,7 +60,7 @@ class Groups:
                 self._make(key, settings)
 
     def create_killing(self) -> None:
-        """Make a group whose processes can be killed at once, if no group was made and one can
+        """Make a group to kill all its processes at once, if no group was made and one can
         be had: for tasks that no PID namespace holds."""
         if KILL in self._places:
             self._make(KILL, [])

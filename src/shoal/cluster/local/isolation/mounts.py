@@ -156,8 +156,8 @@ def arrange(covered: Iterable[str], kept: Iterable[str]) -> list[tuple[str, list
 
 
 def _handle(path: str) -> int:
-    """What is at the resolved path. -1 when it is gone, or is now a link to something else: who shares
-    a folder with the task must not choose what it sees."""
+    """What is at the resolved path. -1 when it is gone, or is now a link to something else: one that
+    shares a folder with the task must not choose what the task sees."""
     try:
         handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -3,8 +3,8 @@
 No process or mount holds it: it lives as long as one of the tasks does. Each supervisor has the
 namespaces of its task open and notes in the sandbox's folder where; one that comes later enters those
 of any that still lives, and only where none does makes new ones. The folder's lock makes that one step,
-and goes, with the folder, with the last one out. A supervisor that was killed leaves a note that names
-nobody (pid and start), which the next one removes.
+and goes, with the folder, with the last one out. A supervisor that was killed leaves a note of a process
+that is gone (pid and start), which the next one removes.
 """
 
 from __future__ import annotations
