@@ -10,8 +10,8 @@ imports, so nothing is imported before it is needed: Click, msgspec and the stan
 - `settings`, `options`: home, context, namespace and output; the options and what may stand in them
 - `contexts`, `connection`: which server is meant, and the connection to it
 - `targets`, `completion`: `job/x` and its like, and their live completion
-- `output`, `table`, `text`, `lines`: data on stdout, messages on stderr, tables, logs
-- `jobtext`, `taskrows`, `queuetext`: one object for people
+- `output`, `table`, `lines`: data on stdout, messages on stderr, tables, logs
+- `taskrows`: a job's tasks for people; `manifests`: objects from files
 - `edits`: asking first; changing an object's spec and reporting the result; `diff`: what apply changes
 - `failures`, `exit_codes`: errors and ends of jobs as sentences and exit codes
 - `verbs/`, `launch/` (what `run` needs), `offline/`

@@ -6,9 +6,8 @@ command line pays for it. Knows the protocols it speaks for (`store.base`, `clus
 
 - `client`: `Client`, which is the Store plus logs, exec, edits of spec, waiting, explaining
 - `store`: the Store's calls; `watch`: watches that survive lost connections, and `reflect`
-- `edits`: cancel, suspend, scale, cordon, drain as pure edits of a spec
 - `submit`: a command as a Job: its name, its environment, its defaults
-- `logs`, `session`: streams of logs, and commands beside a task
+- `logs`, `session`: streams of logs, and commands beside a task; `rsh`: the latter for mpirun
 - `reports`: the Structs of all other answers of the server
 - `transport`, `address`, `sse`, `wire`: connections, where servers are, and what goes over the wire
 """

@@ -7,6 +7,7 @@
 - `allocated`: what a job holds; `rows`, `queue_rows`: objects as the scheduler's rows
 - `scheduler_cache`: the scheduler's snapshot, kept up to date row by row
 - `scheduling`: snapshot, `schedule.decide`, the plan's writes in their safe order, decisions as files
+- `controllers`: the list of controllers, and what each is built from
 - `queue`, `queue_usage`: a queue's numbers, and the hours that its budgets have cost
 - `node`: an object for every node; `job`: a job's tasks
 

@@ -6,12 +6,13 @@ may import this package; it imports only `msgspec`, and PyYAML inside `yaml` and
 
 - `meta`, `kind`, `kinds`: the shape of every object, what a declaration holds, the registry
 - `job`, `job_kind`, `job_rules`: the Structs of a Job, its declaration, the rules between its fields
-- `queue`, `node`, `membership`: the other kinds, each with Structs, rules and declaration
+- `queue`, `node`, `membership`, `account`: the other kinds, each with Structs, rules and declaration
 - `task`, `elastic`: one start of one replica; the coordinator of an elastic job
 - `columns`: cells of tables; `quantities`, `ranges`: numbers with units, index sets and maps
 - `errors`, `paths`, `nearest`: errors of every layer, findings, the nearest name to a mistyped one
 - `selectors`: label selectors, and what a label may be
 - `codec`, `merge`: documents to Structs and back; unknown fields survive an update
+- `status_rules`: values of a status; `job_text`, `queue_text`, `text`: objects and quantities for people
 - `yaml`, `yaml_events`: files to documents with lines, objects to YAML
 - `validate`, `admit`: a document against its types, and what may enter or change in the store
 - `demand`: what a job needs at least; warnings about what cannot run

@@ -9,9 +9,9 @@ command line's `offline` verbs import it.
 - `components`: store, history, cluster and controllers; in which order they start; their readiness
 - `app`, `routers/`, `services`: the routes, and what they use
 - `listeners`, `serving`, `middleware`: connections, their bounds, and errors as answers
-- `peer`, `auth`, `tokens`: the actor of a request
+- `peer`, `auth`, `tokens`, `accounts`: the actor of a request, users and their tokens
 - `elastic`: records, sizes and reports of elastic jobs
 - `object_streams`, `log_stream`, `exec_stream`, `explanation`, `task_reports`: the larger answers
-- `event_recorder`: events of controllers and of users' writes
+- `event_recorder`: events of controllers, audit events; `bootstrap`: what a task needs to call the API
 - `concurrency`: blocking calls off the event loop, and waking it
 """

@@ -3,7 +3,7 @@
 What a server or a command line touches:
 - `home`: every path under `$SHOAL_HOME`, its locks and its sockets; `known_homes`: the user's others
 - `nodes`: which logical nodes the home has, and how much each may use (`machine`: what there is)
-- `settings`: what holds for the whole cluster
+- `settings`: what holds for the whole cluster; `platform`: all of it, as a server needs it
 - `components`: starts the server and the agents; `watchdog` restarts those that end;
   `shutdown` ends them
 - `cluster`: `LocalCluster`, the `shoal.cluster.base.Cluster` over all agents of a home
@@ -15,7 +15,7 @@ The agent (`python -m shoal.cluster.local.agent`), the judge of its node:
 - `node`: what it knows and does; `ledger`: that durably; `admission`, `ports`: what it can promise
 - `attendant`: looks after one task; `launching`: what its supervisor is given; `folders`: where
 - `recovery`: finds again what an earlier agent has left
-- `usage`: what tasks use; `execs`: what runs beside them
+- `usage`: what tasks use; `execs`: what runs beside them; `readiness`: their probes
 - `groups`: where its tasks' control groups are; `processes`: pids that are sure to mean what they meant
 
 The supervisor of one task (`supervisor*`, `isolation/`), standard library only; `taskfiles` is all

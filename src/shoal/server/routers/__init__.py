@@ -3,5 +3,6 @@
 - `objects`: create, get, list, apply, update, delete, status, watches
 - `running`: logs, exec, tasks of a job; `history_routes`: events, attempts, explain, usage
 - `elastic`: what an elastic job's own tasks ask: record, size, reports
-- `platform`: leases, tokens, schemas, version and health
+- `accounts`: users, roles, tokens, audit events and metrics
+- `platform`: leases, schemas, version and health
 """

@@ -5,6 +5,7 @@
 - `schema`: the tables, and bringing a database up to date (`../migrations`)
 - `transaction`: the view of the rules (a writing transaction) and of readers (a snapshot)
 - `writer`: the thread that writes, and drops what has left the watch window
+- `reserve`: room on the disk for cancelling and deleting
 - `follow`: notices the writes of other processes
 
 The only place of the store that imports SQLAlchemy, with `../migrations`.
