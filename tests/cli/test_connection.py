@@ -21,7 +21,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 @pytest.fixture
 def token(server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A context `lab` for the server's TCP door; nothing says where its home is."""
+    """A context `lab` for the server's TCP listener; nothing says where its home is."""
     monkeypatch.delenv("SHOAL_HOME")
     file = tmp_path / "token"
     with server.client() as client:
@@ -29,7 +29,8 @@ def token(server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         file.write_text(client.create_token("me").token + "\n")
         client.create(a_job("train", namespace="team-a"))
     (tmp_path / "config.toml").write_text(
-        f"[contexts.lab]\nurl = 'http://127.0.0.1:{server.port}'\n"
+        f"[contexts.lab]\nurl = '{server.url}'\n"
+        f"fingerprint = '{server.trust['fingerprint']}'\n"
         f"token-file = '{file}'\nnamespace = 'team-a'\n"
     )
     contexts.forget()
@@ -60,4 +61,4 @@ def test_a_server_that_is_not_there(sh: Shell, token: Path, server: LiveServer) 
     server.stop()
     said = sh("--context", "lab", "get", "jobs")
     assert said.code == 6
-    assert f"http://127.0.0.1:{server.port}" in said.err
+    assert f"https://127.0.0.1:{server.port}" in said.err

@@ -33,7 +33,10 @@ def test_every_verb_explains_itself(sh: Shell, name: str) -> None:
     said = sh(name, "--help")
     assert said.code == 0
     assert said.out.startswith(f"Usage: shoal {name}")
-    assert "--namespace" in said.out
+    command: click.Command = VERBS[name].load()
+    below = command.commands if isinstance(command, click.Group) else {}
+    for words in [(name, each) for each in below] or [(name,)]:
+        assert "--namespace" in sh(*words, "--help").out
 
 
 def test_help_lists_every_verb(sh: Shell) -> None:

@@ -28,6 +28,7 @@ from shoal.server.auth import Authenticator
 from shoal.server.listeners import Listener, Listeners, listen_tcp
 from shoal.server.services import Services
 from shoal.server.serving import Serving
+from shoal.server.tls import server_tls
 from shoal.server.tokens import JobTokens
 from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Actor, Store
@@ -62,7 +63,7 @@ class LiveServer:
         self.declared = list(declared)
         """What the nodes can hold; a test may change it while the server runs."""
         self._levels = levels
-        self._tcp = tcp
+        self._tls = server_tls(self.home.keys) if tcp else None
         self.port = 0
         if default_queue and not _has_default_queue(self.store):
             self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
@@ -94,8 +95,8 @@ class LiveServer:
             Listener("api", homes.listen(self.home.api_socket)),
             Listener("tasks", homes.listen(self.home.tasks_socket)),
         ]
-        if self._tcp:
-            listeners.append(Listener("tcp", listen_tcp("127.0.0.1:0")))
+        if self._tls:
+            listeners.append(Listener("tcp", listen_tcp("127.0.0.1:0"), self._tls.context))
             self.port = listeners[-1].socket.getsockname()[1]
         self.serving = Serving(create_app(self.services), Listeners(listeners), self.services.signals)
         self._thread = threading.Thread(target=self.serving.run, name="server", daemon=True)
@@ -141,12 +142,12 @@ class LiveServer:
     @property
     def url(self) -> str:
         """The TCP listener's address."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"https://127.0.0.1:{self.port}"
 
     @property
     def trust(self) -> dict[str, str]:
         """What a client of `url` needs beside a token."""
-        return {}
+        return {"fingerprint": self._tls.fingerprint} if self._tls else {}
 
     def client(self, **options: object) -> Client:
         return Client.connect(self.home.path, **options)  # type: ignore[arg-type]

@@ -127,29 +127,32 @@ def test_a_jobs_token_limits_its_bearer_at_every_door(tcp_server: LiveServer) ->
     token = tcp_server.token_of("default", "mine")
     for client in (
         tcp_server.client(token=token),
-        Client.connect(url=f"http://127.0.0.1:{tcp_server.port}", token=token),
+        Client.connect(url=tcp_server.url, token=token, **tcp_server.trust),
     ):
         with client, pytest.raises(Forbidden):
             client.list(JOB)
 
 
 def test_tcp_wants_a_persons_token(tcp_server: LiveServer) -> None:
-    url = f"http://127.0.0.1:{tcp_server.port}"
+    url, trust = tcp_server.url, tcp_server.trust
     with tcp_server.client() as owner:
         owner.create_user("alice", [("user", "default")])
         made = owner.create_token("alice")
         token = made.token
-        with Client.connect(url=url, token=token) as alice:
+        with Client.connect(url=url, token=token, **trust) as alice:
             assert alice.create(a_job()).metadata.submitter == "alice"
-        with Client.connect(url=url) as nobody, pytest.raises(Unauthenticated, match="needs a token"):
+        with (
+            Client.connect(url=url, **trust) as nobody,
+            pytest.raises(Unauthenticated, match="needs a token"),
+        ):
             nobody.list(JOB)
         owner.revoke_token(made.id)
-        with Client.connect(url=url, token=token) as alice, pytest.raises(Unauthenticated):
+        with Client.connect(url=url, token=token, **trust) as alice, pytest.raises(Unauthenticated):
             alice.list(JOB)
 
 
 def test_health_needs_no_right(tcp_server: LiveServer) -> None:
-    with Client.connect(url=f"http://127.0.0.1:{tcp_server.port}") as nobody:
+    with Client.connect(url=tcp_server.url, **tcp_server.trust) as nobody:
         assert nobody.transport.request("GET", "/healthz").body == b"ok\n"
         assert nobody.readiness().ready
 

@@ -302,7 +302,7 @@ def test_what_still_runs_of_a_finished_job_is_followed_to_its_end(
 
 def test_positions_that_are_none_are_refused(scene: Scene) -> None:
     path = "/api/v1/namespaces/default/jobs/train/logs"
-    with pytest.raises(Invalid, match="no positions"):
+    with pytest.raises(Invalid, match="list of positions in logs is not valid"):
         scene.client.transport.request("POST", path, body=msgspec.json.encode({"positions": 3}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -201,16 +202,17 @@ def test_an_address_once_said_is_kept(start) -> None:
     with first.client() as owner:
         owner.create_user("alice", [("admin", "")])
         token = owner.create_token("alice").token
+    pin = json.loads((first.home / "server.json").read_text())["fingerprint"]
     first.process.kill()
     first.ended()
     second = start()
     second.client().close()
-    with Client.connect(url=f"http://127.0.0.1:{port}", token=token) as alice:
+    with Client.connect(url=f"https://127.0.0.1:{port}", token=token, fingerprint=pin) as alice:
         assert alice.version().pid == second.process.pid
     assert second.stop() == 0
     third = start("--listen=")
     third.client().close()
-    gone = Client.connect(url=f"http://127.0.0.1:{port}", token=token)
+    gone = Client.connect(url=f"https://127.0.0.1:{port}", token=token, fingerprint=pin)
     with gone, pytest.raises(Unavailable):
         gone.version()
     assert third.stop() == 0

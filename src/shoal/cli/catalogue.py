@@ -40,6 +40,7 @@ _START = "Start and stop"
 _SEE = "See"
 _CHANGE = "Change"
 _NODES = "Nodes"
+_ACCESS = "Servers and users"
 _SELF = "Shoal itself"
 
 VERBS: dict[str, Verb] = {
@@ -74,6 +75,23 @@ VERBS: dict[str, Verb] = {
     ),
     "replay": _verb(
         "offline.replay", _SELF, "Make recorded decisions again, and show what they do and why."
+    ),
+    "login": _verb(
+        "verbs.login:login", _ACCESS, "Log in to a server over TLS, and make it the current context."
+    ),
+    "logout": _verb(
+        "verbs.login:logout", _ACCESS, "Remove a context with the token that `login` stored."
+    ),
+    "whoami": _verb("verbs.accounts:whoami", _ACCESS, "Show your name and roles, and the server."),
+    "token": _verb(
+        "verbs.accounts:token", _ACCESS, "Make, list and revoke tokens for the API over TCP."
+    ),
+    "user": _verb("verbs.accounts:user", _ACCESS, "Add users and give them roles."),
+    "audit": _verb("verbs.accounts:audit", _ACCESS, "Show audit events: one for each write."),
+    "config": _verb(
+        "verbs.login:config",
+        _ACCESS,
+        "List, change and choose contexts: the servers of this CLI.",
     ),
     "version": _verb("verbs.program:version", _SELF, "Show the versions of client and server."),
     "completion": _verb("verbs.program:completion", _SELF, "Print a shell's completion script."),

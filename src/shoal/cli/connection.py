@@ -21,7 +21,9 @@ def connect(settings: Settings, *, timeout_seconds: float = 30.0, check_version:
     options: _Options = {"timeout_seconds": timeout_seconds, "check_version": check_version}
     if settings.remote:
         context = settings.context
-        client = Client.connect(url=context.url, token=context.token, **options)
+        client = Client.connect(
+            url=context.url, token=context.token, fingerprint=context.fingerprint, **options
+        )
     else:
         client = Client.connect(settings.home, **options)
     client.transport.on_warning = _Once()

@@ -5,6 +5,7 @@
     [contexts.lab]
     url = "https://shoal.example.org"     # a server that is reached by address
     token-file = "~/.config/shoal/lab.token"
+    fingerprint = "9f86d0..."             # SHA-256 of the server's certificate, pinned by `shoal login`
     namespace = "team-a"                  # when -n is not given
 
     [contexts.scratch]
@@ -17,16 +18,27 @@ TOML because the standard library reads it in two milliseconds: YAML would cost 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from shoal.objects.errors import Invalid, NotFound
 
-__all__ = ["Context", "chosen", "config_file", "forget"]
+__all__ = [
+    "Context",
+    "changed",
+    "chosen",
+    "config_file",
+    "everything",
+    "forget",
+    "remove",
+    "save",
+    "use",
+    "write_private",
+]
 
-_FIELDS = ("url", "token-file", "namespace", "home")
+_FIELDS = ("url", "token-file", "namespace", "home", "fingerprint")
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ class Context:
     token_file: str = ""
     namespace: str = ""
     home: str = ""
+    fingerprint: str = ""
+    """SHA-256 of the certificate that an https `url` must show."""
 
     @property
     def token(self) -> str:
@@ -80,6 +94,79 @@ def chosen(name: str) -> Context:
 def forget() -> None:
     """Read the file anew next time."""
     _chosen.cache_clear()
+
+
+def everything() -> tuple[str, dict[str, Context]]:
+    """The current context's name (empty: none) and all contexts.
+
+    Raises:
+        Invalid: the file is wrong.
+    """
+    return _read(config_file())
+
+
+def changed(context: Context, fields: dict[str, str]) -> Context:
+    """The context with other fields."""
+    return replace(context, **fields)
+
+
+def save(context: Context, *, current: bool) -> None:
+    """Add the context, or replace the one of its name; `current` makes it the current one."""
+    now, contexts = everything()
+    _write(context.name if current else now, {**contexts, context.name: context})
+
+
+def use(name: str) -> None:
+    """Make a context the current one.
+
+    Raises:
+        NotFound: there is none of this name.
+    """
+    _, contexts = everything()
+    _known(name, contexts)
+    _write(name, contexts)
+
+
+def remove(name: str) -> None:
+    """Remove a context.
+
+    Raises:
+        NotFound: there is none of this name.
+    """
+    current, contexts = everything()
+    _known(name, contexts)
+    left = {other: each for other, each in contexts.items() if other != name}
+    _write("" if current == name else current, left)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file for its owner alone, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def _known(name: str, contexts: dict[str, Context]) -> None:
+    if name not in contexts:
+        known = f"there are {', '.join(sorted(contexts))}" if contexts else "there is none yet"
+        raise NotFound(f"no context is called {name}", hint=known)
+
+
+def _write(current: str, contexts: dict[str, Context]) -> None:
+    import json  # its strings are TOML's basic strings
+
+    lines = [f"current = {json.dumps(current)}"] if current else []
+    for name, context in contexts.items():
+        lines += ["", f"[contexts.{json.dumps(name)}]"]
+        for field in _FIELDS:
+            if value := getattr(context, field.replace("-", "_")):
+                lines.append(f"{field} = {json.dumps(value)}")
+    write_private(config_file(), "\n".join(lines).lstrip("\n") + "\n")
+    forget()
 
 
 @cache

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from shoal.objects.errors import Invalid, Unavailable
 
-__all__ = ["LONGEST_SOCKET_PATH", "Address", "connect_unix", "home_address", "shoal_home"]
+__all__ = [
+    "LONGEST_SOCKET_PATH",
+    "Address",
+    "certificate_fingerprint",
+    "connect_unix",
+    "home_address",
+    "normal_fingerprint",
+    "shoal_home",
+]
 
 LONGEST_SOCKET_PATH = 107
 
@@ -28,10 +36,12 @@ class Address:
     host: str = ""
     port: int = 0
     secure: bool = False
+    fingerprint: str = ""
+    """SHA-256 of the server's certificate: it alone is trusted. Empty: the system's authorities are."""
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read an address.
+    def parse(cls, text: str, fingerprint: str = "") -> Address:
+        """Read an address; `fingerprint` pins the certificate of an https one.
 
         Raises:
             Invalid: it is none.
@@ -42,9 +52,9 @@ class Address:
         host, _, port = rest.rstrip("/").rpartition(":") if ":" in rest else (rest.rstrip("/"), "", "")
         if scheme in ("http", "https") and host and (port.isdecimal() or not port):
             secure = scheme == "https"
-            return cls(
-                text, host=host.strip("[]"), port=int(port or (443 if secure else 80)), secure=secure
-            )
+            number = int(port or (443 if secure else 80))
+            pinned = normal_fingerprint(fingerprint) if secure and fingerprint else ""
+            return cls(text, "", host.strip("[]"), number, secure, pinned)
         raise Invalid(
             f"{text!r} is not the address of a server",
             hint="write unix:///path/of/api.sock, http://HOST:PORT or https://HOST:PORT",
@@ -55,10 +65,36 @@ class Address:
         if self.path:
             return _UnixConnection(self.path, timeout_seconds)
         if self.secure:
-            from http.client import HTTPSConnection
-
-            return HTTPSConnection(self.host, self.port, timeout=timeout_seconds)
+            return _secure(self, timeout_seconds)
         return HTTPConnection(self.host, self.port, timeout=timeout_seconds)
+
+
+def normal_fingerprint(text: str) -> str:
+    """A SHA-256 fingerprint in lower-case hexadecimal without colons.
+
+    Raises:
+        Invalid: it is none.
+    """
+    plain = text.strip().lower().removeprefix("sha256:").replace(":", "")
+    if len(plain) != 64 or set(plain) - set("0123456789abcdef"):
+        raise Invalid(f"{text!r} is no SHA-256 fingerprint", hint="64 hexadecimal digits")
+    return plain
+
+
+def certificate_fingerprint(address: Address, timeout_seconds: float = 10.0) -> str:
+    """The SHA-256 of the certificate that the server at an https address shows. It is not verified.
+
+    Raises:
+        Unavailable: no TLS server answers there.
+    """
+    import hashlib
+    import ssl
+
+    try:
+        pem = ssl.get_server_certificate((address.host, address.port), timeout=timeout_seconds)
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"no TLS server answers at {address.text} ({error})") from error
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
 
 
 def shoal_home(home: str | os.PathLike[str] | None = None) -> Path:
@@ -91,6 +127,33 @@ def connect_unix(path: str, timeout_seconds: float | None) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _secure(address: Address, timeout_seconds: float) -> HTTPConnection:
+    """An https connection; nothing is sent before the certificate has been compared."""
+    import hashlib
+    import ssl
+    from http.client import HTTPSConnection
+
+    if not address.fingerprint:
+        return HTTPSConnection(address.host, address.port, timeout=timeout_seconds)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the pinned fingerprint is what is verified
+
+    class Pinned(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            shown = hashlib.sha256(self.sock.getpeercert(binary_form=True) or b"").hexdigest()
+            if shown != address.fingerprint:
+                self.close()
+                raise Unavailable(
+                    f"the server at {address.text} shows another certificate ({shown}) than the one "
+                    f"that is trusted ({address.fingerprint})",
+                    hint="if its owner has replaced it: shoal login again; otherwise do not go on",
+                )
+
+    return Pinned(address.host, address.port, timeout=timeout_seconds, context=context)
 
 
 class _UnixConnection(HTTPConnection):

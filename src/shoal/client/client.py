@@ -80,21 +80,23 @@ class Client(RemoteStore):
         *,
         url: str = "",
         token: str = "",
+        fingerprint: str = "",
         timeout_seconds: float = 30.0,
         check_version: bool = True,
     ) -> Client:
         """A client of the server under `home` (else `$SHOAL_HOME`, else `~/.shoal`), or of the one at
         `url`. Inside a task, where `$SHOAL_API` and `$SHOAL_TOKEN_FILE` say so, of the platform's,
-        limited to the task's own job. Nothing is sent before the first call.
+        limited to the task's own job. `fingerprint` pins the certificate of an https `url`, as
+        `$SHOAL_API_FINGERPRINT` does for `$SHOAL_API`. Nothing is sent before the first call.
 
         Raises:
             Invalid: `url` is no address.
         """
         api = os.environ.get("SHOAL_API", "")
         if url:
-            address = Address.parse(url)
+            address = Address.parse(url, fingerprint)
         elif home is None and api:
-            address = Address.parse(api)
+            address = Address.parse(api, os.environ.get("SHOAL_API_FINGERPRINT", ""))
             token = token or _token_file()
         else:
             address = home_address(shoal_home(home))

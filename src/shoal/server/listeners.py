@@ -9,7 +9,9 @@ namespace (one task cannot take its neighbours' places), and the time to say wha
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,6 +32,7 @@ class Listener:
 
     name: ListenerName
     socket: socket.socket
+    tls: ssl.SSLContext | None = None
     _inside: Counter[str] = field(default_factory=Counter[str])
 
     def enter(self, space: str) -> bool:
@@ -54,6 +57,9 @@ class Listeners:
     def __init__(self, listeners: list[Listener]) -> None:
         self._listeners = listeners
         self._by_address: dict[Any, Listener] = {_address(each.socket): each for each in listeners}
+
+    def __iter__(self) -> Iterator[Listener]:
+        return iter(self._listeners)
 
     @property
     def sockets(self) -> list[socket.socket]:

@@ -34,7 +34,11 @@ from shoal.cluster.local.processes import close_inherited_on_exec
 __all__ = ["Options", "main"]
 
 _LOG = logging.getLogger("shoal.server")
-_USAGE = "usage: python -m shoal.server [--home PATH] [--listen HOST:PORT] [--store URL]"
+_USAGE = (
+    "usage: python -m shoal.server [--home PATH] [--store URL] [--listen HOST:PORT"
+    " [--tls-cert FILE --tls-key FILE | --insecure=yes]]"
+)
+_KEPT = ("listen", "store", "tls_cert", "tls_key", "insecure")
 _PRESENCE_SECONDS = 1.0
 """How often a server looks whether its home is still there."""
 _FILES = 65_536
@@ -48,6 +52,10 @@ class Options:
     home: str = ""
     listen: str | None = None
     store: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: str | None = None
+    """`yes`: plain HTTP at a loopback address, for tests."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -104,13 +112,15 @@ def _end_when_lost(presence: homes.Presence, stop: Callable[[], None]) -> None:
 
 
 def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
-    bound: list[tuple[Any, Any]] = []
+    tls: Any = None
+    bound: list[tuple[Any, Any, Any]] = []
     if options.listen:  # before anybody can connect: this one may be taken, and then there is no server
         from shoal.server.listeners import listen_tcp
 
-        bound.append(("tcp", listen_tcp(options.listen)))
-    bound.append(("api", homes.listen(home.api_socket)))
-    bound.append(("tasks", homes.listen(home.tasks_socket)))
+        tls = _tls(home, options)
+        bound.append(("tcp", listen_tcp(options.listen), tls and tls.context))
+    bound.append(("api", homes.listen(home.api_socket), None))
+    bound.append(("tasks", homes.listen(home.tasks_socket), None))
     faults.point("server.sockets.listening")
     from shoal.clock import SteadyClock
     from shoal.server.components import open_store
@@ -125,7 +135,7 @@ def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
     from shoal.server.components import assemble
 
     presence = homes.Presence(lock, [home.api_socket, home.tasks_socket])
-    listeners = Listeners([Listener(name, listener) for name, listener in bound])
+    listeners = Listeners([Listener(*each) for each in bound])
     platform = LocalPlatform(home, clock)
     assembled = assemble(platform, store, clock, listeners, shared=bool(options.store))
 
@@ -134,7 +144,7 @@ def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    _announce(home, listeners.sockets)
+    _announce(home, listeners.sockets, tls.fingerprint if tls else "")
     assembled.components.start(assembled.services)
     gc.freeze()  # what is there now stays: looking through it again and again is for nothing
     _LOG.info("serving %s", home.path)
@@ -151,36 +161,51 @@ def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
     return 0
 
 
+def _tls(home: Home, options: Options) -> Any:
+    from shoal.objects.errors import Invalid
+    from shoal.server.tls import is_loopback, server_tls
+
+    if options.insecure != "yes":
+        return server_tls(home.keys, options.tls_cert or "", options.tls_key or "")
+    if not is_loopback(options.listen or ""):
+        raise Invalid(
+            f"{options.listen} would carry tokens in plain text over the network",
+            hint="leave --insecure out: the server makes a certificate for itself",
+        )
+    return None
+
+
 def _parse(arguments: list[str]) -> Options | None:
     """argparse would cost more than all of this."""
     said: dict[str, str] = {}
     words = iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")
-        if name not in ("--home", "--listen", "--store"):
+        option = name.removeprefix("--").replace("-", "_")
+        if not name.startswith("--") or option not in ("home", *_KEPT):
             return None
-        said[name[2:]] = value if equals else next(words, "")
+        said[option] = value if equals else next(words, "")
+    for name in ("tls_cert", "tls_key"):
+        if said.get(name):  # an agent that restarts the server has another working directory
+            said[name] = str(Path(said[name]).absolute())
     return Options(**said)
 
 
 def _remembered(home: Home, options: Options) -> Options:
     """What was said, or else what was said the last time: agents that restart a server know only its
     home."""
-    kept = _kept(home, options.store)
-    listen, store = options.listen, options.store
-    return Options(
-        options.home,
-        kept.get("listen", "") if listen is None else listen,
-        kept.get("store", "") if store is None else store,
-    )
+    kept, said = _kept(home, options.store), {name: getattr(options, name) for name in _KEPT}
+    if options.listen is not None:
+        kept = {**kept, "insecure": ""}  # plain HTTP is asked for with the address that it is for
+    return Options(options.home, **{k: kept.get(k, "") if v is None else v for k, v in said.items()})
 
 
 def _remember(home: Home, options: Options) -> None:
     """Keep what was said for the next start, now that it is known to work."""
     import msgspec
 
-    said = {"listen": options.listen or "", "store": options.store or ""}
-    if said == {"listen": "", "store": "", **_kept(home, options.store)}:
+    said: dict[str, str] = {name: getattr(options, name) or "" for name in _KEPT}
+    if said == {**dict.fromkeys(_KEPT, ""), **_kept(home, options.store)}:
         return
     file, copy = _options_files(home)
     statefiles.write(file, msgspec.json.encode(said), copy=copy)
@@ -209,7 +234,7 @@ def _options_files(home: Home) -> tuple[Path, Path]:
     return home.run / "server-options.json", home.run / "server-options.copy.json"
 
 
-def _announce(home: Home, listeners: list[Any]) -> None:
+def _announce(home: Home, listeners: list[Any], fingerprint: str) -> None:
     """`server.json`, for people and `doctor`; only the lock shows whether a server runs."""
     import msgspec
 
@@ -219,6 +244,7 @@ def _announce(home: Home, listeners: list[Any]) -> None:
         "version": __version__,
         "socket": str(home.api_socket),
         "addresses": [":".join(map(str, a[:2])) for a in _addresses(listeners)],
+        "fingerprint": fingerprint,
     }
     statefiles.write(home.server_json, msgspec.json.encode(document) + b"\n")
     faults.point("server.announced")

@@ -27,6 +27,7 @@ _REQUEST_SECONDS = 20.0
 """From the connection to the first request's head."""
 _UNREAD_SECONDS = 60.0
 """A client that reads nothing of what waits for it for so long is gone."""
+_HANDSHAKE_SECONDS = 10.0
 _GOODBYE_SECONDS = 2
 """How long requests in progress may take to end once the server stops."""
 
@@ -50,7 +51,7 @@ class Serving:
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_GOODBYE_SECONDS,
         )
-        self._server = _Server(config, signals)
+        self._server = _Server(config, listeners, signals)
 
     def run(self) -> None:
         """Serve until `stop`. Requests that wait in the sockets' queues are answered first come."""
@@ -77,13 +78,34 @@ class Serving:
 class _Server(uvicorn.Server):
     """Leaves signals to the owner of the process, and ends streams before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, signals: Signals) -> None:
+    def __init__(self, config: uvicorn.Config, listeners: Listeners, signals: Signals) -> None:
         super().__init__(config)
+        self._listeners = listeners
         self._signals = signals
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but each listener has its own TLS, or none."""
+        loop, config = asyncio.get_running_loop(), self.config
+
+        def protocol() -> asyncio.Protocol:
+            made: Any = config.http_protocol_class
+            return made(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        self.servers = []
+        for listener in self._listeners:
+            server = await loop.create_server(
+                protocol,
+                sock=listener.socket,
+                ssl=listener.tls,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if listener.tls else None,
+                backlog=config.backlog,
+            )
+            self.servers.append(server)
+        self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._signals.stop()
