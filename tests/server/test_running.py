@@ -251,7 +251,7 @@ def test_usage_and_nodes(client: Client, holding: Job) -> None:
     assert all(task.memory_bytes > 0 for task in mine)
     assert client.usage("elsewhere").tasks == ()
     eventually(lambda: client.explain(NODE, "", "one").phase == "Ready")
-    assert "wait" in client.explain(QUEUE, "", "default").message
+    assert "1 running, 0 pending" in client.explain(QUEUE, "", "default").message
 
 
 def test_a_waiting_job_is_explained(client: Client, holding: Job) -> None:

@@ -7,8 +7,8 @@ Kubernetes namespace. `cluster.local.platform.LocalPlatform` is the platform of 
 while it raises; `cluster` and `logs` are there afterwards; then the `workers` are opened, in order.
 `close` ends the connections; tasks, nodes and their agents go on.
 
-**Threads.** Everything may be called from any thread. `warnings` never waits for a file or another
-process: health checks call it on the event loop.
+**Threads.** Everything may be called from any thread. `settings` and `warnings` may read
+a file: the server calls them off its event loop.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Platform(Protocol):
         ...
 
     def warnings(self) -> tuple[str, ...]:
-        """Problems that stop nothing, one sentence each, as of the last `settings`."""
+        """Problems that stop nothing, one sentence each, as of now. May read a file."""
         ...
 
     def on_warning(self, report: Callable[[str], None]) -> None:

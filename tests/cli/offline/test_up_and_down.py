@@ -54,7 +54,7 @@ def test_jobs_go_on_at_the_next_up(machine: Machine) -> None:
     assert "1 job with running tasks: job/long" in refused.stderr
     assert "hint: pass -y" in refused.stderr
     with machine.terminal("down") as terminal:
-        terminal.until(r"Stop the tasks\? It goes on at the next `shoal up`. \[y/N\] ")
+        terminal.until(r"Stop the tasks\? It continues at the next `shoal up`. \[y/N\] ")
         terminal.press(b"n\n")
         assert terminal.leave() == 1
     assert machine.job("long").status.phase == "Running"

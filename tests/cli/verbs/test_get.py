@@ -176,9 +176,8 @@ def test_the_newest_are_last_and_stay_within_the_limit(sh: Shell, client: Client
 
 
 def test_by_phase_and_by_column(sh: Shell, server: LiveServer, client: Client) -> None:
-    twice, often = ({"name": "worker", "incarnations": f"0={starts}"} for starts in (3, 11))
-    status(server, client.get(Job, "default", "b"), phase="Failed", finished=9.0, roles=[twice])
-    status(server, client.get(Job, "default", "a"), phase="Running", roles=[often])
+    status(server, client.get(Job, "default", "b"), phase="Failed", finished=9.0, restarts=2)
+    status(server, client.get(Job, "default", "a"), phase="Running", restarts=10)
     assert sh("get", "jobs", "--phase", "failed", "-o", "name").out == "job/b\n"
     both = sh("get", "jobs", "--phase", "Failed,Running", "-o", "json").document
     assert {item["metadata"]["name"] for item in both["items"]} == {"a", "b"}

@@ -78,6 +78,7 @@ class LocalPlatform:
 
     def warnings(self) -> tuple[str, ...]:
         """See `Platform.warnings`."""
+        self._settings()
         return tuple(filter(None, (self._settings.problem, self._watchdog.problem)))
 
     def on_warning(self, report: Callable[[str], None]) -> None:

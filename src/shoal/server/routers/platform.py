@@ -63,7 +63,8 @@ async def readyz(
     parts = services.readiness()
     ready = all(state == "ok" for state in parts.values())
     failing = services.failing()
-    report = Readiness(ready=ready, parts=parts, warnings=services.warnings(), failing=failing)
+    warnings = await services.on_store.call(services.warnings)  # it may read the settings file
+    report = Readiness(ready=ready, parts=parts, warnings=warnings, failing=failing)
     body = codec.encode(report)
     return Response(body, 200 if ready or verbose else 503, media_type="application/json")
 
