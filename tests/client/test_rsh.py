@@ -6,6 +6,7 @@ import ctypes.util
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,8 +52,20 @@ class Mpi:
         self.local = LocalHome(folder / "home", nodes(one={}, two={}))
         self.local.up()
         self.server = LiveServer(folder / "home", cluster=self.local.cluster)
+        self._ended = threading.Event()
+        self._syncing = threading.Thread(target=self._sync, daemon=True)
+        self._syncing.start()
+
+    def _sync(self) -> None:
+        """Keep the server's cache of tasks up to date, as its controllers' threads do."""
+        tasks = self.server.with_caches().tasks
+        while not self._ended.is_set():
+            tasks.sync()
+            tasks.ready.wait(0.1)
 
     def close(self) -> None:
+        self._ended.set()
+        self._syncing.join(30)
         self.server.close()
         self.local.close()
 

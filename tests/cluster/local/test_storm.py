@@ -28,10 +28,9 @@ SCRIPTS = {
 
 
 class Storm:
-    def __init__(self, local, seed, render):
+    def __init__(self, local, seed):
         self.local = local
         self.random = random.Random(seed)
-        self.render = render
         self.killed = set()
         self.outcomes = {}
 
@@ -77,12 +76,12 @@ class Storm:
                     self.attempt(lambda key=spec.key: self.local.cluster.acknowledge(key))
             elif task is None:
                 if len(listed) < 12:
-                    self.attempt(lambda spec=spec: start_group(self.local.cluster, (spec,), self.render))
+                    self.attempt(lambda spec=spec: start_group(self.local.cluster, (spec,)))
                     listed[spec.name] = spec
             elif task.phase == "Ended":
                 self.outcomes[spec.name] = task.outcome
             elif task.phase == "Admitted":
-                self.attempt(lambda spec=spec: start_group(self.local.cluster, (spec,), self.render))
+                self.attempt(lambda spec=spec: start_group(self.local.cluster, (spec,)))
             elif task.phase == "Running" and spec.env["KIND"] in ("waits", "stays"):
                 grace = 20.0 if spec.env["KIND"] == "waits" else self.random.choice((0.1, 0.5))
                 self.attempt(

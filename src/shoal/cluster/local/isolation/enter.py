@@ -34,6 +34,7 @@ __all__ = ["NO_TASK", "main"]
 NO_TASK = 125
 """Exit code when there is no such task, or it has ended."""
 
+_HANDED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _TIOCSCTTY = 0x540E
 
 
@@ -60,6 +61,8 @@ def main(arguments: list[str]) -> int:
             return _no_task()
         sys.stderr.write(f"shoal: the task's isolation cannot be entered: {error}\n")
         return NO_TASK
+    # a signal that comes before its handler is there waits for it
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDED_ON)
     child = os.fork()
     if child == 0:
         _become(plan, started, entrances, tty=tty)
@@ -114,8 +117,9 @@ def _become(plan: Plan, started: dict[str, Any], entrances: list[int], *, tty: b
 
 def _attend(child: int, supervisor: int) -> int:
     """Wait for the command's end, or the task's, which is the command's too."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    for number in _HANDED_ON:
         signal.signal(number, lambda sent, _: processes.kill(-child, sent))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDED_ON)
     waiting = select.poll()
     running = os.pidfd_open(child)
     waiting.register(running, select.POLLIN)
