@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.objects.errors import Exists, NotFound
+from shoal.objects.errors import NotFound
 from shoal.objects.kinds import NODE
 from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.testing.chaos import Chaos
@@ -43,6 +43,7 @@ ELSEWHERE = {
     "history.segment.dropped": "once a task has written 128 MiB; tests/history/test_segments.py",
     "lease.acquire.done": "servers that share a store; test_crash_options.py",
     "cluster.ensure.refused": "a refused gang; test_crash_refusal.py",
+    "server.key.written": "the first start of a home; tests/server/test_process.py",
     "server.options.written": "servers with options; test_crash_options.py",
     "shutdown.marked": "shoal down; test_crash_options.py",
     "shutdown.server.ended": "shoal down; test_crash_options.py",
@@ -111,10 +112,6 @@ class Stage:
                 self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))
         elif point == "server.job.orphan.ended":
             start_group(self.local.cluster, (ORPHAN,))
-        elif point == "server.token.written":
-            with suppress(Exists):
-                self.people.insist(lambda: self.people.client.issue_token("mine"))
-            self.people.insist(lambda: self.people.client.revoke_token("mine"))
         elif point == "agent.supervisor.settled":
             (victim,) = self.chaos.supervisors()
             return int(self.chaos.kill_supervisor(victim))

@@ -230,7 +230,7 @@ def test_a_port_in_use_is_said(start) -> None:
     [
         "server.sockets.listening",
         "server.store.open",
-        "server.token.written",
+        "server.key.written",
         "server.announced",
         "server.components.started",
     ],

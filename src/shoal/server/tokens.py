@@ -10,7 +10,6 @@ import base64
 import binascii
 import hmac
 import logging
-import os
 import secrets
 from pathlib import Path
 from typing import NamedTuple
@@ -56,10 +55,10 @@ class JobTokens:
         key = statefiles.read(path, _key, _LOG.warning, copy=copy)
         if key is None:
             key = secrets.token_bytes(_KEY_BYTES)
-            _write_private(copy, key)
-            _write_private(path, key)
+            statefiles.write(path, key, copy=copy)
+            faults.point("server.key.written")
         elif not copy.exists():
-            _write_private(copy, key)
+            statefiles.write(copy, key)
         return cls(key)
 
     def mint(self, job: Job, attempt: int = 0) -> str:
@@ -102,16 +101,3 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Whole or not at all, for the owner alone, on the disk before it counts."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
-    faults.point("server.token.written")
