@@ -198,8 +198,10 @@ class JobController:
             self._cluster.cleanup_job(job.metadata.namespace, job.metadata.uid, outputs=outputs)
         except Unavailable:
             lost = {node.metadata.name for node in self._nodes.all() if node.spec.lost}
-            if self._tasks.unreachable_nodes - lost:
-                raise  # those that are lost have nothing that anybody waits for
+            unreachable = self._tasks.unreachable_nodes
+            # a node that stopped answering just now is not listed as unreachable yet
+            if not unreachable or unreachable - lost:
+                raise
 
     def _ensure(self, wanted: Ensure) -> None:
         groups = [wanted.group] if wanted.together else [(spec,) for spec in wanted.group]
