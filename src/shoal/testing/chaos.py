@@ -156,15 +156,15 @@ class Chaos:
         path = self.home.node(node).socket
         hidden = path.with_name(".partitioned")
         path.rename(hidden)
+        (path / "partitioned").mkdir(parents=True)  # so that the agent cannot listen there again
         try:
             _cut(self.pid(node), f".{path.name}.{self.pid(node)}")
             self._note("partition", node)
             yield
         finally:
-            if path.exists():
-                hidden.unlink()  # an agent that has restarted since listens there
-            else:
-                hidden.rename(path)
+            (path / "partitioned").rmdir()
+            path.rmdir()
+            hidden.rename(path)
 
     def arm(
         self,
