@@ -76,8 +76,6 @@ def check_job_status(status: JobStatus, spec: bytes) -> Iterator[Finding]:
     if status.exit_code is not None and not -1 <= status.exit_code <= 255:
         message = f"an exit code is at least 0 (-1: unknown) and at most 255; found {status.exit_code}"
         yield Finding((*path, "exitCode"), message)
-    if status.elastic is not None and (status.elastic.goodput or 0) > 1:
-        yield Finding((*path, "elastic", "goodput"), "a share of the time is at most 1")
     if not status.roles and not any(slots for _, slots in listed):
         return
     job = codec.decode(spec, _JobSpec)
