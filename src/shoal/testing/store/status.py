@@ -124,7 +124,6 @@ class StatusRules(Rules):
             ("scheduler", {"allocation": {"served": -1.0}}, "allocation.served"),
             ("scheduler", {"scheduling": {"promised": -1.0}}, "scheduling.promised"),
             ("elastic", {"elastic": {"world": -1}}, "elastic.world"),
-            ("elastic", {"elastic": {"goodput": 1.5}}, "elastic.goodput"),
         )
         for writer, fields, wrong in attempts:
             with pytest.raises(Invalid, match=re.escape(f"status.{wrong}: ")):
