@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -20,8 +20,6 @@ from shoal.store.authorise import require
 __all__ = ["router"]
 
 router = APIRouter(tags=["accounts"])
-
-T = TypeVar("T")
 
 _LONGEST_DESCRIPTION = 200
 _LONGEST_LIFETIME_SECONDS = 10 * 366 * 86400.0
@@ -64,7 +62,7 @@ async def list_users(services: ServicesNow, actor: ActorNow) -> Response:
 @router.post("/api/v1/users", operation_id="createUser", response_class=Response, response_model=None)
 async def create_user(request: Request, services: ServicesNow, actor: ActorNow) -> Response:
     """Add a user: `{name, bindings: [{role, namespace}]}`."""
-    asked = _decoded(await request.body(), _NewUser)
+    asked = codec.from_body(await request.body(), _NewUser)
     made = await services.on_store.call(
         services.accounts.create_user, asked.name, asked.bindings, actor=actor
     )
@@ -87,7 +85,7 @@ async def delete_user(services: ServicesNow, actor: ActorNow, name: str) -> Resp
 )
 async def grant(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a user a role, `{role, namespace}`, in place of the one that it has there."""
-    asked = _decoded(await request.body(), RoleBinding)
+    asked = codec.from_body(await request.body(), RoleBinding)
     before, after = await services.on_store.call(
         services.accounts.grant, name, asked.role, asked.namespace, actor=actor
     )
@@ -118,7 +116,7 @@ async def list_tokens(services: ServicesNow, actor: ActorNow) -> Response:
 async def create_token(request: Request, services: ServicesNow, actor: ActorNow) -> Response:
     """A new bearer token: `{user, description, lifetimeSeconds}`, all optional. It is shown this once
     and kept hashed."""
-    asked = _decoded(await request.body() or b"{}", _NewToken)
+    asked = codec.from_body(await request.body() or b"{}", _NewToken)
     made, text = await services.on_store.call(
         services.accounts.create_token,
         asked.user,
@@ -201,13 +199,6 @@ def _token(token: Token) -> TokenReport:
         created=token.metadata.created,
         expires=token.spec.expires,
     )
-
-
-def _decoded(body: bytes, wanted: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Invalid(f"the request's body is wrong: {error}") from error
 
 
 def _json(document: object, status: int = 200) -> Response:
