@@ -70,7 +70,8 @@ def test_lost_supervisors_have_a_cap_of_their_own(cluster: Standing, limit: int)
 @shows(JOB, "spec.restart.scope")
 @pytest.mark.parametrize(("scope", "others"), [("Gang", 2), ("Task", 1)])
 def test_the_scope_is_what_starts_again_together(cluster: Standing, scope: str, others: int) -> None:
-    fails_once = f"{NOTE}; {SECOND_TIME} || exit 1; exec sleep 60"
+    until_b = 'until grep -q "b 0" $SHOAL_OUTPUT/notes; do sleep 0.02; done'
+    fails_once = f"{NOTE}; {SECOND_TIME} || {{ {until_b}; exit 1; }}; exec sleep 60"
     job = cluster.job(
         role(fails_once, name="a"),
         role(f"{NOTE}; exec sleep 60", name="b"),

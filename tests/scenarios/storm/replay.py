@@ -157,11 +157,11 @@ class _Replay(Plane):
     def _lacks(self, step: Edited | Allocated | Ended, now: Progress) -> list[str]:
         found = now.differs(step.before, self._members_that_count(step))
         there = self._tasks()
-        if isinstance(step, Ended) and there.get((step.end.slot, step.end.incarnation)) == "Ended":
-            found.append("it has ended")
-        waited_for = {(slot, now.incarnation(slot)) for slot in now.members} & self.known.keys()
         if isinstance(step, Ended):
-            waited_for.add((step.end.slot, step.end.incarnation))
+            phase = there.get((step.end.slot, step.end.incarnation))
+            if phase not in ("Running", "Terminating"):
+                found.append(f"it is {phase}")
+        waited_for = {(slot, now.incarnation(slot)) for slot in now.members} & self.known.keys()
         return found + [f"{each} does not run" for each in waited_for - there.keys()]
 
     def _members_that_count(self, step: Edited | Allocated | Ended) -> frozenset[Slot] | None:

@@ -130,6 +130,13 @@ class StatusRules(Rules):
                 patch(store, made, 0, fields, writer=writer)
         assert store.get(Job, "default", "a", actor=SYSTEM) == made
 
+    def test_a_goodput_above_one_is_accepted(self, store: Store) -> None:
+        """It is measured against the median step, so the mean may be better."""
+        made = store.create(job("a"), actor=SYSTEM)
+        patch(store, made, 0, {"elastic": {"goodput": 1.5}}, writer="elastic")
+        kept = store.get(Job, "default", "a", actor=SYSTEM).status.elastic
+        assert kept is not None and kept.goodput == 1.5
+
     def test_the_status_of_nodes_and_queues_is_checked_too(self, store: Store) -> None:
         node = store.create(Node(metadata=Metadata(name="n", namespace="")), actor=SYSTEM)
         queue = store.create(Queue(metadata=Metadata(name="q", namespace="")), actor=SYSTEM)
