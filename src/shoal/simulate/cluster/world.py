@@ -14,7 +14,7 @@ from shoal.simulate.cluster import rules as law
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.held import Held, role_of, size_of
 
-__all__ = ["NODE_DRAINED", "TURN_OVER", "WALL_TIME", "World"]
+__all__ = ["NODE_DRAINED", "TURN_OVER", "WALL_TIME", "Plans", "World"]
 
 NODE_DRAINED = "NodeDrained"
 """Code of a step that takes tasks off nodes that they may not be on any more, even below a minimum."""

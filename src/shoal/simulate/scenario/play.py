@@ -15,7 +15,7 @@ import msgspec
 from shoal.schedule.cycle.rows import Cluster, Job, Task
 from shoal.schedule.cycle.steps import Move, Plan, Preempt, Shrink
 from shoal.simulate.cluster.broken import Broken
-from shoal.simulate.cluster.world import World
+from shoal.simulate.cluster.world import Plans, World
 from shoal.simulate.errors import BadInput
 from shoal.simulate.scenario.events import Event, Target
 from shoal.simulate.scenario.judge import unmet
@@ -44,10 +44,10 @@ class Decision:
     """Sentences, where it did not come as the file expects."""
 
 
-def play(scenario: Scenario) -> list[Decision]:
-    """In order of time; a plan that breaks a rule is the last. Raises `BadInput` for events about jobs
-    that are not there."""
-    stage = _Stage(scenario)
+def play(scenario: Scenario, plans: Plans | None = None) -> list[Decision]:
+    """In order of time; a plan that breaks a rule is the last. `plans` makes the decisions; by default
+    the planner does. Raises `BadInput` for events about jobs that are not there."""
+    stage = _Stage(scenario, plans)
     made: list[Decision] = []
     at, happened, expect = scenario.now, (), scenario.expect
     while True:
@@ -65,7 +65,7 @@ def play(scenario: Scenario) -> list[Decision]:
 class _Stage:
     """The world of one scenario, and what is still to come."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, plans: Plans | None) -> None:
         self._file = scenario
         self._events = list(scenario.events)
         submitted = {id(entry) for event in scenario.events for entry in event.submit}
@@ -73,7 +73,7 @@ class _Stage:
         here = tuple(job for job in first if job.created <= scenario.now)
         self._arrivals = [job for job in first if job.created > scenario.now]
         self._lasts = {e.job.name: e.lasts for e in scenario.entries if e.lasts is not None}
-        self._world = World(msgspec.structs.replace(scenario.cluster, jobs=here), scenario.rules)
+        self._world = World(msgspec.structs.replace(scenario.cluster, jobs=here), scenario.rules, plans)
         self._leaving: dict[tuple[str, str, int], float] = {}
         for job in here:
             self._told(scenario.now, job.name, (task for task in job.tasks if task.stopping))
