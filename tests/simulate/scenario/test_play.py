@@ -7,7 +7,6 @@ import pytest
 
 from shoal.schedule.cycle import planner
 from shoal.schedule.cycle.steps import Plan, Start
-from shoal.simulate.cluster import world
 from shoal.simulate.errors import BadInput
 from shoal.simulate.scenario import play as module
 from tests.simulate.scenario.small import played, scenario
@@ -130,11 +129,10 @@ def test_a_plan_that_breaks_a_rule_is_the_last(tmp_path, monkeypatch):
         )
 
     read = scenario(tmp_path, TWO.replace("1m", "0s") + "events: [{at: 1m}]")
-    monkeypatch.setattr(module, "World", lambda cluster, rules: world.World(cluster, rules, overcommits))
     monkeypatch.setattr(
         planner, "plan", lambda *_: pytest.fail("the world asks the planner it was given")
     )
-    decisions = module.play(read)
+    decisions = module.play(read, overcommits)
     assert len(decisions) == 1
     (sentence,) = decisions[0].unmet
     assert sentence.startswith("small: at 0 s the plan breaks a rule: ")
