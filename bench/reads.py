@@ -18,9 +18,8 @@ from shoal.objects.job import Job, JobSpec, Resources, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import CpuMillis
-from shoal.server.explanation import explanation_of
 from shoal.server.log_stream import LogQuery, LogStream
-from shoal.server.task_reports import usage_report
+from shoal.server.reports import explanation_of, usage_report
 from shoal.store.memory import MemoryStore
 from shoal.testing.plane import Plane, capacity
 

@@ -24,12 +24,10 @@ from shoal.objects.node import Capacity, Node, NodeStatus
 from shoal.objects.queue import Queue
 from shoal.server.accounts import Accounts
 from shoal.server.app import create_app
-from shoal.server.auth import Authenticator
-from shoal.server.listeners import Listener, Listeners, listen_tcp
+from shoal.server.auth import Authenticator, JobTokens
+from shoal.server.listeners import Listener, Listeners, listen_tcp, server_tls
 from shoal.server.services import Services
 from shoal.server.serving import Serving
-from shoal.server.tls import server_tls
-from shoal.server.tokens import JobTokens
 from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Actor, Store
 from shoal.store.memory import MemoryStore

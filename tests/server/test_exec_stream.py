@@ -10,7 +10,7 @@ import pytest
 from shoal.client import Client
 from shoal.client.wire import FRAMES, frame
 from shoal.objects.errors import Invalid, NotFound, Unavailable
-from shoal.server.exec_stream import ExecAnswer
+from shoal.server.routers.running import ExecAnswer
 from tests.server.harness import LiveServer, a_job
 
 PATH = "/api/v1/namespaces/default/jobs/train/exec"

@@ -23,8 +23,7 @@ from shoal.objects.quantities import CpuMillis
 from shoal.objects.queue import Amounts, Queue, QueueSpec
 from shoal.objects.task import TaskSpec
 from shoal.schedule.explain import explain
-from shoal.server.explanation import explanation_of
-from shoal.server.task_reports import find_task, reports_of, usage_report
+from shoal.server.reports import explanation_of, find_task, reports_of, usage_report
 from shoal.store.base import SYSTEM
 from shoal.testing.clock import VirtualClock
 from shoal.testing.plane import Plane, capacity

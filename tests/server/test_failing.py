@@ -16,10 +16,10 @@ from shoal.history.base import About
 from shoal.history.files import FileLogs
 from shoal.objects.kinds import JOB
 from shoal.server.accounts import Accounts
+from shoal.server.auth import JobTokens
 from shoal.server.components import Components
 from shoal.server.event_recorder import Audit
 from shoal.server.services import Services
-from shoal.server.tokens import JobTokens
 from shoal.store.base import SYSTEM, allow_all
 from shoal.store.memory import MemoryStore
 from shoal.testing.plane import capacity

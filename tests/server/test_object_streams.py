@@ -10,7 +10,8 @@ from shoal.objects.errors import Expired
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
-from shoal.server import object_streams, serving
+from shoal.server import serving
+from shoal.server.routers import objects
 from shoal.store.base import SYSTEM, Event, Watch
 from shoal.store.memory import MemoryStore, Window
 from tests.server.harness import LiveServer, a_job, eventually
@@ -69,7 +70,7 @@ def test_the_stream_is_server_sent_events(server: LiveServer, client: Client) ->
 
 
 def test_a_quiet_watch_shows_that_it_lives(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_streams, "_KEEP_ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr(objects, "_KEEP_ALIVE_SECONDS", 0.02)
     with Raw(server.home.api_socket) as raw:
         raw.send(f"GET {WATCH} HTTP/1.1")
         for _ in range(3):

@@ -13,7 +13,7 @@ import pytest
 from shoal.client import Client
 from shoal.objects.errors import Invalid, Unavailable
 from shoal.objects.kinds import JOB
-from shoal.server.tls import is_loopback, server_tls
+from shoal.server.listeners import is_loopback, server_tls
 from tests.server.harness import LiveServer
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.objects.errors import Unauthenticated
 from shoal.objects.job import Job
-from shoal.server.tokens import JobTokens, is_job_token
+from shoal.server.auth import JobTokens, is_job_token
 from tests.server.harness import a_job
 
 

@@ -7,11 +7,10 @@ command line's `offline` verbs import it.
 
 - `__main__`, `process`: the process: one per home, started early, ended cleanly
 - `components`: store, history, cluster and controllers; in which order they start; their readiness
-- `app`, `routers/`, `services`: the routes, and what they use
+- `app`, `routers/`, `services`: the routes, the parts that they use, and threads for blocking calls
 - `listeners`, `serving`, `middleware`: connections, their bounds, and errors as answers
-- `peer`, `auth`, `tokens`, `accounts`: the actor of a request, users and their tokens
+- `peer`, `auth`, `accounts`: the actor of a request, jobs' tokens, users and their tokens
 - `elastic`: records, sizes and reports of elastic jobs
-- `object_streams`, `log_stream`, `exec_stream`, `explanation`, `task_reports`: the larger answers
-- `event_recorder`: events of controllers, audit events; `bootstrap`: what a task needs to call the API
-- `concurrency`: blocking calls off the event loop, and waking it
+- `log_stream`, `reports`: the larger answers
+- `event_recorder`: events of controllers, audit events
 """

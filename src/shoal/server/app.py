@@ -18,8 +18,9 @@ from starlette.types import ASGIApp
 
 from shoal import __version__
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
+from shoal.server import elastic
 from shoal.server.middleware import ErrorAndLimitMiddleware, problem
-from shoal.server.routers import accounts, elastic, history_routes, objects, platform, running
+from shoal.server.routers import accounts, history_routes, objects, platform, running
 from shoal.server.services import Services
 
 __all__ = ["api", "create_app"]

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal import faults
+import msgspec
+
+from shoal import faults, rendezvous
 from shoal.admission.admission import DEFAULT_QUEUE, Admission
 from shoal.background import SupervisedThread, reports
 from shoal.clock import Clock
@@ -29,14 +31,14 @@ from shoal.objects.kinds import KINDS, NODE
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap, TaskSpec
 from shoal.server.accounts import Accounts
 from shoal.server.app import create_app
-from shoal.server.auth import Authenticator
+from shoal.server.auth import Authenticator, JobTokens
 from shoal.server.event_recorder import Audit
 from shoal.server.listeners import Listeners
 from shoal.server.services import Services
 from shoal.server.serving import Serving
-from shoal.server.tokens import JobTokens
 from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Actor, Store
 
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from shoal.control.runner import Failure, Runner
     from shoal.history.sql import SqlHistory
 
-__all__ = ["Assembled", "Components", "assemble", "open_store"]
+__all__ = ["TOKEN_FILE", "Assembled", "Components", "Rendezvous", "assemble", "open_store"]
 
 _LOG = logging.getLogger("shoal.server")
 _COMPONENTS = ("cluster", "history", "controllers")
@@ -57,6 +59,8 @@ _OLDEST_LOG_SECONDS = 30 * 86400.0
 _STOP_SECONDS = 5.0
 _FIRST_NODE_SECONDS = 2.0
 _MOST_FAILING = 20
+TOKEN_FILE = "token"
+"""In the task's rendezvous folder, for its owner alone; `$SHOAL_TOKEN_FILE` is its path."""
 
 
 def open_store(place: str | Path, clock: Clock) -> Store:
@@ -222,7 +226,6 @@ class Components:
         from shoal.control.scheduling import DecisionFiles
         from shoal.history.recorder import Recorder
         from shoal.schedule.plan import policy_named
-        from shoal.server.bootstrap import Rendezvous
         from shoal.server.event_recorder import HistoryRecorder
 
         assert self._history is not None
@@ -315,3 +318,25 @@ def assemble(
 
     services.authenticator = Authenticator(job_tokens, find_user, find_job)
     return Assembled(services, components, Serving(create_app(services), listeners, services.signals))
+
+
+class Rendezvous:
+    """Bootstrap of tasks: the endpoints of their peers, and how to reach the platform as their job."""
+
+    def __init__(self, tokens: JobTokens, api: str) -> None:
+        self._tokens = tokens
+        self._api = api
+
+    def __call__(
+        self, job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+    ) -> Mapping[str, TaskBootstrap]:
+        """See `shoal.control.job.controller.Rendezvous`."""
+        token = self._tokens.mint(job, attempt)
+        own = {"SHOAL_API": self._api, "SHOAL_TOKEN_FILE": f"{RENDEZVOUS_FOLDER}/{TOKEN_FILE}"}
+        told = rendezvous.render(job, attempt, specs, endpoints)
+        return {
+            name: msgspec.structs.replace(
+                each, env={**each.env, **own}, files={**each.files, TOKEN_FILE: token}
+            )
+            for name, each in told.items()
+        }

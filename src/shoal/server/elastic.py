@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
+from fastapi import APIRouter, Depends, Request, Response
 
 from shoal.clock import Clock
 from shoal.history.recorder import Recorder, about
 from shoal.objects import codec
 from shoal.objects.elastic import elastic_role
-from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
+from shoal.objects.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from shoal.objects.job import ElasticStatus, Job, Recovery, WorldSize
 from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD, Membership, MembershipSpec
 from shoal.objects.meta import Metadata, OwnerReference, Stamp
 from shoal.objects.ranges import IndexSet
+from shoal.server.services import ServicesNow
 from shoal.store.base import SYSTEM, Store
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "ReportedRecovery",
     "Wanted",
     "news_of",
+    "router",
 ]
 
 WRITER = "elastic"
@@ -50,6 +53,7 @@ _LONGEST_MESSAGE = 1000
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Span = Annotated[float, msgspec.Meta(ge=0)]
+router = APIRouter(prefix="/api/v1/elastic", tags=["elastic"])
 
 
 class ElasticCaller(msgspec.Struct, frozen=True):
@@ -332,3 +336,63 @@ def _is_fresh(old: ElasticStatus, told: ReportedRecovery, attempt: int) -> bool:
     if attempt != old.attempt or not old.last_recoveries:
         return True
     return told.epoch > old.last_recoveries[-1].epoch
+
+
+class _Record(msgspec.Struct, frozen=True):
+    version: str
+    record: str
+
+
+class _Resize(msgspec.Struct, frozen=True):
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
+
+async def _caller(request: Request, services: ServicesNow) -> ElasticCaller:
+    if services.authenticator is None:
+        raise Unavailable("the server is still starting")
+    job, attempt = await services.authenticator.task(request.headers.get("authorization", ""))
+    return ElasticCaller(job, attempt)
+
+
+CallerNow = Annotated[ElasticCaller, Depends(_caller)]
+
+
+@router.get("", operation_id="elastic", response_class=Response, response_model=None)
+async def read(services: ServicesNow, caller: CallerNow) -> Response:
+    """The caller's job: its record with the version that a write must name, how many members to expect
+    (null: none yet), and how few and how many there may be."""
+    wanted = await services.on_store.call(_jobs(services).read, caller)
+    return _json(wanted)
+
+
+@router.put("", operation_id="putElastic", response_class=Response, response_model=None)
+async def write(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
+    """Set the record, `{version, record}`, if it still has that version (empty: there is none yet). 409:
+    it has another, or the caller is of an earlier attempt. On disk when this answers."""
+    asked = codec.from_body(await request.body(), _Record, "a record")
+    version = await services.on_store.call(_jobs(services).write, caller, asked.version, asked.record)
+    return _json({"version": version})
+
+
+@router.post("/report", operation_id="reportElastic", response_class=Response, response_model=None)
+async def report(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
+    """How the job does: `{world, step, goodput, stepSeconds, recoveries, state, message}`."""
+    told = codec.from_body(await request.body(), Report, "a report")
+    await services.on_store.call(_jobs(services).report, caller, told, services.recorder)
+    return _json({})
+
+
+@router.post("/resize", operation_id="resizeElastic", response_class=Response, response_model=None)
+async def resize(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
+    """Ask for another number of members: `{replicas}`. The scheduler gives and takes them."""
+    asked = codec.from_body(await request.body(), _Resize, "a size")
+    await services.on_store.call(_jobs(services).resize, caller, asked.replicas)
+    return _json({})
+
+
+def _jobs(services: ServicesNow) -> ElasticJobs:
+    return ElasticJobs(services.store, services.clock)
+
+
+def _json(document: object) -> Response:
+    return Response(msgspec.json.encode(document), media_type="application/json")

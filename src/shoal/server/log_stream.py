@@ -24,7 +24,7 @@ from shoal.objects.errors import Expired, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.ranges import IndexMap
-from shoal.server.task_reports import KnownTasks
+from shoal.server.reports import KnownTasks
 from shoal.store.base import SYSTEM, Store, Watch
 
 __all__ = ["LogQuery", "LogStream"]

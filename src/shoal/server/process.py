@@ -163,7 +163,7 @@ def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
 
 def _tls(home: Home, options: Options) -> Any:
     from shoal.objects.errors import Invalid
-    from shoal.server.tls import is_loopback, server_tls
+    from shoal.server.listeners import is_loopback, server_tls
 
     if options.insecure != "yes":
         return server_tls(home.keys, options.tls_cert or "", options.tls_key or "")

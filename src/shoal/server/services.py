@@ -1,15 +1,23 @@
-"""What the routers use: the parts of a running server, as far as they are up.
+"""What the routers use: the parts of a running server, as far as they are up, and the threads and
+signals that requests wait for.
 
-The store is there before the first request; history, logs and cluster come up behind it, and a
-request that needs one of them before gets `Unavailable`.
+The store is there before the first request; history, logs and cluster come up behind it, and a request
+that needs one of them before gets `Unavailable`. Blocking calls run off the event loop, each kind of
+work in a bounded pool of its own, so store calls never queue behind the reading of logs or behind a node
+that does not answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from fastapi import Depends, Request
 
@@ -21,7 +29,6 @@ from shoal.history.recorder import Recorder
 from shoal.objects.errors import Unavailable
 from shoal.server.accounts import Accounts
 from shoal.server.auth import Authenticator
-from shoal.server.concurrency import BlockingPool, Signals
 from shoal.server.event_recorder import Audit
 from shoal.store.base import Actor, Store
 
@@ -29,13 +36,83 @@ if TYPE_CHECKING:
     from shoal.control.controllers import ControllerContext
     from shoal.control.task_cache import TaskCache
 
-__all__ = ["ActorNow", "Services", "ServicesNow", "actor_of_request"]
+__all__ = [
+    "ActorNow",
+    "BlockingPool",
+    "Services",
+    "ServicesNow",
+    "Signal",
+    "Signals",
+    "actor_of_request",
+]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _STORE_THREADS = 12
 _STREAM_THREADS = 24
 _NODE_THREADS = 16
+
+
+class BlockingPool:
+    """A bounded pool of threads; `call` waits for its turn."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix=name)
+
+    async def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What `function` returns or raises. When the caller is cancelled the call runs on and its
+        result is dropped."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, partial(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Start no further call; running ones end by themselves."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Signal:
+    """One coroutine's alarm: `set` from any thread, `wait` on the loop it was made for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake the waiter, now or at its next `wait`. Never blocks."""
+        with suppress(RuntimeError):  # the loop is closed: no coroutine waits
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, timeout_seconds: float) -> bool:
+        """Wait until set, or for the timeout; True when it was set. Resets it."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+class Signals:
+    """The signals of all open streams; each looks at `stopping` whenever it is woken."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._open: WeakSet[Signal] = WeakSet()
+
+    def new(self) -> Signal:
+        """A signal for the calling coroutine."""
+        signal = Signal(asyncio.get_running_loop())
+        self._open.add(signal)
+        return signal
+
+    def stop(self) -> None:
+        """Wake every stream, to end. On the loop."""
+        self.stopping = True
+        for signal in list(self._open):
+            signal.set()
 
 
 @dataclass

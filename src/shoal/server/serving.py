@@ -16,9 +16,9 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from shoal.server.concurrency import Signals
 from shoal.server.listeners import Listener, Listeners
 from shoal.server.peer import Peer, peer_of
+from shoal.server.services import Signals
 
 __all__ = ["Serving"]
 

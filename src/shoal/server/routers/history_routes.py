@@ -84,7 +84,7 @@ async def explain(
     services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
 ) -> Response:
     """Why the object is in the state it is in: the scheduler's own reason, with its numbers."""
-    from shoal.server.explanation import explanation_of
+    from shoal.server.reports import explanation_of
 
     kind = kind_at(plural)
     space = namespace if kind.namespaced else ""
@@ -108,7 +108,7 @@ async def explain(
 async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = "") -> Response:
     """What nodes and tasks use now; without a cluster-wide role only nodes, unless a namespace is
     named."""
-    from shoal.server.task_reports import usage_report
+    from shoal.server.reports import usage_report
 
     every = allows(actor, ACTIONS["usage"], "")
     require(actor, "usage" if namespace or every else "inventory", namespace)
