@@ -77,7 +77,7 @@ def test_everything_wrong_is_reported_at_once_and_nothing_that_only_follows() ->
     [
         (5, "an object has the fields kind, metadata and spec; found the number 5"),
         ({**job(), "kind": "Jop"}, "kind: the text 'Jop' is no kind; did you mean Job?"),
-        ({**job(), "kind": 1}, "kind: the number 1 is no kind; known are Job, Queue, Node"),
+        ({**job(), "kind": 1}, "kind: the number 1 is no kind; known are Job, Queue, Node, Experiment, Trial"),
         ({**job(), "apiVersion": "batch/v1"}, "apiVersion: wants shoal.dev/v1alpha1; found the text 'batch/v1'"),
         ({**job(), "metadata": None}, "metadata: is required: fields such as name, namespace, labels, annotations"),
         ({**job(), "spec": {}}, "spec.roles: is required: a list"),
@@ -107,7 +107,7 @@ def test_files_must_say_what_they_are_but_a_url_says_the_kind() -> None:
     bare = {"metadata": {"name": "a"}, "spec": job()["spec"]}
     assert problems(bare) == [
         "apiVersion: is required: shoal.dev/v1alpha1",
-        "kind: is required: Job, Queue, Node",
+        "kind: is required: Job, Queue, Node, Experiment, Trial",
     ]
     assert admit(bare, JOB).kind == "Job"
     assert problems(job(), kind=QUEUE) == ["kind: wants Queue; found Job"]
@@ -168,8 +168,18 @@ def test_the_error_travels() -> None:
 
 
 def test_every_kind_can_be_admitted_empty_or_nearly() -> None:
+    least = {
+        "Job": job()["spec"],
+        "Trial": {"experiment": "x", "number": 0},
+        "Experiment": {
+            "objectives": [{"metric": "loss", "direction": "minimize"}],
+            "parameters": [{"name": "lr", "type": "float", "min": 0, "max": 1}],
+            "maxTrials": 1,
+            "template": {"spec": {"roles": [{"command": ["train", "${lr}"]}]}},
+        },
+    }
     for kind in KINDS.values():
-        spec = job()["spec"] if kind is JOB else {}
+        spec = least.get(kind.name, {})
         assert type(admit(of_kind(kind.name, **spec))) is kind.struct
 
 

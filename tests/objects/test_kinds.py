@@ -55,7 +55,7 @@ def test_an_unknown_kind_names_the_nearest_or_all() -> None:
     assert near.value.hint == "did you mean jobs?"
     with pytest.raises(NotFound) as far:
         kind_named("xyzzy")
-    assert far.value.hint == "the kinds are jobs, queues, nodes"
+    assert far.value.hint == "the kinds are jobs, queues, nodes, experiments, trials"
 
 
 def test_each_struct_carries_its_kinds_name_and_every_status_field_has_one_writer() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.objects.kinds import JOB, KINDS, NODE, QUEUE, Kind
+from shoal.objects.kinds import EXPERIMENT, JOB, KINDS, NODE, QUEUE, TRIAL, Kind
 from shoal.objects.schema import field_paths
 from tests.scenarios import (
     test_fields_job,  # noqa: F401  their import registers what they show
@@ -23,8 +23,16 @@ STAMPED = {
 }
 """Metadata that the server writes and people cannot; `test_fields_metadata` shows that too."""
 
+METADATA = {*field_paths(JOB, "metadata")} - STAMPED
+"""What people write of metadata is shown with jobs, for every kind."""
+
 WAITING: dict[str, set[str]] = {
     "Job": {"spec.speed.application"},
+    "Experiment": {
+        *field_paths(EXPERIMENT),
+        *METADATA,
+    },
+    "Trial": {*field_paths(TRIAL), *METADATA},
 }
 """What servers do not schedule by yet: curves are known by the job that they are of. A field that a test
 shows is no longer one of them."""
@@ -33,7 +41,7 @@ shows is no longer one of them."""
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_every_field_is_shown(kind: Kind) -> None:
     there = {*field_paths(kind), *field_paths(kind, "metadata")} - STAMPED
-    shown, waiting = SHOWN[kind.name], WAITING.get(kind.name, set())
+    shown, waiting = SHOWN.get(kind.name, set()), WAITING.get(kind.name, set())
     assert not shown & waiting, "fields that are shown, and listed as waiting still"
     assert not waiting - there, "fields that do not exist are listed as waiting"
     there -= waiting

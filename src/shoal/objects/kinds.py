@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from shoal.objects.account import TOKEN, USER
 from shoal.objects.errors import NotFound
+from shoal.objects.experiment import EXPERIMENT
 from shoal.objects.job_kind import JOB
 from shoal.objects.kind import Column, Kind
 from shoal.objects.membership import MEMBERSHIP
@@ -22,8 +23,10 @@ from shoal.objects.meta import Object
 from shoal.objects.nearest import nearest
 from shoal.objects.node import NODE
 from shoal.objects.queue import QUEUE
+from shoal.objects.trial import TRIAL
 
 __all__ = [
+    "EXPERIMENT",
     "JOB",
     "KINDS",
     "LEASE",
@@ -31,6 +34,7 @@ __all__ = [
     "NODE",
     "QUEUE",
     "TOKEN",
+    "TRIAL",
     "USER",
     "Column",
     "Kind",
@@ -53,7 +57,7 @@ def _added() -> Iterator[Kind]:
         yield from importlib.import_module(module).KINDS
 
 
-_DECLARED = (JOB, QUEUE, NODE, MEMBERSHIP, USER, TOKEN, LEASE, *_added())
+_DECLARED = (JOB, QUEUE, NODE, EXPERIMENT, TRIAL, MEMBERSHIP, USER, TOKEN, LEASE, *_added())
 
 _BY_NAME = {kind.name: kind for kind in _DECLARED if kind.stored}
 

@@ -196,7 +196,8 @@ def _walk_of(kind: inspect.Type) -> _Walk | None:
         case inspect.IntType() | inspect.FloatType() | inspect.CustomType():
             return _number
         case inspect.Metadata():
-            return _walk_of(kind.type)
+            extra = cast("dict[str, Any]", kind.extra or {})
+            return None if extra.get("signed") else _walk_of(kind.type)  # signed: may be below 0
         case inspect.UnionType():
             walks = [_walk_of(each) for each in kind.types]
             return next((walk for walk in walks if walk is not None), None)
