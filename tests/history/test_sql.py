@@ -10,7 +10,7 @@ import pytest
 from shoal.history.base import Entry, History, Retention
 from shoal.history.sql import SqlHistory
 from shoal.objects.errors import Invalid, Unavailable, VersionSkew
-from shoal.testing.history import JOB, HistoryContract, entry, ids
+from shoal.testing.history import JOB, HistoryContract, entry, ids, point
 from shoal.testing.postgres import PostgresServer, postgres_server
 
 
@@ -109,6 +109,43 @@ def test_a_database_of_another_version_is_named(url: str, tmp_path: Path) -> Non
     connection.close()
     with pytest.raises(VersionSkew, match="schema 99"):
         SqlHistory(url)
+
+
+def test_a_database_of_the_first_version_gets_the_table_of_points(url: str, tmp_path: Path) -> None:
+    first = SqlHistory(url)
+    first.append((entry("before", 1.0),))
+    first.close()
+    with sqlite3.connect(tmp_path / "history.db") as connection:
+        connection.execute("DROP TABLE history_points")
+        connection.execute("UPDATE history_version SET version = 1")
+    connection.close()
+    for _ in range(2):
+        again = SqlHistory(url)
+        again.append_points((point(1),))
+        assert ids(again) == ["before"]
+        assert [each.sequence for each in again.points("team-a")] == [1]
+        again.close()
+
+
+def test_threads_that_append_points_at_once_keep_the_order(url: str) -> None:
+    history, seen = SqlHistory(url), list[int]()
+    writers = [
+        threading.Thread(
+            target=lambda name=str(writer): [
+                history.append_points([point(10 * batch + at, writer=name) for at in range(10)])
+                for batch in range(10)
+            ]
+        )
+        for writer in range(4)
+    ]
+    for writer in writers:
+        writer.start()
+    while len(seen) < 400:  # the test's own timeout is the deadline
+        seen += [each.order for each in history.points("team-a", after=seen[-1] if seen else 0)]
+    for writer in writers:
+        writer.join()
+    assert seen == [each.order for each in history.points("team-a")]
+    history.close()
 
 
 def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:

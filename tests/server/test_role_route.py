@@ -27,6 +27,7 @@ RULES = {
     "audit": "manager", "metrics": "cluster viewer",
     "acquireLease": ADMIN, "releaseLease": ADMIN,
     "events": "viewer", "attempts": "viewer", "usage": MEMBER,
+    "reportMetrics": JOB_ONLY, "jobMetrics": "viewer",
     "explainInNamespace": "viewer", "explain": MEMBER,
     "logs": "viewer", "resumeLogs": "viewer", "tasks": "viewer", "exec": "user",
     "elastic": JOB_ONLY, "putElastic": JOB_ONLY, "reportElastic": JOB_ONLY, "resizeElastic": JOB_ONLY,

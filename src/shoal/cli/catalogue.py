@@ -52,6 +52,7 @@ VERBS: dict[str, Verb] = {
     "describe": _verb("verbs.describe", _SEE, "Show one object in full, with its recent events."),
     "explain": _verb("verbs.explain", _SEE, "Say why a job is in the state it is in."),
     "logs": _verb("verbs.logs", _SEE, "Show what a job's tasks have written."),
+    "metrics": _verb("verbs.metrics", _SEE, "Show the metric points that a job has reported."),
     "output": _verb("offline.output_folder", _SEE, "Show where a job's output folder is, or copy it."),
     "events": _verb("verbs.events", _SEE, "Show what happened."),
     "top": _verb("verbs.top", _SEE, "Show what jobs, nodes or queues use."),

@@ -34,6 +34,7 @@ __all__ = [
     "dry_run",
     "names_of",
     "reports",
+    "tabular",
     "verb",
     "whole",
 ]
@@ -97,14 +98,23 @@ def common(function: F) -> F:
 
 def reports(function: F) -> F:
     """Add `-o` and `--json`."""
+    return _output(function, tuple(each for each in OUTPUTS if each != "csv"))
+
+
+def tabular(function: F) -> F:
+    """Add `-o` with `csv`, and `--json`: for verbs whose report is one table of values."""
+    return _output(function, ("table", "json", "csv"))
+
+
+def _output(function: F, formats: tuple[str, ...]) -> F:
     as_json = _stored("--json", field="output", flag_value="json", help="Short for -o json.")
     output = _stored(
         "--output",
         "-o",
         field="output",
-        type=click.Choice(OUTPUTS),
+        type=click.Choice(formats),
         metavar="FORMAT",
-        help="table, wide, json, yaml or name.",
+        help=f"{', '.join(formats[:-1])} or {formats[-1]}.",
     )
     return output(as_json(function))
 

@@ -17,7 +17,16 @@ from shoal.cli.table import Table
 from shoal.objects import codec
 from shoal.objects.kinds import Kind
 
-__all__ = ["decoded", "emit", "object_table", "say", "write_document", "write_json", "write_names"]
+__all__ = [
+    "decoded",
+    "emit",
+    "object_table",
+    "say",
+    "write_csv",
+    "write_document",
+    "write_json",
+    "write_names",
+]
 
 
 def say(message: str) -> None:
@@ -60,6 +69,16 @@ def write_json(document: Any, *, lines: bool = False) -> None:
     if lines:
         shown = shown.replace(b"\n", b"")
     print(shown.decode(), flush=True)
+
+
+def write_csv(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Comma-separated values under their titles; None is an empty cell."""
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(titles)
+    writer.writerows(rows)
+    sys.stdout.flush()
 
 
 def write_names(names: Iterable[str]) -> None:

@@ -16,8 +16,8 @@ from shoal.cli import contexts
 
 __all__ = ["OUTPUTS", "Output", "Settings"]
 
-Output = Literal["table", "wide", "json", "yaml", "name"]
-OUTPUTS: tuple[Output, ...] = ("table", "wide", "json", "yaml", "name")
+Output = Literal["table", "wide", "json", "yaml", "name", "csv"]
+OUTPUTS: tuple[Output, ...] = ("table", "wide", "json", "yaml", "name", "csv")
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Settings:
     @property
     def machine_readable(self) -> bool:
         """Whether stdout is for a program: then nothing but the document goes there."""
-        return self.output in ("json", "yaml", "name")
+        return self.output in ("json", "yaml", "name", "csv")
 
     def guess_from(self, arguments: list[str]) -> None:
         """Take `--debug` and the output from unparsed words, for errors raised while parsing."""

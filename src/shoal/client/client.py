@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what only some verbs need is imported by those
     from shoal.client.reports import (
         Explanation,
         Identity,
+        MetricPoint,
         Readiness,
         TaskReport,
         TokenReport,
@@ -395,6 +396,27 @@ class Client(RemoteStore):
     ) -> tuple[Entry, ...]:
         """Starts and ends of a job's tasks, oldest first; with `usage` also what each had used."""
         return self._entries("attempts", namespace, JOB, name, uid=uid, usage=usage, limit=limit)
+
+    def metrics(
+        self, namespace: str, name: str, *, uid: str = "", after: int = 0
+    ) -> Iterator[MetricPoint]:
+        """Metric points of a job, in the order in which they came, behind the order `after`; of a job
+        that is gone too.
+
+        Raises:
+            NotFound: there is no such job, and no points of one.
+        """
+        from shoal.client.reports import MetricPoints
+
+        more = True
+        while more:
+            query = {"uid": uid, "after": after}
+            path = f"{object_path(JOB, namespace, name)}/metrics"
+            answer = self.transport.request("GET", path, query=query)
+            page = codec.decode(answer.body, MetricPoints)
+            yield from page.items
+            more, uid = page.more, page.uid
+            after = page.items[-1].order if page.items else after
 
     def explain(self, kind: AnyKind, namespace: str, name: str) -> Explanation:
         """Why the object is in the state it is in.

@@ -13,6 +13,8 @@ from shoal.objects.quantities import Bytes, CpuMillis
 __all__ = [
     "Explanation",
     "Identity",
+    "MetricPoint",
+    "MetricPoints",
     "NodeUsage",
     "Readiness",
     "TaskReport",
@@ -47,6 +49,29 @@ class TaskReport(Part, frozen=True, kw_only=True):
     memory_bytes: int = 0
     peak_memory_bytes: int = 0
     gpu_ratio: float | None = None
+
+
+class MetricPoint(Part, frozen=True, kw_only=True):
+    """One value of a metric that a task reported, or a collector found."""
+
+    name: str
+    value: float | None
+    """None: it was NaN or infinite."""
+    step: int | None = None
+    at: Stamp
+    role: str = ""
+    index: int = 0
+    incarnation: int = 0
+    order: int
+    """Of arrival, over all jobs."""
+
+
+class MetricPoints(Part, frozen=True, kw_only=True):
+    """Metric points of the job with this uid; `more`: there may be others behind the last."""
+
+    uid: str
+    items: tuple[MetricPoint, ...] = ()
+    more: bool = False
 
 
 class NodeUsage(Part, frozen=True, kw_only=True):

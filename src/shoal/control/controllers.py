@@ -22,11 +22,13 @@ from shoal.cluster.base import Cluster
 from shoal.control.cache import ObjectCache
 from shoal.control.job.controller import EventRecorder, JobController, Rendezvous
 from shoal.control.lease import Guard
+from shoal.control.metric_feed import MetricFeed
 from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
 from shoal.control.runner import Controller
 from shoal.control.scheduling import DecisionRecorder, SchedulingController, WaitingOrder
 from shoal.control.task_cache import TaskCache
+from shoal.history.base import History
 from shoal.objects.kinds import JOB, NODE, QUEUE, Kind
 from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
@@ -58,6 +60,8 @@ class ControllerContext:
     """Of the topology; asked for every decision."""
     record: Callable[[Record], None] | None = None
     """Takes every decision that is to be kept as a file."""
+    history: History | None = None
+    """Where tasks' metric points are; None: there are none."""
     order: WaitingOrder = field(default_factory=WaitingOrder)
     """Where the scheduler publishes the order of each decision."""
     _caches: dict[Kind, ObjectCache[Any]] = field(
@@ -85,6 +89,11 @@ class ControllerContext:
     def tasks(self) -> TaskCache:
         """The tasks of the cluster."""
         return TaskCache(self.cluster, clock=self.clock)
+
+    @cached_property
+    def metrics(self) -> MetricFeed:
+        """The jobs that have new metric points, and the points."""
+        return MetricFeed(self.history)
 
     @cached_property
     def node_states(self) -> NodeStates:

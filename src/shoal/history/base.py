@@ -8,26 +8,42 @@ stamps in the order of appending.
 count, to add a task's end) but for its stamp: it keeps its place, so that `after` misses nothing.
 `append` never waits for a disk or another machine: it returns at once, what it took is seen by
 `entries` from then on, and is on disk within a tenth of a second and after `close`. A process killed
-before that loses it: history is never read to decide anything. When the storage fails for so long
+before that loses it: nothing is decided on entries. When the storage fails for so long
 that the bound on what may wait is reached, entries are dropped, and one of reason `EntriesDropped`
 says how many.
 
 **Texts** may hold anything: NUL and lone surrogates are replaced, messages longer than
 `MESSAGE_LIMIT` are cut and say so. A `value` that is not a number comes back as None.
 
-**Retention** (`trim`) drops the oldest first and says how many it dropped.
+**Metric points** are apart from entries: numbers that the tasks of a job report, one row each. A
+point is on disk when `append_points` returns, and the same point again (its writer and sequence) is
+ignored, so that a batch may be sent twice. `order` rises with every point that is kept, over all jobs,
+and no point becomes visible behind a higher one; search algorithms read points in this order.
+
+**Retention** (`trim`) drops the oldest first and says how many it dropped, points included.
 
 Thread-safe. Logs are apart (`Logs`): bytes, not rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 from shoal.objects.meta import Part, Stamp
 
-__all__ = ["MESSAGE_LIMIT", "About", "Entry", "History", "LogChunk", "LogKey", "Logs", "Retention"]
+__all__ = [
+    "MESSAGE_LIMIT",
+    "About",
+    "Entry",
+    "History",
+    "JobKey",
+    "LogChunk",
+    "LogKey",
+    "Logs",
+    "Point",
+    "Retention",
+]
 
 MESSAGE_LIMIT = 16_384
 """Characters of a message that are kept."""
@@ -67,12 +83,41 @@ class Entry(Part, frozen=True, kw_only=True):
     data: dict[str, Any] = {}
 
 
+class JobKey(Part, frozen=True, kw_only=True):
+    """A job of a name; a later one of the same name has another uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Point(Part, frozen=True, kw_only=True):
+    """A metric point: one value of a metric of a job. (`writer`, `sequence`) identifies it among the
+    points of its job; `writer` is a process of a task, or the collector that found it."""
+
+    job: JobKey
+    name: str
+    value: float
+    """NaN and infinities are kept."""
+    at: Stamp
+    step: int | None = None
+    role: str = ""
+    index: int = 0
+    incarnation: int = 0
+    writer: str
+    sequence: int
+    order: int = 0
+    """Given by `append_points`."""
+
+
 class Retention(Part, frozen=True, kw_only=True):
     """How much is kept; the oldest goes first."""
 
     max_age_seconds: float = 30 * 86400.0
     max_entries_per_object: int = 10_000
     max_entries: int = 2_000_000
+    max_points_per_job: int = 100_000
+    max_points: int = 5_000_000
 
 
 class History(Protocol):
@@ -99,6 +144,40 @@ class History(Protocol):
 
         Raises:
             Expired: the entry that `after` names is not there (any more).
+            Unavailable: the storage does not answer.
+        """
+        ...
+
+    def append_points(self, points: Sequence[Point]) -> int:
+        """Keep metric points, all or none; how many of them were not there yet. On disk on return.
+
+        Raises:
+            Unavailable: the storage does not answer; the same call again is safe.
+        """
+        ...
+
+    def points(
+        self,
+        namespace: str,
+        *,
+        job: str = "",
+        uid: str = "",
+        names: Sequence[str] = (),
+        after: int = 0,
+        limit: int = 0,
+    ) -> tuple[Point, ...]:
+        """Points of a job, by its name, its uid or both, in their order: those behind the order
+        `after`, and of the metrics `names` where any is given (`limit` 0: all).
+
+        Raises:
+            Unavailable: the storage does not answer.
+        """
+        ...
+
+    def jobs_with_points(self, after: int) -> tuple[int, tuple[JobKey, ...]]:
+        """The highest order there is, and the jobs that have points behind the order `after`.
+
+        Raises:
             Unavailable: the storage does not answer.
         """
         ...

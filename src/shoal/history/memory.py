@@ -5,13 +5,22 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
 
-from shoal.history.base import About, Entry, EntryType, LogChunk, LogKey, Retention
-from shoal.history.rows import normal
+from shoal.history.base import (
+    About,
+    Entry,
+    EntryType,
+    JobKey,
+    LogChunk,
+    LogKey,
+    Point,
+    Retention,
+)
+from shoal.history.rows import normal, point_from_row, point_to_row
 from shoal.objects.errors import Expired
 from shoal.objects.meta import Stamp
 
@@ -26,6 +35,9 @@ class MemoryHistory:
         self._places: list[_Place] = []
         self._by_id: dict[str, tuple[_Place, Entry]] = {}
         self._appended = 0
+        self._points: list[Point] = []
+        self._points_seen: set[tuple[str, str, int]] = set()
+        self._last_order = 0
 
     def append(self, entries: tuple[Entry, ...]) -> None:
         """See `History.append`."""
@@ -70,8 +82,69 @@ class MemoryHistory:
                         break
         return tuple(reversed(found) if newest else found)
 
+    def append_points(self, points: Sequence[Point]) -> int:
+        """See `History.append_points`."""
+        with self._lock:
+            before = self._last_order
+            for each in points:
+                identity = (each.job.uid, each.writer, each.sequence)
+                if identity not in self._points_seen:
+                    self._points_seen.add(identity)
+                    self._last_order += 1
+                    self._points.append(point_from_row(point_to_row(each), self._last_order))
+            return self._last_order - before
+
+    def points(
+        self,
+        namespace: str,
+        *,
+        job: str = "",
+        uid: str = "",
+        names: Sequence[str] = (),
+        after: int = 0,
+        limit: int = 0,
+    ) -> tuple[Point, ...]:
+        """See `History.points`."""
+        with self._lock:
+            begin = bisect.bisect_right(self._points, after, key=lambda each: each.order)
+            found = tuple(
+                each
+                for each in self._points[begin:]
+                if each.job.namespace == namespace
+                and job in ("", each.job.name)
+                and uid in ("", each.job.uid)
+                and (not names or each.name in names)
+            )
+        return found[:limit] if limit else found
+
+    def jobs_with_points(self, after: int) -> tuple[int, tuple[JobKey, ...]]:
+        """See `History.jobs_with_points`."""
+        with self._lock:
+            begin = bisect.bisect_right(self._points, after, key=lambda each: each.order)
+            newest = {each.job: each.order for each in self._points[begin:]}
+        return max(newest.values(), default=after), tuple(sorted(newest, key=newest.__getitem__))
+
     def trim(self, retention: Retention, now: Stamp) -> int:
         """See `History.trim`."""
+        return self._trim_entries(retention, now) + self._trim_points(retention, now)
+
+    def _trim_points(self, retention: Retention, now: Stamp) -> int:
+        with self._lock:
+            kept_of: defaultdict[str, int] = defaultdict(int)
+            kept: list[Point] = []
+            for each in reversed(self._points):
+                old = each.at < now - retention.max_age_seconds
+                if old or len(kept) >= retention.max_points:
+                    continue
+                if kept_of[each.job.uid] < retention.max_points_per_job:
+                    kept_of[each.job.uid] += 1
+                    kept.append(each)
+            dropped = len(self._points) - len(kept)
+            self._points = kept[::-1]
+            self._points_seen = {(each.job.uid, each.writer, each.sequence) for each in kept}
+        return dropped
+
+    def _trim_entries(self, retention: Retention, now: Stamp) -> int:
         with self._lock:
             kept_of: defaultdict[About, int] = defaultdict(int)
             oldest = now - retention.max_age_seconds

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import msgspec
 
-from shoal.history.base import MESSAGE_LIMIT, About, Entry
+from shoal.history.base import MESSAGE_LIMIT, About, Entry, JobKey, Point
 from shoal.objects import codec
 
-__all__ = ["COLUMNS", "Row", "from_row", "normal", "to_row"]
+__all__ = ["COLUMNS", "Row", "from_row", "normal", "point_from_row", "point_to_row", "to_row"]
 
 Row = dict[str, Any]  # Any: each column has a type of its own
 
@@ -65,6 +65,41 @@ def from_row(row: Row) -> Entry:
 def normal(entry: Entry) -> Entry:
     """The entry as it will come back."""
     return from_row(to_row(entry))
+
+
+def point_to_row(point: Point) -> Row:
+    """The point's columns but its order."""
+    return {
+        "namespace": point.job.namespace,
+        "job": point.job.name,
+        "uid": point.job.uid,
+        "writer": _storable(point.writer),
+        "sequence": point.sequence,
+        "name": _storable(point.name),
+        "value": None if math.isnan(point.value) else point.value,
+        "step": point.step,
+        "at": point.at,
+        "role": point.role,
+        "index": point.index,
+        "incarnation": point.incarnation,
+    }
+
+
+def point_from_row(row: Row, order: int) -> Point:
+    """The point that `point_to_row` took apart."""
+    return Point(
+        job=JobKey(namespace=row["namespace"], name=row["job"], uid=row["uid"]),
+        name=row["name"],
+        value=math.nan if row["value"] is None else row["value"],
+        at=row["at"],
+        step=row["step"],
+        role=row["role"],
+        index=row["index"],
+        incarnation=row["incarnation"],
+        writer=row["writer"],
+        sequence=row["sequence"],
+        order=order,
+    )
 
 
 def _bounded(message: str) -> str:

@@ -17,15 +17,18 @@ from typing import Any
 
 from sqlalchemy import (
     URL,
+    Column,
     ColumnElement,
     Connection,
     Dialect,
     Engine,
     Select,
+    Table,
     and_,
     create_engine,
     delete,
     event,
+    false,
     func,
     make_url,
     or_,
@@ -36,10 +39,10 @@ from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyE
 
 from shoal import faults
 from shoal.history import tables
-from shoal.history.base import About, Entry, EntryType, Retention
+from shoal.history.base import About, Entry, EntryType, JobKey, Point, Retention
 from shoal.history.batching import Batcher
-from shoal.history.rows import COLUMNS, Row, from_row, to_row
-from shoal.history.tables import entry
+from shoal.history.rows import COLUMNS, Row, from_row, point_from_row, point_to_row, to_row
+from shoal.history.tables import entry, point
 from shoal.objects.errors import Expired, Invalid, Unavailable
 from shoal.objects.meta import Stamp
 
@@ -71,6 +74,11 @@ class SqlHistory:
             self._engine.dispose()
             raise
         self._upsert = _upsert(self._engine.dialect)
+        self._insert_points = (
+            _dialect_of(self._engine.dialect)
+            .insert(point)
+            .on_conflict_do_nothing(index_elements=["uid", "writer", "sequence"])
+        )
         self._writer = Batcher[Row](self._write, self._dropped)
 
     def append(self, entries: tuple[Entry, ...]) -> None:
@@ -102,6 +110,54 @@ class SqlHistory:
             found = [from_row(dict(row)) for row in connection.execute(query).mappings()]
         return tuple(reversed(found) if newest else found)
 
+    def append_points(self, points: Sequence[Point]) -> int:
+        """See `History.append_points`. Not behind: the sender of a batch waits for its answer."""
+        if not points:
+            return 0
+        rows = [point_to_row(each) for each in points]
+        with _translated(), self._engine.begin() as connection:
+            tables.lock_appends(connection)
+            connection.execute(point.delete().where(false()))  # SQLite: the write lock, before reading
+            before = connection.execute(select(func.max(point.c.seq))).scalar() or 0
+            connection.execute(self._insert_points, rows)
+            added = select(func.count()).where(point.c.seq > before)
+            return connection.execute(added).scalar_one()
+
+    def points(
+        self,
+        namespace: str,
+        *,
+        job: str = "",
+        uid: str = "",
+        names: Sequence[str] = (),
+        after: int = 0,
+        limit: int = 0,
+    ) -> tuple[Point, ...]:
+        """See `History.points`."""
+        query = select(point).where(point.c.namespace == namespace, point.c.seq > after)
+        if job:
+            query = query.where(point.c.job == job)
+        if uid:
+            query = query.where(point.c.uid == uid)
+        if names:
+            query = query.where(point.c.name.in_(names))
+        query = query.order_by(point.c.seq)
+        if limit:
+            query = query.limit(limit)
+        with _translated(), self._engine.connect() as connection:
+            found = connection.execute(query).mappings()
+            return tuple(point_from_row(dict(row), row["seq"]) for row in found)
+
+    def jobs_with_points(self, after: int) -> tuple[int, tuple[JobKey, ...]]:
+        """See `History.jobs_with_points`."""
+        columns = (point.c.namespace, point.c.job, point.c.uid)
+        newest = func.max(point.c.seq)
+        query = select(*columns, newest).where(point.c.seq > after).group_by(*columns).order_by(newest)
+        with _translated(), self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        jobs = tuple(JobKey(namespace=row[0], name=row[1], uid=row[2]) for row in rows)
+        return (rows[-1][3] if rows else after), jobs
+
     def flush(self) -> None:
         """Wait until what was appended is written; give up, with a line in the log, where it cannot."""
         try:
@@ -112,15 +168,11 @@ class SqlHistory:
     def trim(self, retention: Retention, now: Stamp) -> int:
         """See `History.trim`. In small transactions, so that appends are not blocked."""
         self.flush()
-        oldest = entry.c.at < now - retention.max_age_seconds
-        gone = self._delete_oldest(oldest)
-        for about, count in self._crowded(retention.max_entries_per_object):
-            gone += self._delete_oldest(and_(*about), count - retention.max_entries_per_object)
-        with _translated(), self._engine.connect() as connection:
-            kept = connection.execute(select(func.count()).select_from(entry)).scalar_one()
-        if kept > retention.max_entries:
-            gone += self._delete_oldest(entry.c.seq > 0, kept - retention.max_entries)
-        return gone
+        whose = (entry.c.kind, entry.c.namespace, entry.c.name, entry.c.uid)
+        bounds = (retention.max_entries_per_object, retention.max_entries)
+        gone = self._trim(entry, whose, bounds, now - retention.max_age_seconds)
+        bounds = (retention.max_points_per_job, retention.max_points)
+        return gone + self._trim(point, (point.c.uid,), bounds, now - retention.max_age_seconds)
 
     def close(self) -> None:
         """See `History.close`."""
@@ -153,24 +205,32 @@ class SqlHistory:
         )  # fmt: skip
         return to_row(lost)
 
-    def _crowded(self, most: int) -> list[tuple[list[ColumnElement[bool]], int]]:
-        """Objects that have more entries than that, each as a filter, and how many."""
-        columns = (entry.c.kind, entry.c.namespace, entry.c.name, entry.c.uid)
-        query = select(*columns, func.count()).group_by(*columns).having(func.count() > most)
+    def _trim(
+        self, table: Table, whose: Sequence[Column[Any]], bounds: tuple[int, int], oldest: Stamp
+    ) -> int:
+        """Delete rows older than that, and those over the bounds: of each object, and of all."""
+        each, most = bounds
+        gone = self._delete_oldest(table, table.c.at < oldest)
+        crowded = select(*whose, func.count()).group_by(*whose).having(func.count() > each)
         with _translated(), self._engine.connect() as connection:
-            found = connection.execute(query).all()
-        return [
-            ([column == value for column, value in zip(columns, row[:4], strict=True)], row[4])
-            for row in found
-        ]
+            found = connection.execute(crowded).all()
+        for *values, count in found:
+            which = and_(*(column == value for column, value in zip(whose, values, strict=True)))
+            gone += self._delete_oldest(table, which, count - each)
+        with _translated(), self._engine.connect() as connection:
+            kept = connection.execute(select(func.count()).select_from(table)).scalar_one()
+        if kept > most:
+            gone += self._delete_oldest(table, table.c.seq > 0, kept - most)
+        return gone
 
-    def _delete_oldest(self, which: ColumnElement[bool], most: int | None = None) -> int:
+    def _delete_oldest(self, table: Table, which: ColumnElement[bool], most: int | None = None) -> int:
+        order = (table.c.at, table.c.seq) if table is entry else (table.c.seq,)
         gone = 0
         while most is None or gone < most:
             batch = _TRIM_ROWS if most is None else min(_TRIM_ROWS, most - gone)
-            doomed = _ordered(select(entry.c.seq).where(which), newest=False).limit(batch)
+            doomed = select(table.c.seq).where(which).order_by(*order).limit(batch)
             with _translated(), self._engine.begin() as connection:
-                deleted = connection.execute(delete(entry).where(entry.c.seq.in_(doomed))).rowcount
+                deleted = connection.execute(delete(table).where(table.c.seq.in_(doomed))).rowcount
             faults.point("history.entries.trimmed")
             gone += deleted
             if deleted < batch:
@@ -235,9 +295,13 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 
 def _upsert(dialect: Dialect) -> Any:
-    insert = (sqlite if dialect.name == "sqlite" else postgresql).insert(entry)
+    insert = _dialect_of(dialect).insert(entry)
     replaced = {name: insert.excluded[name] for name in COLUMNS if name not in ("id", "at")}
     return insert.on_conflict_do_update(index_elements=["id"], set_=replaced)
+
+
+def _dialect_of(dialect: Dialect) -> Any:
+    return sqlite if dialect.name == "sqlite" else postgresql
 
 
 def _filters(

@@ -244,6 +244,7 @@ class Components:
             policy=lambda: policy_named(settings().policy),
             levels=lambda: settings().topology,
             record=files.record,
+            history=self._history,
         )
         context.cache(NODE).on_change(self._saw_node)
         controllers = build(context)

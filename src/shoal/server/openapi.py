@@ -85,6 +85,10 @@ _BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "releaseLease": (_JSON, {"type": "object"}),
     "putElastic": (_JSON, {"type": "object", "required": ["version", "record"]}),
     "reportElastic": (_JSON, {"type": "object", "required": ["world", "step"]}),
+    "reportMetrics": (
+        _JSON,
+        {"type": "object", "required": ["role", "index", "incarnation", "name", "points"]},
+    ),
     "resizeElastic": (_JSON, {"type": "object", "required": ["replicas"]}),
 }
 

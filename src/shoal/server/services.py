@@ -30,6 +30,7 @@ from shoal.objects.errors import Unavailable
 from shoal.server.accounts import Accounts
 from shoal.server.auth import Authenticator
 from shoal.server.event_recorder import Audit
+from shoal.server.metric_points import MetricIntake
 from shoal.store.base import Actor, Store
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Services:
     history_part: History | None = None
     logs_part: Logs | None = None
     cluster_part: Cluster | None = None
+    _metrics: MetricIntake | None = None
     _recorder: Recorder | None = None
     control: ControllerContext | None = None
     """The controllers' caches of objects and tasks, which reads are answered from."""
@@ -163,6 +165,13 @@ class Services:
         if self._recorder is None:
             self._recorder = Recorder(self.history, self.clock)
         return self._recorder
+
+    @property
+    def metrics(self) -> MetricIntake:
+        """Takes the metric points that tasks report; one for the whole server, as it counts them."""
+        if self._metrics is None:
+            self._metrics = MetricIntake(self.clock)
+        return self._metrics
 
     @property
     def logs(self) -> Logs:

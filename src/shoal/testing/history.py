@@ -9,19 +9,23 @@ Each test's name is the rule. `shoal.history.base` says the rules in words.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shoal.history.base import (
     MESSAGE_LIMIT,
     About,
     Entry,
     History,
+    JobKey,
     LogChunk,
     LogKey,
     Logs,
+    Point,
     Retention,
 )
 from shoal.objects.errors import Expired
@@ -165,6 +169,57 @@ class HistoryContract:
             thread.join(60.0)
         assert seen == [True] * 200
 
+    def test_points_come_back_in_the_order_of_appending(self, history: History) -> None:
+        first, second = point(1, step=7, role="worker", index=3, incarnation=2), point(2, at=1.0)
+        assert history.append_points((first, second)) == 2
+        assert history.append_points((point(1, writer="other"),)) == 1
+        found = history.points("team-a", job="digits")
+        assert [each.order for each in found] == sorted({each.order for each in found})
+        assert [structs.replace(each, order=0) for each in found[:2]] == [first, second]
+        assert found[2].writer == "other"
+
+    def test_a_point_that_is_appended_again_is_ignored(self, history: History) -> None:
+        assert history.append_points((point(1, value=0.5), point(1, value=0.6))) == 1
+        assert history.append_points((point(1, value=0.7), point(2))) == 1
+        assert [each.value for each in history.points("team-a", uid="u1")] == [0.5, 0.0]
+        assert history.append_points(()) == 0
+
+    def test_points_that_are_no_finite_number_are_kept(self, history: History) -> None:
+        values = (math.nan, math.inf, -math.inf)
+        history.append_points([point(at, value=value) for at, value in enumerate(values)])
+        found = [each.value for each in history.points("team-a")]
+        assert math.isnan(found[0])
+        assert found[1:] == [math.inf, -math.inf]
+
+    def test_points_are_selected(self, history: History) -> None:
+        other = JobKey(namespace="team-a", name="digits", uid="u2")
+        history.append_points((point(1, name="loss"), point(2, name="accuracy"), point(3, job=other)))
+        assert numbers(history, uid="u1") == [1, 2]
+        assert numbers(history, job="digits") == [1, 2, 3]
+        assert numbers(history, job="digits", uid="u2") == [3]
+        assert numbers(history, names=("loss",)) == [1, 3]
+        assert numbers(history, limit=2) == [1, 2]
+        place = history.points("team-a", limit=1)[0].order
+        assert numbers(history, after=place) == [2, 3]
+        assert history.points("team-b") == ()
+
+    def test_jobs_with_new_points(self, history: History) -> None:
+        assert history.jobs_with_points(0) == (0, ())
+        other = JobKey(namespace="team-b", name="speech", uid="u2")
+        history.append_points((point(1), point(2, job=other), point(3)))
+        place, jobs = history.jobs_with_points(0)
+        assert jobs == (other, POINTS_JOB)
+        assert history.jobs_with_points(place) == (place, ())
+        history.append_points((point(4, job=other),))
+        assert history.jobs_with_points(place)[1] == (other,)
+
+    def test_points_are_trimmed(self, history: History) -> None:
+        history.append_points([point(at, at=float(at)) for at in range(10)])
+        assert history.trim(Retention(max_age_seconds=7.0), now=10.0) == 3
+        assert history.trim(Retention(max_age_seconds=1e9, max_points_per_job=5), now=10.0) == 2
+        assert history.trim(Retention(max_age_seconds=1e9, max_points=4), now=10.0) == 1
+        assert numbers(history) == [6, 7, 8, 9]
+
     def test_close_may_be_called_again(self, history: History) -> None:
         history.append((entry("a", 1.0),))
         history.close()
@@ -271,6 +326,22 @@ def entry(name: str, at: float, **fields: Any) -> Entry:
     """An event about a job, for what a test does not care for."""
     given: dict[str, Any] = {"type": "event", "about": JOB, "reason": "Tested", **fields}
     return Entry(id=name, at=at, **given)
+
+
+POINTS_JOB = JobKey(namespace="team-a", name="digits", uid="u1")
+
+
+def point(sequence: int, **fields: Any) -> Point:
+    """A metric point of a job, for what a test does not care for."""
+    given: dict[str, Any] = {
+        "job": POINTS_JOB, "name": "loss", "value": 0.0, "at": 100.0, "writer": "w", **fields,
+    }  # fmt: skip
+    return Point(sequence=sequence, **given)
+
+
+def numbers(history: History, **query: Any) -> list[int]:
+    """The sequence numbers of the points that a query finds."""
+    return [each.sequence for each in history.points("team-a", **query)]
 
 
 def ids(history: History, **query: Any) -> list[str]:
