@@ -11,7 +11,7 @@ import pytest
 from shoal.admission.admission import Admission, known_capacities
 from shoal.client import Client
 from shoal.objects.errors import Forbidden, Invalid
-from shoal.objects.job import Resources, Role, RoleTopology, Topology
+from shoal.objects.job import Dependency, Job, Resources, Role, RoleTopology, Topology
 from shoal.objects.kinds import QUEUE
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus
@@ -206,3 +206,23 @@ def test_labels_that_no_node_has_are_named_with_those_that_nodes_have() -> None:
     ]
     nodes.clear()
     assert advice(gpu_type="h100") == [], "nothing is known of nodes yet"
+
+
+def test_a_job_waits_for_jobs_that_are_there(client: Client) -> None:
+    def waits(name: str, *others: str) -> Job:
+        job = a_job(name)
+        after = tuple(Dependency(job=other) for other in others)
+        return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, after=after))
+
+    first = client.create(a_job("prepare"))
+    made = client.create(waits("train", "prepare"))
+    assert made.metadata.annotations["shoal.dev/after"] == f"prepare={first.metadata.uid}"
+    assert client.apply(waits("train", "prepare")).result == "unchanged"
+    with pytest.raises(Invalid) as caught:
+        client.create(waits("eval", "prepar", "eval"))
+    assert {problem.path: problem.message for problem in caught.value.problems} == {
+        "spec.after[0].job": "there is no job prepar in namespace default; did you mean prepare?",
+        "spec.after[1].job": "a job cannot wait for itself",
+    }
+    with pytest.raises(Invalid, match="named twice"):
+        client.create(waits("eval", "prepare", "prepare"))

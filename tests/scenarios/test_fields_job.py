@@ -80,6 +80,20 @@ def test_higher_priority_goes_first(cluster: Standing) -> None:
     assert [s.started for s in ended] == sorted(s.started for s in ended)
 
 
+@shows(JOB, "spec.after[].job", "spec.after[].on")
+def test_a_job_starts_after_those_that_it_waits_for(cluster: Standing) -> None:
+    fails = cluster.job(role("sleep 1; exit 3"))
+    name = fails.metadata.name
+    alarm = cluster.job(role("true"), after=[{"job": name, "on": "failure"}])
+    never = cluster.job(role("true"), after=[{"job": name, "on": "success"}])
+    cluster.until(alarm, lambda j: j.status.reason == "Dependency")
+    assert cluster.finished(alarm).status.phase == "Succeeded"
+    assert cluster.look(alarm).status.started >= cluster.look(fails).status.finished
+    assert cluster.finished(never).status.reason == "DependencyNeverSatisfied"
+    with pytest.raises(Invalid, match=f"no job {name}x in namespace default; did you mean {name}"):
+        cluster.job(role("true"), after=[{"job": f"{name}x"}])
+
+
 @shows(JOB, "spec.gang.min")
 def test_so_many_must_fit_before_any_starts(cluster: Standing) -> None:
     three = role(STAY, replicas=3, resources={"cpu": "2"})

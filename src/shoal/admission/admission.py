@@ -27,11 +27,13 @@ from shoal.objects.demand import about_job, about_queue, fitting
 from shoal.objects.elastic import coordinator_of, with_coordinator
 from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem
 from shoal.objects.job import Job, Resources
+from shoal.objects.job_kind import DEPENDENCIES_ANNOTATION
 from shoal.objects.job_rules import unknown_levels
-from shoal.objects.kinds import QUEUE, Kind, kind_of
+from shoal.objects.kinds import JOB, QUEUE, Kind, kind_of
 from shoal.objects.meta import Object, OwnerReference
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.node import Capacity, Node
+from shoal.objects.paths import Finding
 from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
@@ -227,6 +229,7 @@ class Admission:
             self._admit_job(made)
             self._check_levels(made)
             self._check_sizes(made)
+            made = self._with_dependencies(made)
         elif isinstance(made, Queue):
             self._check_place(made)
         return made
@@ -263,6 +266,31 @@ class Admission:
             return
         if problems := problems_of(unknown_levels(job.spec, self._levels())):
             raise invalid(f"job {job.metadata.name}", problems)
+
+    def _with_dependencies(self, job: Job) -> Job:
+        """The job with the uids of the jobs that it waits for; each has to be there."""
+        if not job.spec.after:
+            return job
+        namespace, uids, findings = job.metadata.namespace, dict[str, str](), list[Finding]()
+        for at, each in enumerate(job.spec.after):
+            try:
+                uids[each.job] = self._store.get(Job, namespace, each.job, actor=SYSTEM).metadata.uid
+            except NotFound:
+                message = f"there is no job {each.job} in namespace {namespace}"
+                if each.job == job.metadata.name:
+                    message = "a job cannot wait for itself"
+                elif near := did_you_mean(each.job, self._job_names(namespace)):
+                    message += near
+                findings.append(Finding(("spec", "after", at, "job"), message))
+        if findings:
+            raise invalid(f"job {job.metadata.name}", problems_of(findings))
+        noted = ",".join(f"{name}={uid}" for name, uid in uids.items())
+        annotations = {**job.metadata.annotations, DEPENDENCIES_ANNOTATION: noted}
+        return _with_metadata(job, annotations=annotations)
+
+    def _job_names(self, namespace: str) -> list[str]:
+        listed = self._store.list(JOB, namespace=namespace, actor=SYSTEM).records
+        return [record.identity.name for record in listed]
 
     def _queue(self, name: str) -> Queue | None:
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shoal.cli.failures import Usage
 from shoal.cli.settings import Settings
 from shoal.objects.errors import Invalid, Problem
-from shoal.objects.kinds import kind_of
+from shoal.objects.kinds import KINDS, kind_of
 from shoal.objects.meta import Object
 from shoal.objects.paths import spell
 
@@ -77,7 +77,7 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Located]:
 def _referred(objects: list[Object]) -> tuple[dict[_Identity, int], list[_Circle]]:
     """How long the chain of references from each object to others of these is, and each circle of
     references."""
-    by_name = {(kind_of(obj).name, obj.metadata.name): obj for obj in objects}
+    by_identity = {_identity(obj): obj for obj in objects}
     depths: dict[_Identity, int] = {}
     circles: list[_Circle] = []
 
@@ -87,7 +87,8 @@ def _referred(objects: list[Object]) -> tuple[dict[_Identity, int], list[_Circle
             return depths[identity]
         chain, found = (*chain, obj), 0
         for each in kind_of(obj).references(obj):
-            other = by_name.get((each.kind, each.name))
+            namespace = obj.metadata.namespace if KINDS[each.kind].namespaced else ""
+            other = by_identity.get((each.kind, (namespace, each.name)))
             if other in chain:
                 circles.append(_circle(chain[chain.index(other) :], spell(each.path)))
             elif other is not None:

@@ -21,6 +21,7 @@ from shoal.objects.quantities import Bytes, CpuMillis, QuantityError, Seconds
 
 __all__ = [
     "CPU",
+    "DEPENDENCY",
     "DEVICES",
     "DURATION",
     "HOURS",
@@ -239,6 +240,16 @@ def _devices(text: str) -> float:
     return number
 
 
+def _dependency(text: str) -> str:
+    from shoal.client.submit import dependency_of
+
+    try:
+        dependency_of(text)
+    except Invalid as error:
+        raise ValueError(error.message) from None
+    return text
+
+
 def _hours(text: str) -> float:
     try:
         number = float(text)
@@ -266,6 +277,7 @@ MEMORY = _Parsed("size", Bytes.parse)
 MOMENT = _Parsed("time", _moment)
 KEY_VALUE = _Parsed("name[=value]", _key_value)
 INDICES = _Parsed("indices", _indices)
+DEPENDENCY = _Parsed("job", _dependency)
 DEVICES = _Parsed("devices", _devices)
 HOURS = _Parsed("hours", _hours)
 PRIORITY = _Parsed("priority", _priority)

@@ -199,6 +199,7 @@ class Client(RemoteStore):
         node_hours: float | None = None,
         within: str = "",
         isolation: Literal["default", "strict"] = "default",
+        after: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
     ) -> Job:
         """Submit `command` as a job, as `shoal run -d` does, and return at once. The options are those
@@ -232,6 +233,7 @@ class Client(RemoteStore):
                 node_hours=node_hours,
                 within=within,
                 isolation=isolation,
+                after=after,
                 labels=labels,
             )
         )

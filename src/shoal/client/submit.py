@@ -16,6 +16,7 @@ from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid
 from shoal.objects.job import (
     ArraySpec,
+    Dependency,
     Job,
     JobSpec,
     Limits,
@@ -24,11 +25,23 @@ from shoal.objects.job import (
     Role,
     Runtime,
     Topology,
+    unmet_dependencies,
 )
+from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
+from shoal.objects.nearest import did_you_mean
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["copy_of", "default_restarts", "devices", "job_name", "job_of", "passed_on", "words_of"]
+__all__ = [
+    "copy_of",
+    "default_restarts",
+    "dependency_of",
+    "devices",
+    "job_name",
+    "job_of",
+    "passed_on",
+    "words_of",
+]
 
 _ELASTIC_RESTARTS = 3
 """Losing a worker is nothing that an elastic job should end of."""
@@ -77,6 +90,7 @@ def job_of(
     node_hours: float | None = None,
     within: str = "",
     isolation: Literal["default", "strict"] = "default",
+    after: Sequence[str] = (),
     labels: Mapping[str, str] | None = None,
 ) -> Job:
     """The Job that runs `command` on `workers` tasks (elastic, with at most so many, where
@@ -86,12 +100,13 @@ def job_of(
     The tasks run in `working_directory` (else this process's) and get this process's PATH, virtual
     environment and the like, then `env`. An elastic job has the runtime `elastic`, one of several
     workers torchrun's environment, unless `runtime` says otherwise. `within` is a level of the
-    topology. A name is made up where none is given: all defaults but `cpu` are those of `shoal run`.
-    Quantities are spelt as in YAML: `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`; `gpu=0.5` is a
-    part of one device.
+    topology. `after` names jobs that have to end first, as `dependency_of` reads them. A name is made up
+    where none is given: all defaults but `cpu` are those of `shoal run`. Quantities are spelt as in
+    YAML: `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`; `gpu=0.5` is a part of one device.
 
     Raises:
-        Invalid: there is no command, an array has workers, or `gpu` is not a number of devices.
+        Invalid: there is no command, an array has workers, `gpu` is not a number of devices, or `after`
+            names something else than jobs.
         QuantityError: a quantity cannot be read.
     """
     words = words_of(command)
@@ -116,6 +131,7 @@ def job_of(
         runtime=runtime or _runtime(workers, min_workers),
         queue=queue,
         priority=priority,
+        after=tuple(map(dependency_of, after)),
         array=_array(array, parallelism) if array else None,
         topology=Topology(required=within) if within else None,
         limits=Limits(
@@ -135,13 +151,37 @@ def copy_of(job: Job, taken: int = 0) -> Job:
     if found := re.fullmatch(r"(.+)-retry([1-9][0-9]{0,5})", stem):
         stem, number = found[1], int(found[2])
     suffix = f"-retry{max(number, taken) + 1}"
-    spec = msgspec.structs.replace(job.spec, roles=own_roles(job.spec), cancelled=False, suspend=False)
+    spec = msgspec.structs.replace(
+        job.spec,
+        roles=own_roles(job.spec),
+        cancelled=False,
+        suspend=False,
+        after=unmet_dependencies(job),
+    )
     metadata = Metadata(
         name=stem[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix,
         namespace=job.metadata.namespace,
         labels=job.metadata.labels,
     )
     return Job(metadata=metadata, spec=spec)
+
+
+def dependency_of(text: str) -> Dependency:
+    """`job/x`, `job/x:failure` or `x:end` as the dependency on that job; without a word on its success.
+
+    Raises:
+        Invalid: it names another kind, or an end that is none.
+    """
+    target, _, end = text.partition(":")
+    kind, slash, name = target.partition("/")
+    if not slash:
+        kind, name = "job", target
+    if kind.lower() not in (JOB.name.lower(), JOB.plural, *JOB.aliases) or not name:
+        raise Invalid(f"{text!r} does not name a job", hint="write it such as job/prepare")
+    if end not in ("", "success", "failure", "end"):
+        near = did_you_mean(end, ("success", "failure", "end"))
+        raise Invalid(f"{text!r}: a job is waited for on success, failure or end{near}")
+    return Dependency(job=name, on=end or "success")
 
 
 def words_of(command: str | Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,16 @@ import msgspec
 from shoal.cluster.base import Task
 from shoal.control.allocated import holds_of, release_reason, service_rate
 from shoal.objects.elastic import coordinator_of, own_roles
-from shoal.objects.job import PRIORITIES, Job, JobSpec, Role, Speed, restart_scope, share_of
+from shoal.objects.job import (
+    PRIORITIES,
+    Job,
+    JobSpec,
+    Role,
+    Speed,
+    restart_scope,
+    share_of,
+    unmet_dependencies,
+)
 from shoal.objects.node import Node
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.plan import Policy
@@ -57,6 +66,8 @@ def job_row(
     ending, holds = release_reason(job), holds_of(job, tasks)
     if ending and not holds and not status.scheduling.code:
         return None
+    if not holds and unmet_dependencies(job):
+        return None  # it asks for nothing yet
     refusal, allocation, speed = status.refusal, status.allocation, job.spec.speed or Speed()
     refused = refusal is not None and refusal.allocation == allocation.id
     doublings = min(max(0, status.infrastructure_failures - 1), 10)
@@ -71,7 +82,7 @@ def job_row(
         user=job.user,
         created=meta.created,
         since=allocation.since,
-        waits_since=allocation.changed if allocation.reason == TURN_OVER else None,
+        waits_since=_waits_since(job),
         wall_seconds=_wall_seconds(job),
         grace_seconds=float(job.spec.grace_period),
         preemptible=job.spec.preemptible,
@@ -103,6 +114,12 @@ def job_row(
         avoid_reason=refusal.reason if refusal is not None else "",
         avoid_message=refusal.message if refusal is not None else "",
     )
+
+
+def _waits_since(job: Job) -> float | None:
+    """Since when its place in the order counts, where that is not its creation."""
+    allocation = job.status.allocation
+    return allocation.changed if allocation.reason == TURN_OVER else job.status.eligible or None
 
 
 def _restart_seconds(job: Job) -> float:

@@ -22,6 +22,7 @@ __all__ = [
     "PRIORITIES",
     "Allocation",
     "ArraySpec",
+    "Dependency",
     "ElasticStatus",
     "Gang",
     "Job",
@@ -50,6 +51,7 @@ __all__ = [
     "priority_problem",
     "restart_scope",
     "share_of",
+    "unmet_dependencies",
 ]
 
 PRIORITIES = {"production": 1000, "normal": 0, "experiment": -1000}
@@ -274,6 +276,16 @@ class Success(Part, frozen=True, kw_only=True):
     """All tasks of the role exited 0; its index 0 did; any did."""
 
 
+class Dependency(Part, frozen=True, kw_only=True):
+    """A job that has to end before this one starts."""
+
+    job: Name
+    """Its name; it is in the namespace of this job."""
+    on: Literal["success", "failure", "end"] = "success"
+    """How it has to end. success: as Succeeded. failure: as Failed or Cancelled. end: in any way, its
+    deletion included."""
+
+
 class JobSpec(Part, frozen=True, kw_only=True):
     """What people ask for."""
 
@@ -285,6 +297,9 @@ class JobSpec(Part, frozen=True, kw_only=True):
     """Where the job waits."""
     priority: int | str = 0
     """A number, or `production`, `normal`, `experiment`."""
+    after: tuple[Dependency, ...] = ()
+    """Jobs that have to end first. It is Pending until each has ended as asked, and fails once one
+    cannot any more."""
     user: str = ""
     """The user that the job counts for where queues count by user; empty: its submitter."""
     preemptible: bool = True
@@ -472,6 +487,10 @@ class JobStatus(Part, frozen=True, kw_only=True):
     finished: Stamp = 0.0
     restart_after: Stamp = 0.0
     """Nothing starts before this; set by backoff."""
+    dependencies_met: tuple[Name, ...] = ()
+    """Jobs of `spec.after` that ended as asked; what becomes of them later changes nothing."""
+    eligible: Stamp = 0.0
+    """When the last of them did: from then on the scheduler considers the job."""
     node_time: NodeTime = NodeTime()
     """What counts against `limits.nodeHours`."""
     observed_generation: int = 0
@@ -481,6 +500,14 @@ class JobStatus(Part, frozen=True, kw_only=True):
     """Absent until an elastic job has reported."""
     writers: dict[str, int] = {}
     """Each writer's own counter, tested by `patch_status`. Kept by the store."""
+
+
+def unmet_dependencies(job: Job) -> tuple[Dependency, ...]:
+    """What of `spec.after` is not met yet. While anything is, the scheduler does not see the job."""
+    if not job.spec.after or job.status.eligible:
+        return ()
+    met = frozenset(job.status.dependencies_met)
+    return tuple(each for each in job.spec.after if each.job not in met)
 
 
 class Job(Object, frozen=True, kw_only=True):

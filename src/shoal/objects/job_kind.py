@@ -15,13 +15,24 @@ import msgspec
 from shoal.objects.columns import AGE, NAME, Column, age
 from shoal.objects.elastic import elastic_role, is_coordinator, own_roles
 from shoal.objects.errors import Conflict, Invalid, NotFound, Problem
-from shoal.objects.job import FINISHED, PHASES, PRIORITIES, Job, JobStatus, Role
+from shoal.objects.job import (
+    FINISHED,
+    PHASES,
+    PRIORITIES,
+    Job,
+    JobStatus,
+    Role,
+    unmet_dependencies,
+)
 from shoal.objects.kind import Description, Kind, Outcome, Reference, Size, State, Verb
 from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding
 from shoal.objects.ranges import IndexSet
 
-__all__ = ["JOB", "cancelled", "scaled", "suspended"]
+__all__ = ["DEPENDENCIES_ANNOTATION", "JOB", "cancelled", "dependency_uids", "scaled", "suspended"]
+
+DEPENDENCIES_ANNOTATION = "shoal.dev/after"
+"""Which jobs the names of `spec.after` meant when the job was admitted: `name=uid`, with commas."""
 
 _RESULTS: dict[str, Literal["succeeded", "failed", "cancelled"]] = {
     "Succeeded": "succeeded",
@@ -76,6 +87,12 @@ def scaled(job: Job, replicas: int | None, *, role: str = "", min_replicas: int 
     changed = msgspec.structs.replace(chosen, replicas=replicas, min_replicas=least)
     roles = tuple(changed if each is chosen else each for each in job.spec.roles)
     return _with_spec(job, roles=roles)
+
+
+def dependency_uids(job: Job) -> dict[str, str]:
+    """The uids of the jobs in `spec.after`, by name, as admission recorded them."""
+    text = job.metadata.annotations.get(DEPENDENCIES_ANNOTATION, "")
+    return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
 
 
 def _role(job: Job, name: str) -> Role:
@@ -196,6 +213,8 @@ def _check_change(old: Job, new: Job) -> Iterable[Finding]:
 
 def _references(job: Job) -> Iterator[Reference]:
     yield Reference(("spec", "queue"), "Queue", job.spec.queue)
+    for at, dependency in enumerate(job.spec.after):
+        yield Reference(("spec", "after", at, "job"), "Job", dependency.job)
 
 
 def _describe(job: Job, _jobs: object, now: float) -> Description:
@@ -224,13 +243,15 @@ def _state(job: Job) -> State:
             scheduler=True,
             queued=True,
         )
+    unmet = unmet_dependencies(job) if status.phase == "Pending" else ()
     return State(
         phase=status.phase,
         code=status.reason,
         message=status.message,
+        evidence={"after": [f"job/{each.job} ({each.on})" for each in unmet]} if unmet else {},
         since=_since(job),
         starts=starts,
-        queued=bool(status.reason) and status.phase in _WAITING,
+        queued=bool(status.reason) and status.phase in _WAITING and not unmet,
         size=_size(job) if status.phase == "Running" else None,
     )
 

@@ -33,6 +33,7 @@ __all__ = [
     "FIXED_RUNTIMES",
     "LARGEST_JOB",
     "LONGEST_CURVE",
+    "MOST_DEPENDENCIES",
     "NODE_LEVEL",
     "check",
     "check_change",
@@ -43,6 +44,8 @@ __all__ = [
 
 LARGEST_JOB = 100_000
 """Tasks, or array indices, of one job."""
+MOST_DEPENDENCIES = 1000
+"""Jobs that one job waits for."""
 LONGEST_CURVE = 4096
 """Points of a declared curve: what it says of the largest size holds for all beyond."""
 FIXED_RUNTIMES = frozenset({"torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle"})
@@ -61,6 +64,7 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     yield from _array(spec)
     yield from _outcome(spec)
     yield from _limits(spec)
+    yield from _dependencies(spec)
     yield from _topology(spec)
     yield from _speed(spec)
     yield from _runtime(spec)
@@ -156,6 +160,19 @@ def _limits(spec: JobSpec) -> Iterable[Finding]:
     if hours is not None and not (math.isfinite(hours) and hours > 0):
         message = f"a budget is a number of hours above 0; found {hours:g}"
         yield Finding(("spec", "limits", "nodeHours"), message)
+
+
+def _dependencies(spec: JobSpec) -> Iterable[Finding]:
+    path: Path = ("spec", "after")
+    if len(spec.after) > MOST_DEPENDENCIES:
+        yield Finding(path, f"a job waits for at most {MOST_DEPENDENCIES} jobs; found {len(spec.after)}")
+    seen: dict[str, Path] = {}
+    for at, dependency in enumerate(spec.after):
+        where: Path = (*path, at, "job")
+        if dependency.job in seen:
+            message = f"job {dependency.job} is named twice: `on: end` means success or failure"
+            yield Finding(where, message, (seen[dependency.job],))
+        seen.setdefault(dependency.job, where)
 
 
 def _topology(spec: JobSpec) -> Iterable[Finding]:

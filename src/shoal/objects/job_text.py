@@ -71,6 +71,9 @@ def job_lines(job: Job, now: float) -> list[tuple[str, str]]:
     if spec.array is not None:
         bound = f", {spec.array.parallelism} at once" if spec.array.parallelism else ""
         lines.append(("array", f"{spec.array.indices}{bound}"))
+    for at, each in enumerate(spec.after):
+        met = ", met" if status.eligible or each.job in status.dependencies_met else ""
+        lines.append(("" if at else "after", f"job/{each.job} ({each.on}){met}"))
     for role in spec.roles:
         lines.append((f"role {role.name}", _role(role)))
         lines.append(("", command_text(role)))

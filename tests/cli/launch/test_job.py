@@ -3,11 +3,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.cli.failures import Usage
 from shoal.cli.launch.job import Request, build_job
-from shoal.client.submit import job_name
+from shoal.client.submit import copy_of, dependency_of, job_name
+from shoal.objects.errors import Invalid
 from shoal.objects.meta import Name
 from shoal.objects.quantities import CpuMillis, Seconds
 
@@ -42,6 +44,27 @@ def test_an_elastic_range() -> None:
     assert (role.replicas, role.min_replicas) == (6, 1)
     assert _built(least=2, most=6, runtime="torchrun").spec.runtime == "torchrun"
     assert _built(least=1, most=1, restarts=0).spec.restart.limit == 0
+
+
+def test_jobs_that_have_to_end_first() -> None:
+    job = _built(after=("job/a", "b:failure", "j/c:end"))
+    assert [(each.job, each.on) for each in job.spec.after] == [
+        ("a", "success"),
+        ("b", "failure"),
+        ("c", "end"),
+    ]
+    with pytest.raises(Invalid, match="on success, failure or end; did you mean failure"):
+        dependency_of("job/a:failed")
+    with pytest.raises(Invalid, match="'queue/a' does not name a job"):
+        dependency_of("queue/a")
+
+
+def test_a_retry_waits_for_nothing_that_was_met() -> None:
+    job = _built(after=("a", "b"))
+    status = msgspec.structs.replace(job.status, dependencies_met=("a",))
+    assert [each.job for each in copy_of(msgspec.structs.replace(job, status=status)).spec.after] == [
+        "b"
+    ]
 
 
 def test_an_array() -> None:

@@ -43,6 +43,16 @@ def _told(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().err.splitlines()
 
 
+def test_a_job_that_waits_for_another_says_so(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
+    tells = Narrator(Settings(), "job/x")
+    tells.tell(_job(reason="Dependency", message="it starts after job/a succeeds"))
+    clock.seconds += 1
+    tells.speak()
+    clock.seconds += 1000
+    tells.speak()
+    assert _told(capsys) == ["job/x waits: it starts after job/a succeeds"]
+
+
 def test_a_reason_to_wait_is_told_once_it_has_held(
     clock: _Time, capsys: pytest.CaptureFixture[str]
 ) -> None:

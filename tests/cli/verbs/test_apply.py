@@ -12,6 +12,7 @@ from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue
 from tests.cli.conftest import Shell
+from tests.cli.world import status
 from tests.server.harness import LiveServer
 
 _JOB = """
@@ -104,6 +105,25 @@ def test_a_job_may_come_with_its_queue(sh: Shell, tmp_path: Path, client: Client
     both = sh("apply", "-y", "-f", "-", input=f"{job}---{_QUEUE}")
     assert both.code == 0, both.err
     assert both.lines[-2:] == ["queue/research created", "job/train created"]
+
+
+def test_a_job_may_come_with_the_job_that_it_waits_for(
+    sh: Shell, server: LiveServer, client: Client
+) -> None:
+    first = _JOB.replace("{name: train}", "{name: prepare}")
+    waits = f"{_JOB}  after: [{{job: prepare}}]\n"
+    alone = sh("apply", "-y", "-f", "-", input=waits)
+    assert (alone.code, "there is no job prepare in namespace default" in alone.err) == (2, True)
+    circle = sh("apply", "-y", "-f", "-", input=f"{waits}---{first}  after: [{{job: train}}]\n")
+    assert circle.code == 2
+    assert "refers to itself: job/prepare -> job/train -> job/prepare" in circle.err
+    both = sh("apply", "-y", "-f", "-", input=f"{waits}---{first}")
+    assert both.lines[-2:] == ["job/prepare created", "job/train created"], both.err
+    status(server, client.get(Job, "default", "train"), reason="Dependency", message="it starts after x")
+    assert "job/prepare (success)" in sh("describe", "job/train").out
+    said = sh("explain", "train").out
+    assert "job/train is Pending (Dependency)" in said
+    assert "job/prepare (success)" in said
 
 
 def test_every_problem_of_every_file_at_once(sh: Shell, server: LiveServer, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Request:
     wall_time: Seconds | None = None
     node_hours: float | None = None
     within: str = ""
+    after: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -98,6 +99,7 @@ def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> J
         wall_time=request.wall_time,
         node_hours=request.node_hours,
         within=request.within,
+        after=request.after,
         isolation=request.isolation,
     )
 

@@ -122,8 +122,9 @@ class Narrator:
 
     def _look_at_reason(self, job: Job) -> None:
         scheduling = job.status.scheduling
-        waits = job.status.phase == "Pending" and scheduling.code and not job.spec.cancelled
-        self._waiting = (scheduling.message or scheduling.code) if waits else ""
+        reason = scheduling.message or scheduling.code or job.status.message or job.status.reason
+        waits = job.status.phase == "Pending" and not job.spec.cancelled
+        self._waiting = reason if waits else ""
         if not self._waiting or self._waiting == self._said:
             self._say_at = math.inf
         elif self._say_at == math.inf:

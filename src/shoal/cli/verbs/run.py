@@ -14,6 +14,7 @@ from shoal.cli.failures import CommandNotFound, NotExecutable, Usage
 from shoal.cli.launch.job import Request, build_job, local_cores_millis, task_environment
 from shoal.cli.options import (
     CPU,
+    DEPENDENCY,
     DEVICES,
     DURATION,
     HOURS,
@@ -89,6 +90,13 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
     metavar="LEVEL",
     help="Place all tasks in one domain of this topology level, such as rack or node.",
 )
+@click.option(
+    "--after",
+    type=DEPENDENCY,
+    multiple=True,
+    metavar="JOB[:END]",
+    help="Start only after this job's success, failure or end; success by default. May be repeated.",
+)
 @click.option("--detach", "-d", is_flag=True, help="Print the job's name and return; the job continues.")
 @click.option("--prefix/--no-prefix", default=True, help="Name the task before each line of output.")
 @click.option("--raw", is_flag=True, help="On a terminal: leave escape sequences in the output.")
@@ -111,6 +119,7 @@ def command(
     shoal run -- python train.py
     shoal run --workers 4 -- python train.py
     shoal run --array 0-99%8 -d -- ./sweep.sh
+    shoal run --after job/sweep:end -- python summary.py
 
     A server and a node agent are started if none run (shoal down stops them). The tasks run in this
     directory, with this PATH and virtual environment, but without variables that look like secrets. The

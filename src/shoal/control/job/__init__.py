@@ -7,6 +7,7 @@ end that is about to be acknowledged, so counters, incarnations and outcomes mov
 - `observe`: what a pass knows, and the draft of the status that it writes
 - `actions`: what a pass may ask for
 - `completion`: ended tasks become outcomes, restarts or failures; success rule, limits, cancellation
+- `dependencies`: the jobs that a job waits for, and what their end means for it
 - `reconcile`: the members of the current attempt, what is to start and stop, the phase; pure
 - `controller`: the effects
 """

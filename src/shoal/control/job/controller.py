@@ -28,6 +28,7 @@ from shoal.control.job.actions import (
     RemoveFinalizer,
     Stop,
 )
+from shoal.control.job.dependencies import Dependents, ends_of
 from shoal.control.job.observe import FINALIZER, Observed
 from shoal.control.job.reconcile import reconcile_job
 from shoal.control.lease import Guard
@@ -95,11 +96,13 @@ class JobController:
         self._guard = guard
         self._rendezvous = rendezvous
         self._notebook = notebook
+        self._dependents = Dependents()
 
     def sources(self) -> Sequence[Source]:
-        """Jobs, their tasks, and nodes that are declared lost or answer again."""
+        """Jobs with those that wait for them, their tasks, and nodes that are declared lost or answer
+        again."""
         return (
-            Source(self._jobs, lambda old, new: [(new or old).key]),
+            Source(self._jobs, lambda old, new: [(new or old).key, *self._dependents.change(old, new)]),
             Source(self._tasks, lambda old, new: [_key_of(new or old)]),
             Source(self._nodes, self._node_changed),
         )
@@ -129,6 +132,8 @@ class JobController:
             tuple(task for task in tasks if task.spec.placement.node not in gone),
             unreachable=unreachable,
             lost=lost,
+            ends=ends_of(job, self._jobs),
+            awaited=self._dependents.wait_for(job),
         )
 
     def _apply(self, job: Job, action: Action, now: float, unreachable: list[str]) -> Job:

@@ -16,7 +16,8 @@ An unreachable node counts on: of its tasks nothing is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -63,13 +64,16 @@ class Observed:
     """A job, its tasks (matched by the job's uid), and what is not known.
 
     `unreachable` are nodes that do not answer: of their tasks nothing is known. `lost` are nodes that a
-    person has declared gone.
+    person has declared gone. `ends` says how jobs that it waits for ended (`dependencies`), and
+    `awaited` that another job has not recorded yet how this one did.
     """
 
     job: Job
     tasks: tuple[Task, ...]
     unreachable: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+    ends: Mapping[str, str] = field(default_factory=dict[str, str])
+    awaited: bool = False
 
     @cached_property
     def assignments(self) -> dict[Slot, Placement]:
@@ -138,6 +142,8 @@ class StatusDraft:
         self.started = status.started
         self.finished = status.finished
         self.restart_after = status.restart_after
+        self.dependencies_met = status.dependencies_met
+        self.eligible = status.eligible
         self.node_time = status.node_time
         self.conditions = {condition.type: condition for condition in status.conditions}
         self.running: dict[str, int] = {}
@@ -159,6 +165,7 @@ class StatusDraft:
         set back since. A limit then counts from now, and a backoff that cannot be is over."""
         self.started = min(self.started, now)
         self.finished = min(self.finished, now)
+        self.eligible = min(self.eligible, now)
         if self.node_time.since > now:
             self.node_time = msgspec.structs.replace(self.node_time, since=now)
         longest = max(LONGEST_BACKOFF_SECONDS, float(self.job.spec.restart.backoff))
@@ -240,6 +247,8 @@ class StatusDraft:
             started=self.started,
             finished=self.finished,
             restart_after=self.restart_after,
+            dependencies_met=self.dependencies_met,
+            eligible=self.eligible,
             node_time=self.node_time,
             observed_generation=self.job.metadata.generation,
         )

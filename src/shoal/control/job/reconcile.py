@@ -5,7 +5,7 @@
 3. Members become stale if their slot was taken away, moved, or lost with its node; slots without one
    become starts.
 4. One status write carries all of that. After it: acknowledge stale ends, stop stale tasks, start.
-5. A deleted job is released once none of its tasks is left on any node.
+5. A deleted job is released once none of its tasks is left on any node, and no job waits for its end.
 
 A gang of fixed size cannot change: a difference between its members and its slots makes the whole
 attempt stale. Where tasks restart one by one but are given the addresses of all others at their start
@@ -42,6 +42,7 @@ from shoal.control.job.completion import (
     lost_too_often,
     seconds_until_limit,
 )
+from shoal.control.job.dependencies import resolve_dependencies, waiting_message
 from shoal.control.job.observe import (
     FINALIZER,
     Observed,
@@ -100,7 +101,10 @@ def _reconcile_active(
         if completion is None:
             completion, counted = count(observed, draft, now)
             notes += counted
+    never = resolve_dependencies(observed, draft, now)
     completion = completion or evaluate_completion(observed, draft, now)
+    if completion is None and never and not observed.deleted:
+        completion = Completion("Failed", "DependencyNeverSatisfied", never)
     if completion is not None:
         _close(draft, completion, now)
         notes.append(
@@ -220,13 +224,14 @@ def _finalize(
 ) -> list[Action]:
     """What follows once the job is decided or deleted and nothing of it is left."""
     left = bool(observed.tasks) or bool(draft.waits_for(observed))
+    left = left or (observed.terminal and observed.awaited)
     if observed.deleted:
         if (
             left or not has_finalizer
         ):  # outputs stay unless the clean-up says All: deleting a Job loses no model
             return []
         return [CleanUp(outputs=observed.job.spec.clean_up == "All"), RemoveFinalizer()]
-    if not draft.finished or not observed.terminal or observed.tasks:
+    if not draft.finished or not observed.terminal or observed.tasks or observed.awaited:
         return []
     actions: list[Action] = [CleanUp(outputs=True)] if observed.job.spec.clean_up == "All" else []
     ttl = observed.job.spec.ttl_after_finished
@@ -487,7 +492,10 @@ def _phase(
         )
         phase: Phase = "Running" if goes_on else "Starting"
         return phase, "WaitingForNode" if unreachable else "", said if unreachable else ""
-    return ("Starting", "", "") if wanted else ("Pending", "", "")
+    if wanted:
+        return "Starting", "", ""
+    waits = "" if draft.eligible else waiting_message(spec.after, draft.dependencies_met)
+    return "Pending", "Dependency" if waits else "", waits
 
 
 def _apart(observed: Observed) -> bool:
