@@ -17,14 +17,14 @@ from shoal.clock import Clock
 from shoal.history.recorder import Recorder, about
 from shoal.objects import codec
 from shoal.objects.elastic import elastic_role
-from shoal.objects.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
 from shoal.objects.job import ElasticStatus, Job, Recovery, WorldSize
 from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD, Membership, MembershipSpec
 from shoal.objects.meta import Metadata, OwnerReference, Stamp
 from shoal.objects.ranges import IndexSet
-from shoal.server.services import ServicesNow
+from shoal.server.services import ServicesNow, authenticator_of, counted, identify
 from shoal.store.base import SYSTEM, Store
 
 __all__ = [
@@ -348,9 +348,9 @@ class _Resize(msgspec.Struct, frozen=True):
 
 
 async def _caller(request: Request, services: ServicesNow) -> ElasticCaller:
-    if services.authenticator is None:
-        raise Unavailable("the server is still starting")
-    job, attempt = await services.authenticator.task(request.headers.get("authorization", ""))
+    with counted(request):
+        job, attempt = await authenticator_of(services).task(request.headers.get("authorization", ""))
+    identify(request, f"job:{'/'.join(job.key)}")
     return ElasticCaller(job, attempt)
 
 
