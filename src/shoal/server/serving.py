@@ -228,7 +228,7 @@ class _Connection(H11Protocol):
     def _too_slow(self, seconds: float) -> None:
         cycle = self._current
         answering = cycle is not None and cycle.response_started
-        if answering and not cycle.response_complete and is_stream(self.scope):
+        if cycle is not None and answering and not cycle.response_complete and is_stream(self.scope):
             return  # `exec`: its body goes on as long as its answer
         if self._seat is not None:
             self._seat.listener.refused("slow")
