@@ -175,6 +175,7 @@ def test_what_was_given_up_comes_back():
     check_gave_way(world)
     given = [text for name, code, text in world.diary.decisions if code == "Preempted"]
     assert given == ["2 tasks give up their places for default/urgent; 3 go on"]
+    assert world.job("elastic").status.allocation.beneficiaries == (), "it has grown again"
 
 
 @pytest.mark.slow

@@ -170,3 +170,65 @@ def test_reads_answer_from_the_cache_of_tasks(tasks: int) -> None:
     assert len(reports_of(plane.cluster, plane.context.tasks.all())) == 2 * tasks
     assert find_task(plane.context.tasks, plane.job("wide"), "", 2 * tasks - 1)
     assert plane.cluster.calls == {}
+
+
+def test_preempted_tasks_and_their_event_name_the_job_that_gets_their_places() -> None:
+    plane = Plane({"n0": capacity(4)}, run_for(None))
+    role = Role(command=("true",), replicas=3, resources=Resources(cpu=CpuMillis(1000)))
+    plane.submit(a_job("train", roles=(role,), runtime="torchrun", priority="experiment"))
+    plane.advance(1)
+    urgent = a_job("urgent", roles=(role,), runtime="torchrun", priority="production")
+    metadata = msgspec.structs.replace(urgent.metadata, namespace="team-b")
+    plane.submit(msgspec.structs.replace(urgent, metadata=metadata))
+    plane.until(lambda: bool(plane.job("train").status.allocation.beneficiaries))
+    train = plane.job("train")
+    assert train.status.allocation.beneficiaries == ("team-b/urgent",)
+    plane.advance(0.2)
+    said = [message for name, code, message in plane.notes if (name, code) == ("train", "Preempted")]
+    assert "3 tasks (3 cpu) give up their places for team-b/urgent" in said
+    conditions = {each.type: each.message for each in plane.job("train").status.conditions}
+    assert conditions["Preempting"] in ("its places are taken for team-b/urgent", "")
+
+    clock = VirtualClock()
+    with closing(MemoryHistory()) as history:
+        recorder = Recorder(history, clock)
+        evidence = {"for": ["team-b/urgent", "default/x"], "tasks": 3, "left": 0}
+        sentence = explain("Preempted", evidence).sentence
+        data = {"code": "Preempted", "evidence": evidence}
+        recorder.decision(about(train), "1", "Preempted", sentence, data)
+        for message in said:
+            recorder.event(about(train), "Preempted", message)
+
+        def shown(namespaces: set[str]) -> Explanation:
+            return explanation_of(
+                JOB,
+                train,
+                history=history,
+                cluster=None,
+                control=None,
+                readable=namespaces.__contains__,
+            )
+
+        everything = shown({"default", "team-b"})
+        own = shown({"default"})
+    assert any("for team-b/urgent" in each.message for each in everything.events)
+    assert not [part for part in str(msgspec.to_builtins(own)).split() if "urgent" in part]
+    assert any("places for a job of another namespace" in each.message for each in own.events)
+    assert own.decisions[0].data["evidence"]["for"] == ["default/x", "1 job of another namespace"]
+
+
+def test_jobs_of_namespaces_that_may_not_be_read_are_counted() -> None:
+    plane = waiting_plane()
+    full = explained(plane, "older")
+    assert any("default/" in str(value) for value in full.evidence.values()) or full.ahead
+    hidden = explanation_of(
+        JOB,
+        plane.job("older"),
+        history=None,
+        cluster=plane.cluster,
+        control=plane.context,
+        readable=lambda _namespace: False,
+    )
+    text = str(msgspec.to_builtins(hidden))
+    assert "default/" not in text
+    assert "of another namespace" in text or "of other namespaces" in text

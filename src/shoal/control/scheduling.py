@@ -71,6 +71,7 @@ _LOOKED_AT = 20
 UNUSABLE = "Unusable"
 """Code of a job that the scheduler leaves out because its spec or status makes no sense."""
 _MOST_EXCLUDED_AT_ONCE = 16
+_MOST_BENEFICIARIES = 20
 _REFRESHED = 20
 """So many waiting jobs get their numbers renewed so often."""
 
@@ -355,6 +356,7 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
             id=write.allocation + 1,
             slots=write.slots,
             reason=write.reason,
+            beneficiaries=_beneficiaries(write),
             changed=now,
             since=since,
             served=attained_service(job, now),
@@ -377,6 +379,11 @@ def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
     if scheduling != old:
         fields["scheduling"] = codec.builtins(scheduling)
     return fields
+
+
+def _beneficiaries(write: Write) -> tuple[str, ...]:
+    named = (name for step in write.steps for name in getattr(step, "evidence", {}).get("for", ()))
+    return tuple(dict.fromkeys(named))[:_MOST_BENEFICIARIES]
 
 
 def recorded(folder: Path) -> list[Path]:

@@ -345,6 +345,8 @@ class Allocation(Part, frozen=True, kw_only=True):
     slots: tuple[Slots, ...] = ()
     reason: str = ""
     """The code of the plan's last step for this job: Started, Grown, Shrunk, Preempted ..."""
+    beneficiaries: tuple[str, ...] = ()
+    """Jobs (`namespace/name`) for which the last change took slots; at most 20."""
     changed: Stamp = 0.0
     since: Stamp = 0.0
     """Since when it holds something without a break; 0: it holds nothing."""

@@ -10,10 +10,13 @@ for all tasks of a report.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from shoal.client.reports import Explanation, NodeUsage, TaskReport, UsageReport
 from shoal.cluster.base import Cluster, NodeState, Task, Usage
@@ -28,6 +31,7 @@ from shoal.objects.meta import Object
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.objects.task import TaskKey
+from shoal.objects.text import plural
 from shoal.schedule.explain import explain as in_words
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ __all__ = ["KnownTasks", "explanation_of", "find_task", "reports_of", "require_t
 
 _MOST_AHEAD = 20
 _MOST_ENTRIES = 20
-_NAMES_OF_JOBS = ("holders", "waitsFor")
+_NAMES_OF_JOBS = ("holders", "waitsFor", "for")
 _TAKEN = ("Preempted", "Resized", "NodeLost", "NodeDrained", "Refused")
 """Steps of a plan after which a job has less than it wants."""
 KnownTasks = Callable[[str], "tuple[Task, ...] | None"]
@@ -53,8 +57,10 @@ def explanation_of(
     history: History | None,
     cluster: Cluster | None,
     control: ControllerContext | None,
+    readable: Callable[[str], bool] = lambda _namespace: True,
 ) -> Explanation:
-    """The explanation of one object; components that are not up yet are left out."""
+    """The explanation of one object; components that are not up yet are left out. Jobs of namespaces
+    that are not `readable` are counted instead of named."""
     about = About(
         kind=kind.name,
         namespace=obj.metadata.namespace if kind.namespaced else "",
@@ -63,9 +69,10 @@ def explanation_of(
     )
     state = kind.state(obj)
     message, remedy, evidence = state.message, state.remedy, dict(state.evidence)
-    decisions = _entries(history, about, "decision")
+    seen = _Seen(readable)
+    decisions = seen.entries(_entries(history, about, "decision"))
     if state.scheduler:
-        evidence = _without_ended(control, evidence)
+        evidence = seen.evidence(_without_ended(control, evidence))
         words = in_words(state.code, evidence)
         message = message if message and evidence == state.evidence else words.sentence
         remedy = words.remedy
@@ -82,11 +89,65 @@ def explanation_of(
         evidence=evidence,
         since=state.since,
         starts=state.starts,
-        ahead=_ahead(control, obj) if state.queued else (),
+        ahead=tuple(seen.names(_ahead(control, obj))) if state.queued else (),
         tasks=_tasks(control, cluster, kind, obj),
         decisions=decisions,
-        events=_entries(history, about, "event"),
+        events=seen.entries(_entries(history, about, "event"), _beneficiaries(obj)),
     )
+
+
+class _Seen:
+    """What a reader sees of jobs' names (`namespace/name`): others are counted."""
+
+    def __init__(self, readable: Callable[[str], bool]) -> None:
+        self._readable = readable
+        self._hidden: set[str] = set()
+
+    def names(self, names: Iterable[str]) -> list[str]:
+        """The names of jobs that may be read, and how many others there are."""
+        listed = list(names)
+        hidden = [name for name in listed if not self._readable(name.partition("/")[0])]
+        if not hidden:
+            return listed
+        self._hidden.update(hidden)
+        count = plural(len(hidden), "job")
+        others = f"{count} of {'another namespace' if len(hidden) == 1 else 'other namespaces'}"
+        return [*(name for name in listed if name not in hidden), others]
+
+    def evidence(self, evidence: dict[str, Any]) -> dict[str, Any]:
+        """Evidence with the names that it lists replaced; the same where none has to be."""
+        now = {
+            key: self.names(value) if key in _NAMES_OF_JOBS else value for key, value in evidence.items()
+        }
+        if "also" in now:
+            now["also"] = [self.evidence(each) for each in now["also"]]
+        return now
+
+    def entries(self, entries: tuple[Entry, ...], named: Iterable[str] = ()) -> tuple[Entry, ...]:
+        """Entries of history, their messages without the names that are hidden in any evidence, or among
+        those `named`."""
+        self.names(named)
+        data: list[dict[str, Any]] = []
+        for each in entries:
+            found = each.data.get("evidence")
+            data.append({**each.data, "evidence": self.evidence(found)} if found else each.data)
+        if not self._hidden:
+            return entries
+        return tuple(
+            msgspec.structs.replace(each, data=shown, message=self._without(each.message))
+            for each, shown in zip(entries, data, strict=True)
+        )
+
+    def _without(self, message: str) -> str:
+        for name in sorted(self._hidden, key=len, reverse=True):
+            message = re.sub(
+                rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", "a job of another namespace", message
+            )
+        return message
+
+
+def _beneficiaries(obj: Object) -> tuple[str, ...]:
+    return obj.status.allocation.beneficiaries if isinstance(obj, Job) else ()
 
 
 def _room_for_more(size: Size, decisions: tuple[Entry, ...]) -> tuple[str, str]:
@@ -135,7 +196,7 @@ def _without_ended(control: ControllerContext | None, evidence: dict[str, Any]) 
         return _is_over(jobs.get((namespace, short)))
 
     now = {
-        key: [name for name in value if not ended(name)] if key in _NAMES_OF_JOBS else value
+        key: [name for name in value if not ended(name)] if key in ("holders", "waitsFor") else value
         for key, value in evidence.items()
     }
     if "also" in now:

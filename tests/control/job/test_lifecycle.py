@@ -533,9 +533,8 @@ def test_giving_up_slots_is_told():
     world.settle()
     world.allocate(reason="NodeDrained")
     world.advance(1)
-    assert ("NodeDrained", "2 tasks give up their places") in [
-        (n.reason, n.message) for n in world.notes
-    ]
+    said = [(note.reason, note.message) for note in world.notes]
+    assert ("NodeDrained", "2 tasks (2 cpu) give up their places") in said
 
 
 def crashing(*crashes: int, after: float = 1.0):

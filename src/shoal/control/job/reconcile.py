@@ -56,6 +56,7 @@ from shoal.control.job.observe import (
 from shoal.objects.elastic import is_coordinator
 from shoal.objects.job import Phase, Role, restart_scope
 from shoal.objects.task import Placement, TaskSpec, task_name
+from shoal.objects.text import cores, memory, plural
 
 __all__ = ["reconcile_job"]
 
@@ -279,7 +280,7 @@ def _reconcile_members(
         joined = [slot for slot in joined if draft.current(slot) == 1 and fixed_membership(observed.job)]
     if not members or not (gone or joined):
         return []
-    notes = [_note(observed, len(gone))] if gone else []
+    notes = [_note(observed, gone)] if gone else []
     if gang or fixed_membership(observed.job):
         draft.next_attempt()
         return notes
@@ -290,13 +291,25 @@ def _reconcile_members(
     return notes
 
 
-def _note(observed: Observed, gone: int) -> Note:
-    reason = (
-        "Suspended" if observed.job.spec.suspend else observed.job.status.allocation.reason or "Stopping"
-    )
-    return Note(
-        reason, "1 task gives up its place" if gone == 1 else f"{gone} tasks give up their places"
-    )
+def _note(observed: Observed, gone: list[Slot]) -> Note:
+    """That tasks give up their places: what they asked for, and the jobs that get it."""
+    spec, held = observed.job.spec, observed.job.status.allocation
+    reason = "Suspended" if spec.suspend else held.reason or "Stopping"
+    verb = "gives up its place" if len(gone) == 1 else "give up their places"
+    asked = {role.name: role.resources for role in spec.roles}
+    each = [asked[role] for role, _ in gone if role in asked]
+    cpu, held_memory = sum(one.cpu for one in each), sum(one.memory or 0 for one in each)
+    gpus = sum(one.gpu + (one.gpu_share or 0.0) for one in each)
+    amounts = [f"{cores(cpu)} cpu"] if cpu else []
+    amounts += [f"{memory(held_memory)} memory"] if held_memory else []
+    amounts += [f"{gpus:g} GPU{'' if gpus == 1 else 's'}"] if gpus else []
+    freed = f" ({', '.join(amounts)})" if amounts else ""
+    return Note(reason, f"{plural(len(gone), 'task')}{freed} {verb}{_for_others(observed)}")
+
+
+def _for_others(observed: Observed) -> str:
+    names = observed.job.status.allocation.beneficiaries
+    return f" for {', '.join(names)}" if names and not observed.job.spec.suspend else ""
 
 
 def _moved(place: Placement | None, node: str) -> bool:
@@ -515,6 +528,12 @@ def _conditions(
     resizing = bool(stale) and bool(wanted)
     restarting = bool(wanted) and not wanted.keys() <= draft.members().keys() and draft.attempt > 0
     reason = observed.job.status.allocation.reason or "Stopping"
-    draft.condition("Preempting", preempting, reason if preempting else "", "", now)
-    draft.condition("Resizing", resizing, "MembersChange" if resizing else "", "", now)
+    others = _for_others(observed)
+    message = f"its places are taken{others}" if others else ""
+    draft.condition(
+        "Preempting", preempting, reason if preempting else "", message if preempting else "", now
+    )
+    draft.condition(
+        "Resizing", resizing, "MembersChange" if resizing else "", message if resizing else "", now
+    )
     draft.condition("Restarting", restarting, "Backoff" if restarting else "", "", now)

@@ -83,7 +83,8 @@ async def attempts(
 async def explain(
     services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
 ) -> Response:
-    """Why the object is in the state it is in: the scheduler's own reason, with its numbers."""
+    """Why the object is in the state it is in: the scheduler's own reason, with its numbers. Jobs of
+    namespaces that the caller may not read are counted, not named."""
     from shoal.server.reports import explanation_of
 
     kind = kind_at(plural)
@@ -93,6 +94,10 @@ async def explain(
     else:
         require(actor, "inventory")
     record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
+
+    def readable(of: str) -> bool:
+        return "system" in actor.roles or allows(actor, ACTIONS["explain"], of)
+
     told = await services.on_nodes.call(
         explanation_of,
         kind,
@@ -100,6 +105,7 @@ async def explain(
         history=services.history_part,
         cluster=services.cluster_part,
         control=services.control,
+        readable=readable,
     )
     return Response(codec.encode(told), media_type="application/json")
 
