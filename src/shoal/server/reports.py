@@ -129,8 +129,9 @@ class _Seen:
         self.names(named)
         data: list[dict[str, Any]] = []
         for each in entries:
-            found = each.data.get("evidence")
-            data.append({**each.data, "evidence": self.evidence(found)} if found else each.data)
+            found: Any = each.data.get("evidence")
+            shown = {**each.data, "evidence": self.evidence(found)} if found else each.data
+            data.append(shown)
         if not self._hidden:
             return entries
         return tuple(

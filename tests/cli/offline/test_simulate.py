@@ -51,6 +51,17 @@ def test_a_table_for_people_and_progress_beside_it(sh: Shell, jobs: Path) -> Non
     assert "one: fifo, 1 jobs" in said.err
 
 
+def test_the_example_needs_nothing_else(sh: Shell) -> None:
+    said = sh("simulate", "--example", "--json")
+    assert said.code == 0, said.err
+    records = {each["policy"]: each for each in said.document}
+    assert list(records) == ["fifo-skip", "tiresias", "shoal"]
+    assert {each["workload"] for each in said.document} == {"example"}
+    assert records["shoal"]["avg_jct"] < records["fifo-skip"]["avg_jct"]
+    assert sh("simulate").code == 2
+    assert "leave --workload out" in sh("simulate", "--example", "--workload", "x.csv").err
+
+
 def test_what_shoal_is_told_is_shown(sh: Shell, jobs: Path) -> None:
     for information in ("none", "profiles"):
         words = ["--workload", str(jobs / "few.csv"), "--policy", "shoal", "--information", information]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,11 +19,11 @@ from shoal.cli.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from shoal.simulate.referee.engine import Run
     from shoal.simulate.report import Record
 
+_NODES = 16
 _DEFAULT = ("fifo-skip", "tiresias", "shoal")
 
 
@@ -43,6 +45,11 @@ class _Group(click.Group):
     multiple=True,
     metavar="FILE...",
     help="Lists of jobs, as CSV: name,time,application,num_replicas,batch_size.",
+)
+@click.option(
+    "--example",
+    is_flag=True,
+    help="A list that comes with Shoal: 24 jobs of two made-up applications, on 4 nodes of 4 GPUs.",
 )
 @policy_option(
     "Of fifo, fifo-skip, fifo-skip-spread, easy, tiresias, optimus, dragon and shoal; fifo-skip, "
@@ -77,7 +84,7 @@ class _Group(click.Group):
     "--restart", type=float, default=30.0, show_default=True, help="Seconds a change costs a job."
 )
 @click.option("--interference", type=float, default=0.0, show_default=True, help="Slowdown, below 1.")
-@click.option("--nodes", type=whole(1), default=16, show_default=True, help="How many nodes.")
+@click.option("--nodes", type=whole(1), help="How many nodes; 16 by default, 4 with --example.")
 @click.option("--gpus-per-node", type=whole(1), default=4, show_default=True, help="GPUs of each.")
 @path_option(
     "--plots", metavar="DIR", help="Write a picture for each list, and a page of them, into this folder."
@@ -85,10 +92,17 @@ class _Group(click.Group):
 @reports
 @common
 @click.pass_context
-def command(context: click.Context, workloads: tuple[Path, ...], **options: Any) -> int | None:
+def command(
+    context: click.Context,
+    workloads: tuple[Path, ...],
+    example: bool,
+    nodes: int | None,
+    **options: Any,
+) -> int | None:
     """Try scheduling policies on a list of jobs, in virtual time.
 
     \b
+    shoal simulate --example
     shoal simulate --workload jobs.csv --policy fifo-skip tiresias shoal
     shoal simulate --workload a.csv b.csv --information none --json
     """
@@ -96,12 +110,19 @@ def command(context: click.Context, workloads: tuple[Path, ...], **options: Any)
         return None
     settings = context.find_object(Settings)
     assert settings is not None, "the outer group makes them"
-    if not workloads:
+    if example == bool(workloads):
         raise Usage(
-            "no list of jobs is given",
-            hint="shoal simulate --workload FILE --policy NAME",
+            "--example is a list of its own: leave --workload out"
+            if example
+            else "no list of jobs is given",
+            hint="shoal simulate --example, or: shoal simulate --workload FILE --policy NAME",
         )
-    records = _simulate(workloads, **options)
+    with TemporaryDirectory(prefix="shoal-example-") as folder:
+        if example:
+            from shoal.cli.offline.example import NODES, write_example
+
+            workloads, nodes = (write_example(Path(folder)),), nodes or NODES
+        records = _simulate(workloads, nodes=nodes or _NODES, **options)
     emit(settings, records, _TITLES, [_row(record) for record in records])
     return 0
 
