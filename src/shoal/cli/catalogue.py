@@ -70,6 +70,7 @@ VERBS: dict[str, Verb] = {
     "lost": _verb(
         "verbs.nodes:lost", _NODES, "Declare nodes gone, so that their tasks start elsewhere."
     ),
+    "convert": _verb("offline.convert", _SELF, "Show manifests of other systems as objects of Shoal."),
     "doctor": _verb("offline.doctor", _SELF, "Check this machine: isolation, versions, disk."),
     "simulate": _verb(
         "offline.simulate", _SELF, "Try scheduling policies on a list of jobs, in virtual time."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.cli.failures import Usage
+from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.objects.errors import Invalid, Problem
 from shoal.objects.kinds import KINDS, kind_of
@@ -44,7 +45,7 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Located]:
     )
     for name, text in _texts(sources, LARGEST_FILE):
         try:
-            found = load_located(text, name, namespace=namespace)
+            found = load_located(text, name, namespace=namespace, foreign=_own)
         except Invalid as error:
             errors.append(error)
             problems += [_in_file(name, problem) for problem in error.problems] or [
@@ -72,6 +73,18 @@ def read_manifests(sources: Iterable[str], settings: Settings) -> list[Located]:
     return sorted(
         located, key=lambda each: (kind_of(each.object).namespaced, depths[_identity(each.object)])
     )
+
+
+def _own(document: Any) -> Any:
+    """The document of Shoal for one of another system; what is different is said on stderr."""
+    from shoal.compat import converted, is_foreign
+
+    if not is_foreign(document):
+        return document
+    made = converted(document)
+    for note in made.notes:
+        say(f"{document['kind']} {made.document['metadata'].get('name', '')}: {note}")
+    return made.document
 
 
 def _referred(objects: list[Object]) -> tuple[dict[_Identity, int], list[_Circle]]:

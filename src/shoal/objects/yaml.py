@@ -15,11 +15,23 @@ from shoal.objects.meta import Object
 from shoal.objects.paths import Path
 from shoal.objects.yaml_events import LARGEST_FILE, Document, parse_documents, plain_scalar
 
-__all__ = ["LARGEST_FILE", "Located", "load_located", "load_objects", "parse_documents", "to_yaml"]
+__all__ = [
+    "LARGEST_FILE",
+    "Foreign",
+    "Located",
+    "load_located",
+    "load_objects",
+    "parse_documents",
+    "to_yaml",
+]
 
 _LISTS = frozenset({"List", *(f"{name}List" for name in KINDS)})
 _FIRST = ("apiVersion", "kind", "metadata", "spec", "status")
 _TAG = "tag:yaml.org,2002:"
+
+
+Foreign = Callable[[Any], Any]
+"""Converts a document of another system; others it gives back."""
 
 
 class Located(NamedTuple):
@@ -36,11 +48,14 @@ def load_objects(text: str | bytes, source: str, *, namespace: str = "") -> list
     return [each.object for each in load_located(text, source, namespace=namespace)]
 
 
-def load_located(text: str | bytes, source: str, *, namespace: str = "") -> list[Located]:
+def load_located(
+    text: str | bytes, source: str, *, namespace: str = "", foreign: Foreign | None = None
+) -> list[Located]:
     """The objects of a file of YAML or JSON, in its order; the items of a `List` (or `JobList`) are
     objects too, so that what `get -o yaml` writes can be read again.
 
     `source` names the file in errors. `namespace` is the one the caller works in, as for `admit`.
+    `foreign` gives the document of an object of Shoal for each document as it is in the file.
 
     Raises:
         Invalid: anything is wrong anywhere in the file; `problems` holds everything that is, with
@@ -54,6 +69,14 @@ def load_located(text: str | bytes, source: str, *, namespace: str = "") -> list
     seen: set[tuple[str, str, str]] = set()
     for document in documents:
         for value, path in _items(document):
+            if foreign is not None:
+                try:
+                    value = foreign(value)
+                except Invalid as error:
+                    line, column = document.locate(path)
+                    wrong = error.problems or (Problem("", error.message),)
+                    problems += [Problem(each.path, each.message, line, column) for each in wrong]
+                    continue
             obj, found = check_document(value, namespace=namespace)
 
             def locate(inner: Path, document: Document = document, path: Path = path) -> tuple[int, int]:

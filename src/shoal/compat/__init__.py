@@ -1,0 +1,48 @@
+"""Foreign manifests as objects of Shoal, and their status in the words of their own kind.
+
+People apply what they have: `converted` takes a document of another system and gives Shoal's, with a
+note for each difference that does not keep it from being used. What would change the result is refused.
+Pure: it imports `objects` alone, and neither reads files nor a clock.
+
+| module | what it converts |
+| --- | --- |
+| `katib` | Experiment of Katib, `kubeflow.org/v1beta1` and `v1alpha3` |
+| `gotemplate` | the text templates of `v1alpha3` |
+| `batch` | Job of Kubernetes, as the template of a trial |
+| `documents` | reading a document, with every problem collected |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from shoal.compat.documents import Converted
+from shoal.objects.errors import Invalid
+
+__all__ = ["Converted", "converted", "is_foreign"]
+
+
+def is_foreign(document: object) -> bool:
+    """Whether a document is of a system that this package knows."""
+    if not isinstance(document, dict):
+        return False
+    version = cast("dict[str, Any]", document).get("apiVersion")
+    return isinstance(version, str) and version.split("/")[0].endswith("kubeflow.org")
+
+
+def converted(document: Mapping[str, Any]) -> Converted:
+    """The object of Shoal for a foreign document.
+
+    Raises:
+        Invalid: its kind is not supported, or it holds what has no counterpart.
+    """
+    from shoal.compat import katib
+
+    kind, version = str(document.get("kind", "")), str(document.get("apiVersion", ""))
+    if kind == "Experiment" and version in katib.VERSIONS:
+        return katib.convert(document)
+    raise Invalid(
+        f"manifests of kind {kind or '(none)'} ({version}) are not supported yet",
+        hint="supported: Experiment of " + " and ".join(katib.VERSIONS),
+    )
