@@ -86,6 +86,7 @@ def workers(job: Job) -> int:
     return sum(len(IndexSet.parse(each.indices)) for each in slots if each.role == "worker")
 
 
+@pytest.mark.soak
 def test_the_second_job_of_an_application_has_its_best_size_from_its_first_allocation(
     home: Standing, tmp_path: Path
 ) -> None:

@@ -149,10 +149,11 @@ def test_a_job_fails_once_it_has_used_its_node_hours(cluster: Standing) -> None:
 @shows(JOB, "spec.cleanUp")
 @pytest.mark.parametrize("clean_up", ["Running", "All", "None"])
 def test_clean_up_says_what_becomes_of_the_rest(cluster: Standing, clean_up: str) -> None:
-    chief = role(f"{NOTE}; sleep 0.2", name="chief")
+    chief = role("until test -e $SHOAL_OUTPUT/go; do sleep 0.02; done", name="chief")
     rest = role(f"{NOTE}; sleep 3; echo by itself >> $SHOAL_OUTPUT/notes", name="rest")
     job = cluster.job(chief, rest, success={"role": "chief"}, cleanUp=clean_up)
     cluster.until_noted(job, "rest 0")
+    (cluster.output(job) / "go").touch()
     ended = cluster.finished(job)
     assert ended.status.phase == "Succeeded"
     if clean_up == "None":

@@ -24,8 +24,9 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 pytest.importorskip("torch")
 
 PATIENCE_SECONDS = 120.0
-START_SECONDS = 2.0
-"""From the submission of the production job to its start, on a cluster that is full."""
+START_SECONDS = 10.0
+"""From the submission of the production job to its start, on a cluster that is full: far above what it
+takes, below what a worker that ignores its notice costs. `make bench` measures it."""
 SAMPLES, BATCH = 14_000, 16
 
 
@@ -98,6 +99,7 @@ def test_an_experiment_with_everything_gives_half_and_takes_it_back(home: Standi
     home.clear()
 
 
+@pytest.mark.soak
 def test_several_elastic_jobs_make_room_together_and_none_is_killed(home: Standing, script: Path):
     """One alone could not: production takes more than any of them can spare."""
     jobs = [experiment(home, script, name, 3) for name in ("left", "right")]

@@ -41,7 +41,7 @@ def number(name: str, default: int) -> int:
 
 @pytest.mark.timeout(900)
 def test_a_storm(tmp_path: Path):
-    storm(tmp_path, number("SEED", 1), number("JOBS", 60), number("KILLS", 25), number("SECONDS", 40))
+    storm(tmp_path, number("SEED", 1), number("JOBS", 40), number("KILLS", 15), number("SECONDS", 15))
 
 
 @pytest.mark.soak

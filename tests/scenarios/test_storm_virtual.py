@@ -177,7 +177,7 @@ class Weather:
         return jobs[which % len(jobs)] if jobs else None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 1000),
     actions=st.lists(

@@ -63,7 +63,7 @@ def test_a_goal_that_its_module_does_not_measure_is_an_error() -> None:
         collect([Suite("a module", measured, {"gone": "a goal"})], quick=False)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_goals_of_modules_that_take_seconds_are_all_there() -> None:
     found = rows(quick=True)
     assert {row.what for row in found if row.measured} >= {
