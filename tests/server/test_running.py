@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -231,10 +232,10 @@ def test_mpis_remote_shell_reaches_its_own_jobs_tasks(client: Client) -> None:
         workers=2,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    reader = client.logs("default", job.metadata.name, follow=True, index=0)
     text = ""
-    while text.count("code") < 3:
-        text += next(reader).data.decode()
+    with closing(client.logs("default", job.metadata.name, follow=True, index=0)) as reader:
+        while text.count("code") < 3:
+            text += next(reader).data.decode()
     client.cancel("default", other.metadata.name)
     client.cancel("default", job.metadata.name)
     assert text.splitlines() == ["at 1", "code 5", "code 255", "code 255"]
