@@ -1,0 +1,1 @@
+"""Hyperparameter search: samplers, early stopping, and experiments in virtual time."""

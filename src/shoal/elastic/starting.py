@@ -64,5 +64,4 @@ def guard(
     )  # fmt: skip
     guardian.training(False)
     membership.on_joined = guardian.joined
-    membership.max_stall_seconds = max_stall_seconds
     return guardian, contact.key

@@ -40,7 +40,6 @@ __all__ = [
     "ExperimentSpec",
     "ExperimentStatus",
     "Measured",
-    "MetricsCollector",
     "Objective",
     "Parameter",
     "TrialCounts",
@@ -149,22 +148,6 @@ class Constraint(Part, frozen=True, kw_only=True):
     """The largest allowed value."""
 
 
-class MetricsCollector(Part, frozen=True, kw_only=True):
-    """How metric points are read out of what trials write. Points that a trial's program reports with
-    `shoal.report` count as well, whatever is collected."""
-
-    kind: Literal["none", "StdOut", "File", "TensorFlowEvent"] = "none"
-    """The tasks' output, a file, or TensorBoard's event files."""
-    path: str = ""
-    """Of the file, or of the folder of event files; within `$SHOAL_OUTPUT`."""
-    format: Literal["TEXT", "JSON"] = "TEXT"
-    """Of a file: `name=value` in lines of text, or one JSON object a line."""
-    filters: tuple[str, ...] = ()
-    """Regular expressions for TEXT, each with a group for the name and one for the value."""
-    metrics: tuple[MetricName, ...] = ()
-    """Collected besides the metrics of objectives and constraints."""
-
-
 class Budget(Part, frozen=True, kw_only=True):
     """What ends the search, whatever the number of trials; running trials are then cancelled."""
 
@@ -187,8 +170,6 @@ class ExperimentSpec(Part, frozen=True, kw_only=True):
     early_stopping: EarlyStopping = EarlyStopping()
     constraints: tuple[Constraint, ...] = ()
     """Bounds on other metrics."""
-    metrics_collector: MetricsCollector = MetricsCollector()
-    """Where metric points come from, beside the reports of the trials."""
     parallel: int | str = 1
     """Trials that run at a time; `auto`: as many as the cluster starts at once."""
     max_trials: Count | None = None
@@ -363,12 +344,11 @@ def _trials(experiment: Experiment, _now: float) -> str:
 
 
 def _best(experiment: Experiment, _now: float) -> str:
-    best, objectives = experiment.status.best, experiment.spec.objectives
-    if not best:
-        return "-"
-    if len(objectives) > 1:
-        return f"{len(best)} trials"
-    return " ".join(f"{objectives[0].metric}={value:.6g}" for value in best[0].values)
+    objectives = experiment.spec.objectives
+    if len(objectives) != 1:
+        return f"{len(experiment.status.best)} trials"
+    values = [f"{value:.6g}" for each in experiment.status.best for value in each.values]
+    return f"{objectives[0].metric}={values[0]}" if values else "-"
 
 
 def _state(experiment: Experiment) -> State:

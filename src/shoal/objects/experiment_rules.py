@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from shoal.objects.codec import changed_fields
+from shoal.objects.errors import Invalid
 from shoal.objects.experiment import (
     FINISHED,
     Algorithm,
@@ -35,8 +36,10 @@ __all__ = [
     "Setting",
     "check",
     "check_change",
+    "check_search",
     "grid_sizes",
     "job_document",
+    "parse_parameter",
     "read_value",
     "settings_of",
 ]
@@ -192,6 +195,42 @@ def read_value(parameter: Parameter, value: Any) -> int | float | str:
     return int(number) if parameter.type == "int" else number
 
 
+def parse_parameter(text: str) -> Parameter:
+    """The parameter that a text describes: `lr=1e-4..1e-1:log`, `layers=1..5`, `layers=2..8:step=2`,
+    `drop=0.0..0.5:step=0.1`, `opt=sgd,adam`. A range whose ends are both whole numbers is of type int.
+
+    Raises:
+        Invalid: it describes none.
+    """
+    name, equals, rest = text.partition("=")
+    example = "such as lr=1e-4..1e-1:log, layers=1..5 or opt=sgd,adam"
+    if not name or not equals or not rest:
+        raise Invalid(f"{text!r} is not NAME=RANGE or NAME=CHOICES", hint=example)
+    values, _, scale = rest.partition(":") if ".." in rest else (rest, "", "")
+    low, dots, high = values.partition("..")
+    if not dots:
+        choices = tuple(each.strip() for each in values.split(","))
+        return Parameter(name=name, type="categorical", choices=choices)
+    ends = _number(low), _number(high)
+    if ends[0] is None or ends[1] is None:
+        raise Invalid(f"{name}: {values!r} is not a range of numbers", hint=example)
+    step: float | None = None
+    log = False
+    for part in filter(None, scale.split(":")):
+        word, _, number = part.partition("=")
+        if part == "log":
+            log = True
+        elif word == "step" and (step := _number(number)) is not None:
+            continue
+        else:
+            raise Invalid(f"{name}: {part!r} is neither log nor step=NUMBER", hint=example)
+    whole = all(re.fullmatch(r"[-+]?[0-9]+", each) for each in (low, high))
+    whole = whole and (step is None or step.is_integer())
+    return Parameter(
+        name=name, type="int" if whole else "float", min=ends[0], max=ends[1], step=step, log=log
+    )
+
+
 def job_document(
     experiment: Experiment, name: str, number: int, parameters: Mapping[str, Any], parent: str = ""
 ) -> dict[str, Any]:
@@ -221,21 +260,28 @@ def job_document(
 
 def check(experiment: Experiment) -> Iterable[Finding]:
     """Everything wrong with an Experiment that has the right types."""
-    spec, name = experiment.spec, experiment.metadata.name
+    name = experiment.metadata.name
     if len(name) > LONGEST_NAME:
         message = f"an experiment's name has at most {LONGEST_NAME} characters; found {len(name)}"
         yield Finding(("metadata", "name"), message)
+    found = list(check_search(experiment))
+    yield from found
+    if not any(finding.path[:2] == ("spec", "parameters") for finding in found):
+        yield from _template(experiment)
+
+
+def check_search(experiment: Experiment) -> Iterator[Finding]:
+    """Everything wrong with the search itself: objectives, space, algorithm and counts."""
+    spec = experiment.spec
     yield from _objectives(spec)
     space = [*_parameters(spec)]
     yield from space
     yield from _settings(("spec", "algorithm"), spec.algorithm)
     yield from _settings(("spec", "earlyStopping"), spec.early_stopping)
     yield from _counts(spec)
-    yield from _collector(spec)
     if not space:
         yield from _combination(spec)
         yield from _points(spec)
-        yield from _template(experiment)
 
 
 def check_change(old: Experiment, new: Experiment) -> Iterator[Finding]:
@@ -404,26 +450,6 @@ def _counts(spec: ExperimentSpec) -> Iterator[Finding]:
     if spec.algorithm.name != "grid" and all(each is None for each in ends):
         message = "nothing ends the experiment: give maxTrials or a budget"
         yield Finding(("spec", "maxTrials"), message, (("spec", "budget"),))
-
-
-def _collector(spec: ExperimentSpec) -> Iterator[Finding]:
-    collector, path = spec.metrics_collector, ("spec", "metricsCollector")
-    reads_files = collector.kind in ("File", "TensorFlowEvent")
-    if reads_files and not collector.path:
-        yield Finding((*path, "path"), f"the collector {collector.kind} wants a path in $SHOAL_OUTPUT")
-    if collector.path and (collector.path.startswith("/") or ".." in collector.path.split("/")):
-        yield Finding((*path, "path"), "is relative to $SHOAL_OUTPUT, and stays in it")
-    if collector.filters and (collector.kind == "none" or collector.format == "JSON"):
-        yield Finding((*path, "filters"), "filters are for TEXT of StdOut or of a File")
-    for at, text in enumerate(collector.filters):
-        try:
-            groups = re.compile(text).groups
-        except re.error as error:
-            yield Finding((*path, "filters", at), f"is no regular expression: {error}")
-            continue
-        if groups < 2:
-            message = "wants a group for the name and one for the value, such as ([\\w-]+)=([0-9.]+)"
-            yield Finding((*path, "filters", at), message)
 
 
 def _combination(spec: ExperimentSpec) -> Iterator[Finding]:

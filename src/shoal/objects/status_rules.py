@@ -196,7 +196,7 @@ def _walk_of(kind: inspect.Type) -> _Walk | None:
         case inspect.IntType() | inspect.FloatType() | inspect.CustomType():
             return _number
         case inspect.Metadata():
-            extra = cast("dict[str, Any]", kind.extra or {})
+            extra = cast("dict[str, Any]", cast("Any", kind).extra or {})
             return None if extra.get("signed") else _walk_of(kind.type)  # signed: may be below 0
         case inspect.UnionType():
             walks = [_walk_of(each) for each in kind.types]

@@ -86,6 +86,17 @@ class Plane:
         """The cluster of this plane; called once, when there is a clock."""
         return SimulatedCluster(self.clock, nodes, behave)
 
+    def make_context(self, **parts: Any) -> ControllerContext:
+        """What the controllers of a new server are made of; `parts` are further ones."""
+        return ControllerContext(
+            store=self.store,
+            cluster=self.cluster,
+            clock=self.clock,
+            rendezvous=_render_nothing,
+            recorder=_Recorder(self),
+            **parts,
+        )
+
     def submit(self, job: Job) -> Job:
         """Create the Job; nothing reacts until time passes or `settle` is called."""
         return self.store.create(job, actor=SYSTEM)
@@ -147,14 +158,7 @@ class Plane:
 
     def _boot(self) -> Runner:
         guard = AlwaysLeader()
-        self.context = context = ControllerContext(
-            store=self.store,
-            cluster=self.cluster,
-            clock=self.clock,
-            guard=guard,
-            rendezvous=_render_nothing,
-            recorder=_Recorder(self),
-        )
+        self.context = context = self.make_context(guard=guard)
         without = () if self._schedules else (SchedulingController.name,)
         controllers = [(each, 1) for each, _ in build(context, without=without)]
         return Runner(controllers, clock=self.clock, guard=guard, seed=self._seed)

@@ -1,7 +1,7 @@
 """What an agent knows and does, apart from sockets: the ledger, the ports, the tasks that run.
 
-Each operation changes the ledger and names what follows once that is durable (`CommitBatch`): an
-answer, a spawn, a signal.
+Each operation changes the ledger and says what is to follow once that is durable (`turn`): an answer,
+a spawn, a signal.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import msgspec
 from shoal import faults
 from shoal.clock import Clock
 from shoal.cluster.base import EndReason, NodeState, Outcome, Refused, StopReason
-from shoal.cluster.local import admission, launch, nodes, taskfiles
-from shoal.cluster.local.admission import Ports
+from shoal.cluster.local import admission, folders, launching, nodes, taskfiles
+from shoal.cluster.local.attendant import Attendant
+from shoal.cluster.local.folders import TaskFolders
 from shoal.cluster.local.home import Home, NodeHome
 from shoal.cluster.local.isolation import cleanup
-from shoal.cluster.local.launch import TaskFolders
 from shoal.cluster.local.ledger import Ledger, Progress, Record, StopRequest
-from shoal.cluster.local.loop import CommitBatch as Turn
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.nodes import NodeDecl
+from shoal.cluster.local.ports import Ports
 from shoal.cluster.local.protocol import Change, LaunchTask
-from shoal.cluster.local.task_monitor import TaskMonitor as TaskMonitor
+from shoal.cluster.local.turn import Turn
 from shoal.objects.errors import Conflict, ShoalError, Unavailable
 from shoal.objects.task import Endpoint, TaskKey, TaskSpec
 
@@ -83,7 +83,7 @@ class Node:
         self.on_state: Callable[[NodeState], None] = lambda _: None
         self.ledger = Ledger.open(self.paths.ledger, self.damaged)
         self.ports = Ports(declaration.name, self.ledger, str(self.paths.path))
-        self.monitors: dict[TaskKey, TaskMonitor] = {}
+        self.attendants: dict[TaskKey, Attendant] = {}
         self.exec_pids: set[int] = set()
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
@@ -153,11 +153,11 @@ class Node:
 
     def launch(self, tasks: Iterable[LaunchTask]) -> None:
         """Start those that are admitted and not yet started."""
-        for wanted in tasks:
-            record = self.ledger.tasks.get(wanted.task)
+        for launch in tasks:
+            record = self.ledger.tasks.get(launch.task)
             if record is None or not record.can_be_taken_back:
                 continue
-            record.bootstrap = wanted.bootstrap
+            record.bootstrap = launch.bootstrap
             record.progress = msgspec.structs.replace(record.progress, launched=True)
             self.ledger.put(record)
             self.turn.changed(record.key)
@@ -218,33 +218,35 @@ class Node:
         """All tasks, complete."""
         return tuple(self._change(key, whole=True) for key in self.ledger.tasks)
 
+    # What attendants need; see `attendant.Host`.
+
     def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
-        """What the supervisor is given."""
+        """See `attendant.Host`."""
         bootstrap = record.bootstrap
         assert bootstrap is not None, "launched tasks have their bootstrap"
         parents = self.cgroup_parents
-        return launch.description(self.home, folders, record.spec, bootstrap, cgroup_parents=parents)
+        return launching.description(self.home, folders, record.spec, bootstrap, cgroup_parents=parents)
 
     @property
     def cgroup_parents(self) -> Mapping[str, str]:
-        """Where the tasks' control groups are."""
+        """See `attendant.Host`."""
         return self.isolations.cgroup_parents
 
     def damaged(self, message: str) -> None:
-        """A state file was put aside."""
+        """See `attendant.Host`."""
         self.problem("StateDamaged", message)
 
     def claims(self, record: Record) -> list[int]:
-        """Descriptors that the supervisor is to hold."""
+        """See `attendant.Host`."""
         return self.ports.claims(record.progress.endpoint.ports.values())
 
     def remaining_grace(self, stop: StopRequest) -> float:
-        """Seconds that the task still has."""
+        """See `attendant.Host`."""
         passed = max(0.0, self.clock.now() - stop.at)  # a clock that was set back grants no more
         return max(0.0, stop.grace_seconds - passed)
 
     def started(self, record: Record, started: taskfiles.Started) -> None:
-        """The command runs. Not recorded: it can be read again as long as it matters."""
+        """See `attendant.Host`. Not recorded: it can be read again as long as it matters."""
         record.progress = msgspec.structs.replace(
             record.progress, started=started.started, unenforced=started.unenforced
         )
@@ -252,7 +254,7 @@ class Node:
         self.on_started(record)
 
     def ended(self, record: Record, end: taskfiles.Exit) -> None:
-        """Nothing of the task is left."""
+        """See `attendant.Host`."""
         if not record.holds_capacity:
             return
         ended = end.ended or self.clock.now()
@@ -282,9 +284,8 @@ class Node:
         self.turn.otherwise(lambda _: self._end_later(record, end))
 
     def reap(self) -> None:
-        """Collect children without a monitor, which a dead supervisor has left. Children that another
-        caller waits for are left to it."""
-        waited_for = {monitor.pid for monitor in self.monitors.values()} | self.exec_pids
+        """See `attendant.Host`. Children that another caller waits for are left to it."""
+        waited_for = {attendant.pid for attendant in self.attendants.values()} | self.exec_pids
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -295,11 +296,11 @@ class Node:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(found.si_pid, os.WNOHANG)
 
-    def attend(self, record: Record) -> TaskMonitor:
+    def attend(self, record: Record) -> Attendant:
         """Begin to look after a launched task."""
-        monitor = TaskMonitor(self, record, self._folders(record.spec))
-        self.monitors[record.key] = monitor
-        return monitor
+        attendant = Attendant(self, record, self._folders(record.spec))
+        self.attendants[record.key] = attendant
+        return attendant
 
     def empty_trash(self) -> None:
         """Remove what was discarded, in a thread of its own. What cannot be removed is put in quarantine
@@ -314,7 +315,7 @@ class Node:
                 found = cleanup.remove_tree(item)
                 if found:
                     problems += found
-                    launch.discard((item,), self.paths.quarantine)
+                    folders.discard((item,), self.paths.quarantine)
             return lambda: self._emptied(problems)
 
         def failed(error: Exception) -> Callable[[], None]:
@@ -325,20 +326,20 @@ class Node:
     def discard(self, paths: Iterable[Path]) -> None:
         """Have these folders gone."""
         try:
-            launch.discard(paths, self.paths.trash)
+            folders.discard(paths, self.paths.trash)
         except OSError as error:
             report(f"a folder cannot be removed: {error}")
         self.empty_trash()
 
     def kill_all(self) -> None:
         """Kill every supervisor, and with it its task."""
-        for monitor in self.monitors.values():
-            monitor.kill()
+        for attendant in self.attendants.values():
+            attendant.kill()
 
     def close(self) -> None:
         """Let go of everything; tasks go on."""
-        for monitor in self.monitors.values():
-            monitor.close()
+        for attendant in self.attendants.values():
+            attendant.close()
         self.ports.close()
         self.ledger.close()
 
@@ -393,17 +394,17 @@ class Node:
 
     def _stopped(self, key: TaskKey) -> None:
         faults.point("agent.stop.recorded")
-        monitor = self.monitors.get(key)
-        if monitor is not None:
-            monitor.stop()
+        attendant = self.attendants.get(key)
+        if attendant is not None:
+            attendant.stop()
 
     def _ended(self, key: TaskKey) -> None:
         faults.point("agent.end.recorded")
-        monitor = self.monitors.pop(key, None)
+        attendant = self.attendants.pop(key, None)
         self.idle_since.pop(key, None)
         self.ready.discard(key)
-        if monitor is not None:
-            monitor.close()
+        if attendant is not None:
+            attendant.close()
 
     def _end_later(self, record: Record, end: taskfiles.Exit) -> None:
         self.loop.later(RETRY_SECONDS, functools.partial(self.ended, record, end))
@@ -427,9 +428,9 @@ class Node:
         """The ledger went back to what the disk has; what it never holds is put back."""
         report(error.message)
         self.ports.refresh()
-        for monitor in self.monitors.values():
-            if monitor.started is not None:
-                self.started(monitor.record, monitor.started)
+        for attendant in self.attendants.values():
+            if attendant.started is not None:
+                self.started(attendant.record, attendant.started)
 
     def _emptied(self, problems: list[str]) -> None:
         self._emptying = False

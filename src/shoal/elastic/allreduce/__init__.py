@@ -9,7 +9,8 @@
 - `streams`      which streams of a GPU have written into a bucket
 - `layout`       which gradient lies where in which bucket
 - `control`      the small vector that rides with the last bucket: counts, readiness, notices
-- `bucket_manager`  the buckets of a rank, and the codec they go through
+- `votes`        with backup workers: when a step goes on, and with whom
+- `backup`       with backup workers: who stands in for a rank that is late
 - `reducer`      gradient hooks that fill buckets and send them while backward goes on
 - `rollforward`  after a loss: what everybody has, and what follows from it
 

@@ -1,0 +1,341 @@
+"""Experiments in virtual time: their ends, early stopping, and a server that is killed at any write."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal.cluster.simulated import Script, run_for
+from shoal.objects.experiment import Experiment
+from shoal.objects.job import Job
+from shoal.objects.task import TaskSpec
+from shoal.objects.trial import Trial
+from shoal.search.samplers import Result
+from shoal.search.study import Search
+from shoal.store.base import SYSTEM
+from tests.search.world import SearchPlane
+
+ASHA = {"name": "asha", "settings": {"minResource": 2, "reductionFactor": 2}}
+MEDIAN = {"name": "median", "settings": {"minTrials": 2, "startStep": 3}}
+TPE = {"name": "tpe", "seed": 5, "settings": {"nStartupTrials": 3}}
+
+
+def assert_undisturbed(plane: SearchPlane, count: int) -> None:
+    """No trial was doubled, lost or asked again, and every point is the one that a search chooses that
+    was never interrupted and was given the same results in the same order."""
+    trials, experiment = plane.trials(), plane.experiment()
+    assert [trial.spec.number for trial in trials] == list(range(count))
+    assert sorted(trial.status.order for trial in trials) == list(range(1, count + 1))
+    assert sorted(job.metadata.name for job in plane.jobs()) == sorted(t.status.job for t in trials)
+    ended = sorted(trials, key=lambda trial: trial.status.order)
+    search, done = Search(experiment.spec), 0
+    for trial in trials:
+        for each in ended[done : trial.spec.after]:
+            state: Any = {"Succeeded": "complete", "EarlyStopped": "stopped"}[each.status.phase]
+            result = Result(state, each.status.values, step=each.status.step)
+            search.tell(each.spec.number, result)
+        done = trial.spec.after
+        assert search.ask().parameters == trial.spec.parameters, trial.spec.number
+
+
+def edit(plane: SearchPlane, **fields: Any) -> Experiment:
+    experiment = plane.experiment()
+    spec = msgspec.structs.replace(experiment.spec, **fields)
+    return plane.store.update(msgspec.structs.replace(experiment, spec=spec), actor=SYSTEM)
+
+
+def failing(numbers: set[int], seconds: float = 10, exit_code: int = 1) -> Any:
+    def behave(spec: TaskSpec) -> Script:
+        number = int(spec.job.rsplit("-", 1)[1])
+        return run_for(seconds, exit_code if number in numbers else 0)(spec)
+
+    return behave
+
+
+def test_trials_run_in_parallel_to_the_end() -> None:
+    plane = SearchPlane(cpus=8)
+    plane.apply()
+    plane.advance(1)
+    assert len(plane.jobs()) == 3
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.reason) == ("Succeeded", "Completed")
+    assert ended.status.trials.succeeded == 12
+    trials = plane.trials()
+    assert [trial.spec.number for trial in trials] == list(range(12))
+    (best,) = ended.status.best
+    values = [trial.status.values[0] for trial in trials]
+    assert best.values == (min(values),)
+    assert ended.status.node_seconds == pytest.approx(120, abs=1)
+    for job in plane.jobs():
+        assert job.metadata.labels["shoal.dev/experiment"] == "search"
+        assert job.metadata.owners[0].uid == ended.metadata.uid
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "stopping"),
+    [({"name": "random", "seed": 3}, ASHA), (TPE, ASHA), ({"name": "random", "seed": 3}, MEDIAN)],
+    ids=["random-asha", "tpe-asha", "median"],
+)
+@pytest.mark.slow
+def test_a_server_killed_after_every_write_changes_nothing(algorithm: Any, stopping: Any) -> None:
+    spec: dict[str, Any] = {"maxTrials": 8, "algorithm": algorithm, "earlyStopping": stopping}
+    plane = SearchPlane()
+    plane.apply(**spec)
+    while plane.experiment().status.phase not in ("Succeeded", "Failed"):
+        plane.die_after = 1
+        plane.pass_time(0.25)
+    plane.die_after = None
+    ended = plane.finish()
+    assert plane.deaths > 20
+    assert ended.status.trials.succeeded + ended.status.trials.early_stopped == 8
+    assert_undisturbed(plane, 8)
+
+
+@pytest.mark.slow
+def test_kills_at_random_writes_change_nothing() -> None:
+    for seed in range(4):
+        chance, plane = Random(seed), SearchPlane()
+        plane.apply(maxTrials=8, algorithm=TPE, earlyStopping=ASHA)
+        while plane.experiment().status.phase != "Succeeded":
+            plane.die_after = plane.die_after or chance.randrange(1, 25)
+            plane.pass_time(1.0)
+        plane.die_after = None
+        plane.finish()
+        assert plane.deaths > 2, seed
+        assert_undisturbed(plane, 8)
+
+
+def test_asha_stops_bad_trials_and_says_why() -> None:
+    plane = SearchPlane()
+    plane.apply(earlyStopping=ASHA)
+    ended = plane.finish()
+    stopped = [t for t in plane.trials() if t.status.phase == "EarlyStopped"]
+    assert ended.status.trials.early_stopped == len(stopped) > 2
+    for trial in stopped:
+        assert "is not among the best" in trial.status.message
+        job = plane.store.get(Job, "default", trial.status.job, actor=SYSTEM)
+        assert job.status.phase == "Cancelled"
+        assert trial.status.finished < trial.status.started + 10
+    good = [t.status.values for t in plane.trials() if t.status.phase == "Succeeded"]
+    assert ended.status.best[0].values == min(good)
+
+
+def test_a_stop_follows_its_report_within_a_second() -> None:
+    plane = SearchPlane(seconds=100)
+    plane.curves.loss = lambda point, step: 1.0 if step < 5 else 99.0  # type: ignore[union-attr]
+    bounds = {"name": "threshold", "settings": {"upper": 50}}
+    plane.apply(maxTrials=1, earlyStopping=bounds)
+    plane.finish()
+    (trial,) = plane.trials()
+    assert trial.status.phase == "EarlyStopped"
+    assert trial.status.message == "at step 5 the objective 99 is above 50"
+    assert trial.status.finished - (trial.status.started + 5) <= 1.0
+
+
+def test_a_goal_ends_the_experiment_and_what_runs() -> None:
+    plane = SearchPlane(cpus=3)
+    objective = {"metric": "loss", "direction": "minimize", "goal": 8.0}
+    plane.apply(objectives=[objective], maxTrials=100)
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.reason) == ("Succeeded", "GoalReached")
+    assert ended.status.trials.total < 100
+    assert ended.status.best[0].values[0] <= 8.0
+    assert not ended.status.trials.running
+
+
+def test_failed_trials_count_and_too_many_fail_the_experiment() -> None:
+    plane = SearchPlane(behave=failing(set(range(12))))
+    plane.apply(maxFailed=3, template=never_restarted())
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.reason) == ("Failed", "TooManyFailures")
+    assert ended.status.trials.failed == 3
+
+
+def test_without_one_good_trial_it_fails() -> None:
+    plane = SearchPlane(behave=failing(set(range(12))))
+    plane.apply(maxTrials=4, template=never_restarted())
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.reason) == ("Failed", "NoGoodTrial")
+    assert "4 trials failed" in ended.status.message
+
+
+def never_restarted() -> dict[str, Any]:
+    role = {"command": ["train", "${x}", "${y}"]}
+    return {"spec": {"restart": {"policy": "Never"}, "roles": [role]}}
+
+
+def test_a_trial_without_its_metric_says_what_to_do() -> None:
+    plane = SearchPlane()
+    plane.curves.silent = {1}  # type: ignore[union-attr]
+    plane.apply(maxTrials=3)
+    ended = plane.finish()
+    assert ended.status.trials.metrics_unavailable == 1
+    message = plane.trials()[1].status.message
+    assert "never reported loss; it reported nothing" in message
+    assert "shoal.report(loss=...)" in message
+
+
+def test_an_objective_that_is_not_a_number_fails_its_trial() -> None:
+    plane = SearchPlane()
+    plane.curves.loss = lambda point, step: float("nan")  # type: ignore[union-attr]
+    plane.apply(maxTrials=2)
+    assert plane.finish().status.trials.failed == 2
+    assert plane.trials()[0].status.reason == "ObjectiveNotFinite"
+
+
+def test_infrastructure_failures_are_retried_and_not_counted() -> None:
+    plane = SearchPlane(cpus=2)
+    role = {"command": ["train", "${x}", "${y}"]}
+    plane.apply(
+        maxTrials=2,
+        parallel=1,
+        maxFailed=1,
+        template={"spec": {"restart": {"infrastructureLimit": 0}, "roles": [role]}},
+    )
+    plane.advance(3)
+    (job,) = plane.jobs()
+    (task,) = plane.tasks(job.metadata.name).values()
+    plane.cluster.lose_supervisor(task.spec.key)
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.trials.succeeded) == ("Succeeded", 2)
+    first = plane.trials()[0]
+    assert (first.status.retries, first.status.job) == (1, f"{first.metadata.name}-r1")
+    assert len(plane.jobs()) == 3
+
+
+def test_suspend_stops_everything_and_resume_goes_on() -> None:
+    plane = SearchPlane()
+    plane.apply(maxTrials=4)
+    plane.advance(3)
+    edit(plane, suspend=True)
+    plane.advance(40)
+    assert plane.experiment().status.phase == "Suspended"
+    assert {job.status.phase for job in plane.jobs()} == {"Suspended"}
+    assert len(plane.trials()) == 3
+    edit(plane, suspend=False)
+    assert plane.finish().status.trials.succeeded == 4
+
+
+def test_scale_changes_how_many_run() -> None:
+    plane = SearchPlane(cpus=8)
+    plane.apply(parallel=1)
+    plane.advance(3)
+    assert plane.experiment().status.trials.running == 1
+    edit(plane, parallel=5)
+    plane.advance(2)
+    assert plane.experiment().status.trials.running == 5
+    edit(plane, parallel=2)
+    plane.advance(12)
+    assert plane.experiment().status.trials.running == 2
+    assert plane.finish().status.trials.succeeded == 12
+
+
+def test_auto_uses_what_is_idle() -> None:
+    plane = SearchPlane(cpus=4)
+    plane.apply(parallel="auto")
+    plane.advance(5)
+    status = plane.experiment().status
+    assert (status.trials.running, status.trials.pending) == (4, 1)
+    assert plane.finish().status.trials.succeeded == 12
+
+
+def test_cancel_ends_it_and_its_jobs() -> None:
+    plane = SearchPlane()
+    plane.apply()
+    plane.advance(12)
+    edit(plane, cancelled=True)
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.trials.cancelled) == ("Cancelled", 3)
+    assert {job.status.phase for job in plane.jobs()} == {"Succeeded", "Cancelled"}
+
+
+@pytest.mark.parametrize("budget", [{"wallTime": "25s"}, {"nodeHours": 75 / 3600}])
+def test_a_budget_ends_it(budget: dict[str, Any]) -> None:
+    plane = SearchPlane()
+    plane.apply(budget=budget, maxTrials=None)
+    ended = plane.finish()
+    assert (ended.status.phase, ended.status.reason) == ("Succeeded", "Completed")
+    assert "used up" in ended.status.message
+    assert 6 <= ended.status.trials.succeeded <= 9
+    assert ended.status.finished - ended.status.started == pytest.approx(25, abs=11)
+
+
+def test_a_rejected_template_is_one_sentence_on_the_trial() -> None:
+    plane = SearchPlane()
+    role = {"command": ["train", "${x}", "${y}"]}
+    plane.apply(maxTrials=2, template={"spec": {"queue": "nowhere", "roles": [role]}})
+    ended = plane.finish()
+    assert ended.status.reason == "NoGoodTrial"
+    first = plane.trials()[0]
+    assert (first.status.phase, first.status.reason) == ("Failed", "TemplateRejected")
+    assert "there is no queue nowhere" in first.status.message
+
+
+def test_points_come_first_and_grids_end_by_themselves() -> None:
+    plane = SearchPlane()
+    plane.apply(points=[{"x": 1.0, "y": -2.0}, {"x": 0.5}], maxTrials=4)
+    ended = plane.finish()
+    first, second, *_ = plane.trials()
+    assert first.spec.parameters == {"x": 1.0, "y": -2.0}
+    assert (first.spec.origin, second.spec.parameters["x"]) == ("point", 0.5)
+    assert ended.status.best[0].number == 0
+    plane.apply("grid", algorithm={"name": "grid", "settings": {"pointsPerFloat": 3}}, maxTrials=None)
+    assert plane.finish("grid").status.trials.succeeded == 9
+
+
+def test_a_warm_start_learns_from_an_earlier_experiment() -> None:
+    plane = SearchPlane(cpus=8)
+    plane.apply(maxTrials=8, algorithm=TPE)
+    plane.finish()
+    plane.apply("cold", maxTrials=3, parallel=1, algorithm=TPE)
+    plane.apply("warm", maxTrials=3, parallel=1, algorithm=TPE, warmStart=["search"])
+    plane.finish("warm")
+    plane.finish("cold")
+    cold, warm = plane.trials("cold"), plane.trials("warm")
+    assert cold[0].spec.parameters != warm[0].spec.parameters
+
+
+def test_population_based_training_continues_from_better_trials() -> None:
+    plane = SearchPlane(cpus=8)
+    command = ["train", "${x}", "${y}", "--from=${trial.parent}"]
+    plane.apply(
+        algorithm={"name": "pbt", "settings": {"populationSize": 4}},
+        parallel=4,
+        maxTrials=16,
+        template={"spec": {"roles": [{"command": command}]}},
+    )
+    assert plane.finish().status.trials.succeeded == 16
+    trials = plane.trials()
+    assert not any(trial.spec.parent for trial in trials[:4])
+    assert all(trial.spec.parent for trial in trials[4:])
+    forked = [t for t in trials[4:] if t.spec.parent != trials[t.spec.number - 4].status.job]
+    assert forked
+    job = plane.store.get(Job, "default", forked[0].status.job, actor=SYSTEM)
+    assert job.spec.roles[0].command[-1] == f"--from={forked[0].spec.parent}"
+
+
+def test_a_deleted_experiment_takes_its_trials_and_jobs_along() -> None:
+    plane = SearchPlane()
+    made = plane.apply()
+    plane.advance(5)
+    plane.store.delete(_kind(), "default", "search", actor=SYSTEM, uid=made.metadata.uid)
+    plane.advance(60)
+    assert (plane.trials(), plane.jobs()) == ([], [])
+
+
+def _kind() -> Any:
+    from shoal.objects.kinds import EXPERIMENT
+
+    return EXPERIMENT
+
+
+def test_a_trial_is_a_record_of_its_own() -> None:
+    plane = SearchPlane()
+    plane.apply(maxTrials=1)
+    plane.finish()
+    (trial,) = plane.trials()
+    assert isinstance(trial, Trial)
+    assert (trial.status.step, trial.status.values[0]) == (10, trial.status.latest)
