@@ -52,6 +52,11 @@ VERBS: dict[str, Verb] = {
     "describe": _verb("verbs.describe", _SEE, "Show one object in full, with its recent events."),
     "explain": _verb("verbs.explain", _SEE, "Say why a job is in the state it is in."),
     "logs": _verb("verbs.logs", _SEE, "Show what a job's tasks have written."),
+    "experiment": _verb(
+        "verbs.experiment:experiment",
+        _SEE,
+        "Show a search's trials, plots and best parameters.",
+    ),
     "metrics": _verb("verbs.metrics", _SEE, "Show the metric points that a job has reported."),
     "output": _verb("offline.output_folder", _SEE, "Show where a job's output folder is, or copy it."),
     "events": _verb("verbs.events", _SEE, "Show what happened."),
