@@ -119,7 +119,9 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Usage("there is no terminal to ask on", hint="pass -y to go ahead without asking")
+        raise Usage(
+            f"there is no terminal to ask on: {question}", hint="pass -y to go ahead without asking"
+        )
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Declined("nothing was changed")

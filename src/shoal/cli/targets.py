@@ -112,6 +112,6 @@ def _kind(words: Sequence[str]) -> Kind:
     try:
         return kind_named(words[0])
     except NotFound as error:
-        if len(words) == 1 and not error.hint.startswith("did you mean"):
+        if len(words) == 1:
             error.hint = f"for a job of this name write job/{words[0]}; {error.hint}"
         raise

@@ -116,7 +116,7 @@ class _Seen:
 
     def evidence(self, evidence: dict[str, Any]) -> dict[str, Any]:
         """Evidence with the names that it lists replaced; the same where none has to be."""
-        now = {
+        now: dict[str, Any] = {
             key: self.names(value) if key in _NAMES_OF_JOBS else value for key, value in evidence.items()
         }
         if "also" in now:
@@ -129,9 +129,8 @@ class _Seen:
         self.names(named)
         data: list[dict[str, Any]] = []
         for each in entries:
-            found: Any = each.data.get("evidence")
-            shown = {**each.data, "evidence": self.evidence(found)} if found else each.data
-            data.append(shown)
+            found = each.data.get("evidence")
+            data.append({**each.data, "evidence": self.evidence(found)} if found else each.data)
         if not self._hidden:
             return entries
         return tuple(

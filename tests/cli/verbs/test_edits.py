@@ -100,6 +100,7 @@ def test_scale_asks_before_a_gang_restarts(sh: Shell, server: LiveServer, client
     status(server, gang, phase="Running")
     asked = sh("scale", "gang", "--replicas", "4")
     assert (asked.code, asked.out, "pass -y" in asked.err) == (2, "", True)
+    assert "job/gang restarts all of its tasks for another size" in asked.err
     assert _job(client, "gang").spec.roles[0].replicas == 3
     assert sh("scale", "gang", "--replicas", "4", "-y").code == 0
     role = Role(command=("x",), replicas=4, min_replicas=2)

@@ -114,7 +114,10 @@ def test_what_is_missing_is_exit_code_3_and_the_rest_is_shown(sh: Shell) -> None
 
 def test_an_unknown_kind_is_named_with_the_nearest(sh: Shell) -> None:
     said = sh("get", "jbos")
-    assert (said.code, said.err.splitlines()[1]) == (3, "hint: did you mean jobs?")
+    assert (said.code, said.err.splitlines()[1]) == (
+        3,
+        "hint: for a job of this name write job/jbos; did you mean jobs?",
+    )
 
 
 def test_names_exclude_lists(sh: Shell) -> None:

@@ -28,7 +28,7 @@ _AMOUNTS = ("asked", "free", "largest", "quota", "used")
 _REMEDIES = {
     "Suspended": "shoal resume {target}",
     "Dependency": "nothing has to be done: it starts when those jobs have ended as asked",
-    "DependencyNeverSatisfied": "run that job again, then submit this one with --after the new run",
+    "DependencyNeverSatisfied": "submit it again: without --after, or after another run of that job",
     "CommandNotFound": "check the command, and that PATH and the directory are the ones it needs",
     "OutOfMemory": "ask for more memory, or use less of it per task",
     "RestartLimit": "shoal logs {target} shows what its tasks wrote, with --previous the start before",
