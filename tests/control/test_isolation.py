@@ -59,6 +59,35 @@ def test_a_job_that_makes_the_decision_fail_is_left_out_until_it_changes(monkeyp
     assert not world.running("poison-0")
 
 
+def test_a_node_that_makes_the_decision_fail_is_left_out_until_it_changes(monkeypatch) -> None:
+    """With it every job seems to be at fault: none of them is left out for that."""
+    decide = Decider._decide
+
+    def fragile(self, snapshot, policy, now):
+        if any(row.name == "b" and row.ready and not row.labels for row in snapshot.nodes):
+            raise ZeroDivisionError("injected")
+        return decide(self, snapshot, policy, now)
+
+    world = World({name: capacity(2) for name in "abc"}, run_for(None))
+    world.submit("holds", role(6))
+    world.run()
+    monkeypatch.setattr(Decider, "_decide", fragile)
+    world.edit("holds", suspend=True)
+    world.run(5)
+    for number in range(4):
+        world.submit(f"fine-{number}", role(1))
+    world.run(5)
+    for number in range(4):
+        assert set(world.running(f"fine-{number}").values()) <= {"a", "c"}
+        assert world.running(f"fine-{number}")
+    world.submit("more", role(1))
+    world.run(5)
+    assert not world.running("more")
+    world.edit_node("b", labels={"mended": "yes"})
+    world.run(5)
+    assert set(world.running("more").values()) == {"b"}
+
+
 def test_an_undecodable_job_keeps_its_tasks_and_comes_back_when_it_is_mended() -> None:
     world = World({"a": capacity(4)}, run_for(None))
     world.submit("newer", role(3))

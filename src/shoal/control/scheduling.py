@@ -40,7 +40,7 @@ from shoal.schedule.decide import Decided, Decider
 from shoal.schedule.explain import explain
 from shoal.schedule.plan import Plan, Policy, Write
 from shoal.schedule.record import Record
-from shoal.schedule.snapshot import JobRow, Snapshot
+from shoal.schedule.snapshot import JobRow, NodeRow, Snapshot
 from shoal.schedule.speed.learned import Slower
 
 __all__ = [
@@ -139,6 +139,7 @@ class SchedulingController:
         self._policy = policy
         self._decider = Decider()
         self._excluded: dict[str, tuple[JobRow, str]] = {}
+        self._excluded_nodes: dict[str, NodeRow] = {}
         """By uid: rows with which no decision can be made, and why."""
         self._reported: dict[str, str] = {}
         """By uid: the reason that the status of a job that is left out says."""
@@ -194,20 +195,33 @@ class SchedulingController:
         return wait
 
     def _decide(self, snapshot: Snapshot, policy: Policy, now: Stamp) -> Decided:
-        """The decision, without the jobs that make it fail; those stay out until they change."""
+        """The decision, without jobs and nodes that make it fail; those stay out until they change."""
         try:
             return self._decider.decide(self._without_excluded(snapshot), policy, now)
         except Exception as error:
-            found = self._culprits(self._without_excluded(snapshot), policy, now)
-            if not found:
+            usable = self._without_excluded(snapshot)
+            found = self._culprits(usable, policy, now)
+            node = None if len(found) == 1 else self._culprit_node(usable, policy, now)
+            if node is not None:
+                _log.error("node %s makes a decision fail: %s", node[0].name, node[1])
+                self._excluded_nodes[node[0].name] = node[0]
+            elif not found:
                 raise
-            for row, reason in found:
-                _log.error("job %s/%s makes a decision fail: %s", row.namespace, row.name, reason)
-                self._excluded[row.uid] = (row, reason)
+            else:
+                for row, reason in found:
+                    _log.error("job %s/%s makes a decision fail: %s", row.namespace, row.name, reason)
+                    self._excluded[row.uid] = (row, reason)
             _log.debug("the decision that failed", exc_info=error)
             return self._decider.decide(self._without_excluded(snapshot), policy, now)
 
     def _without_excluded(self, snapshot: Snapshot) -> Snapshot:
+        if self._excluded_nodes:
+            there = {row.name: row for row in snapshot.nodes}
+            self._excluded_nodes = {
+                name: row for name, row in self._excluded_nodes.items() if there.get(name) == row
+            }
+            nodes = tuple(_unused(r) if r.name in self._excluded_nodes else r for r in snapshot.nodes)
+            snapshot = msgspec.structs.replace(snapshot, nodes=nodes)
         if not self._excluded:
             return snapshot
         rows = {row.uid: row for row in snapshot.jobs if row.uid in self._excluded}
@@ -227,25 +241,33 @@ class SchedulingController:
         order, that fails. Few decisions each: their number doubles the jobs."""
 
         def failure(jobs: Sequence[JobRow]) -> str:
-            try:
-                Decider().decide(msgspec.structs.replace(snapshot, jobs=tuple(jobs)), policy, now)
-            except Exception as error:  # noqa: BLE001 - what it is does not matter here
-                return f"{type(error).__name__}: {error}"
-            return ""
+            return _failure(msgspec.structs.replace(snapshot, jobs=tuple(jobs)), policy, now)
 
         jobs, found = list(snapshot.jobs), list[tuple[JobRow, str]]()
         while len(found) < _MOST_EXCLUDED_AT_ONCE and (reason := failure(jobs)):
-            works, fails = 0, len(jobs)
             if failure([]):
                 return []  # not a job's fault
-            while fails - works > 1:
-                middle = (works + fails) // 2
-                if why := failure(jobs[:middle]):
-                    fails, reason = middle, why
-                else:
-                    works = middle
-            found.append((jobs.pop(fails - 1), reason))
+            last, reason = _shortest(len(jobs), lambda count: failure(jobs[:count]), reason)
+            found.append((jobs.pop(last), reason))
         return found
+
+    def _culprit_node(
+        self, snapshot: Snapshot, policy: Policy, now: Stamp
+    ) -> tuple[NodeRow, str] | None:
+        """The one node without which a decision can be made, if there is one."""
+        nodes = snapshot.nodes
+
+        def failure(count: int) -> str:
+            rows = (*nodes[:count], *map(_unused, nodes[count:]))
+            return _failure(msgspec.structs.replace(snapshot, nodes=rows), policy, now)
+
+        if not (reason := failure(len(nodes))) or failure(0):
+            return None
+        last, reason = _shortest(len(nodes), failure, reason)
+        rows = (*nodes[:last], _unused(nodes[last]), *nodes[last + 1 :])
+        if _failure(msgspec.structs.replace(snapshot, nodes=rows), policy, now):
+            return None
+        return nodes[last], reason
 
     def _report_unusable(self, now: Stamp) -> None:
         """Say on each job that is left out why it is."""
@@ -339,6 +361,32 @@ class SchedulingController:
                     explain(step.code, step.evidence).sentence,
                     codec.builtins(step),
                 )
+
+
+def _failure(snapshot: Snapshot, policy: Policy, now: Stamp) -> str:
+    """What a decision raises; empty: nothing."""
+    try:
+        Decider().decide(snapshot, policy, now)
+    except Exception as error:  # noqa: BLE001 - what it is does not matter here
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _shortest(fails: int, failure: Callable[[int], str], reason: str) -> tuple[int, str]:
+    """The last position of the shortest run from the start that fails, and why it does; `fails` does."""
+    works = 0
+    while fails - works > 1:
+        middle = (works + fails) // 2
+        if why := failure(middle):
+            fails, reason = middle, why
+        else:
+            works = middle
+    return fails - 1, reason
+
+
+def _unused(row: NodeRow) -> NodeRow:
+    """The node as one on which nothing starts, and what it holds stays held."""
+    return NodeRow(name=row.name, ready=False, lost=row.lost)
 
 
 def _fields(job: Job, write: Write, now: Stamp) -> dict[str, Any]:
