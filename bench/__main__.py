@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench import arrays, commands, memory, pending, reads
+from bench import arrays, commands, load, memory, pending, reads
 from bench.row import Row, table
 from bench.schedule import goals
 
@@ -16,6 +16,7 @@ _SUITES: dict[str, Callable[[bool], list[Row]]] = {
     "commands": lambda quick: commands.rows(),
     "arrays": lambda quick: arrays.rows(),
     "reads": lambda quick: reads.rows(),
+    "load": lambda quick: load.rows(),
     "pending": lambda quick: pending.rows(),
     "memory": lambda quick: memory.rows(),
     "schedule": goals.rows,

@@ -10,6 +10,7 @@ that does not answer.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +117,33 @@ class Signals:
             signal.set()
 
 
+class SharedDocuments:
+    """The documents that watches begin with, one copy for all watches that are being filled. A context
+    manager for as long as one is. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._documents: dict[str, dict[bytes, bytes]] = {}
+        self._filling = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._filling += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._filling -= 1
+            if not self._filling:
+                self._documents.clear()
+
+    def shared(self, kind: str, documents: list[bytes]) -> list[bytes]:
+        """Equal documents of that kind, the very ones that other watches hold where there are."""
+        with self._lock:
+            known = self._documents.get(kind, {})
+            self._documents[kind] = newest = {each: known.get(each, each) for each in documents}
+        return list(newest.values())
+
+
 @dataclass
 class Services:
     """One server's parts. Made before the event loop runs; the later parts are set from any thread."""
@@ -135,6 +163,7 @@ class Services:
     failing: Callable[[], tuple[str, ...]] = tuple
     """What fails now and is tried again, a sentence each."""
     signals: Signals = field(default_factory=Signals)
+    first_documents: SharedDocuments = field(default_factory=SharedDocuments)
     on_store: BlockingPool = field(default_factory=lambda: BlockingPool("store", _STORE_THREADS))
     on_streams: BlockingPool = field(default_factory=lambda: BlockingPool("streams", _STREAM_THREADS))
     on_nodes: BlockingPool = field(default_factory=lambda: BlockingPool("nodes", _NODE_THREADS))

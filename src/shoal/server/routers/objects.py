@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -275,7 +275,8 @@ def _present(
     if name:
         return _present_one(services, actor, kind, namespace, name)
     page = services.store.list(kind, actor=actor, namespace=namespace)
-    events = [Event("Added", page.version, record) for record in page.records]
+    documents = services.first_documents.shared(kind.name, [each.document for each in page.records])
+    events = [Event("Added", page.version, Record(kind, document)) for document in documents]
     return [*events, Event("Bookmark", page.version)], page.version
 
 
@@ -307,8 +308,10 @@ async def _events(
     signal = services.signals.new()
     try:
         watch.on_ready(signal.set)
-        for portion in _portions(first):
-            yield portion
+        with services.first_documents:
+            for portion in _portions(first):
+                yield portion
+            first.clear()  # the watch may stay for days
         while not services.signals.stopping:
             events = await services.on_store.call(watch.poll)
             for portion in _portions([event for event in events if _concerns(event, name)]):
@@ -321,16 +324,18 @@ async def _events(
         watch.close()
 
 
-def _portions(events: list[Event]) -> list[bytes]:
-    portions, now, size = list[bytes](), list[bytes](), 0
+def _portions(events: list[Event]) -> Iterator[bytes]:
+    """The events as they go over the wire, made when they are sent."""
+    now, size = list[bytes](), 0
     for event in events:
         text = _text(event)
         now.append(text)
         size += len(text)
         if size >= _MOST_BYTES:
-            portions.append(b"".join(now))
+            yield b"".join(now)
             now, size = [], 0
-    return [*portions, b"".join(now)] if now else portions
+    if now:
+        yield b"".join(now)
 
 
 def _text(event: Event) -> bytes:
