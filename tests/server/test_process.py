@@ -23,6 +23,7 @@ from shoal.cluster.local.shutdown import shut_down
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
+from shoal.server.listeners import server_tls
 from tests.server.harness import a_job, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -216,6 +217,33 @@ def test_an_address_once_said_is_kept(start) -> None:
     with gone, pytest.raises(Unavailable):
         gone.version()
     assert third.stop() == 0
+
+
+def test_a_given_certificate_is_shown_and_kept_for_the_next_start(start, tmp_path: Path) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
+    made = server_tls(folder)
+    port = free_port()
+    first = start(
+        "--listen", f"127.0.0.1:{port}",
+        "--tls-cert", str(folder / "tls.crt"),
+        "--tls-key", str(folder / "tls.key"),
+    )  # fmt: skip
+    with first.client() as owner:
+        owner.create_user("alice", [("admin", "")])
+        token = owner.create_token("alice").token
+    assert first.stop() == 0
+    second = start()  # as an agent starts it again
+    second.client().close()
+    assert json.loads((second.home / "server.json").read_text())["fingerprint"] == made.fingerprint
+    assert not (second.home / "keys" / "tls.crt").exists()
+    url = f"https://127.0.0.1:{port}"
+    with Client.connect(url=url, token=token, fingerprint=made.fingerprint) as alice:
+        assert alice.version().pid == second.process.pid
+    assert second.stop() == 0
+    halves = start("--listen", f"127.0.0.1:{port}", "--tls-cert", str(folder / "tls.crt"), "--tls-key=")
+    assert halves.ended() != 0
+    assert "go together" in halves.log.read_text()
 
 
 def test_a_port_in_use_is_said(start) -> None:
