@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @click.command("scenario")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--core", is_flag=True, help="Decide with the scheduling core that is in preparation.")
 @reports
 @common
 @click.pass_obj
-def command(settings: Settings, files: tuple[Path, ...], **_: Any) -> int:
+def command(settings: Settings, files: tuple[Path, ...], core: bool, **_: Any) -> int:
     """Show what the scheduler decides about the nodes, queues and jobs of a file, and why.
 
     \b
@@ -32,7 +33,7 @@ def command(settings: Settings, files: tuple[Path, ...], **_: Any) -> int:
 
     Exit code 1 when a decision is not what its file expects.
     """
-    records = _play(files)
+    records = _play(files, core=core)
     wide = settings.output == "wide"
     emit(settings, records, _TITLES, [row for each in records for row in _rows(each, wide=wide)])
     unmet = [sentence for record in records for sentence in record.unmet]
@@ -41,13 +42,17 @@ def command(settings: Settings, files: tuple[Path, ...], **_: Any) -> int:
     return 1 if unmet else 0
 
 
-def _play(files: Sequence[Path]) -> list[Record]:
-    from shoal.simulate.scenario.play import play
+def _play(files: Sequence[Path], *, core: bool) -> list[Record]:
+    from shoal.simulate.scenario.play import core_plans, play
     from shoal.simulate.scenario.record import record_of
     from shoal.simulate.scenario.whole import read_scenario
 
     scenarios = [read_scenario(path) for path in files]
-    return [record_of(each, decision) for each in scenarios for decision in play(each)]
+    return [
+        record_of(each, decision)
+        for each in scenarios
+        for decision in play(each, core_plans(each.rules) if core else None)
+    ]
 
 
 _TITLES = ("SCENARIO", "AT", "STEP", "JOB", "TASKS", "WHY")

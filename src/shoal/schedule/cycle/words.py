@@ -160,6 +160,12 @@ def _no_room(e: _Evidence) -> Explanation:
 
 
 def _fragmented(e: _Evidence) -> Explanation:
+    if e.get("onOneNode"):
+        return Explanation(
+            f"it needs {_amount('gpu', e['onOneNode'])} on one node; {e['free']} are free on nodes that "
+            f"suit, at most {e['largest']} on any one",
+            "it starts when others end on one node, or ask for smaller tasks",
+        )
     return Explanation(
         f"there is as much as it asks for, but not on the same nodes: {_tasks(e['fitting'])} of "
         f"{_tasks(e['wanted'])} fit",

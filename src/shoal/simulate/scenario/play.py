@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from shoal.schedule.cycle.rows import Cluster, Job, Task
+from shoal.schedule.core.cycle import Core
+from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Move, Plan, Preempt, Shrink
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.world import Plans, World
@@ -22,7 +23,7 @@ from shoal.simulate.scenario.judge import unmet
 from shoal.simulate.scenario.whole import Scenario
 from shoal.simulate.scenario.wishes import Expectation
 
-__all__ = ["MOST_DECISIONS", "Decision", "play"]
+__all__ = ["MOST_DECISIONS", "Decision", "core_plans", "play"]
 
 MOST_DECISIONS = 10_000
 """Of one file; more are taken for a clock that stands still."""
@@ -60,6 +61,19 @@ def play(scenario: Scenario, plans: Plans | None = None) -> list[Decision]:
             raise BadInput(f"{scenario.name} takes more than {MOST_DECISIONS} decisions")
         at = following
         happened, expect = stage.pass_time(at)
+
+
+def core_plans(rules: Rules) -> Plans:
+    """Decisions of the core in preparation. A plan holds changed actions alone; what a file says about
+    jobs that wait is read from all that holds."""
+    core = Core(rules)
+
+    def plans(cluster: Cluster, rules: Rules, now: float) -> Plan:
+        core.rules = rules
+        core.plan(cluster, now)
+        return core.everything
+
+    return plans
 
 
 class _Stage:

@@ -1,0 +1,245 @@
+"""The tree of queues: what each holds, may hold, and is entitled to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal.schedule.core.state import GPU, JOBS, Nodes
+from shoal.schedule.cycle.rows import Queue
+
+__all__ = ["Queues", "Refusal"]
+
+Floats = npt.NDArray[np.float64]
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A limit that a start would exceed."""
+
+    code: str
+    queue: int
+    """-1: the cluster."""
+    resource: int
+    bound: float
+    used: float
+    asked: float
+
+
+class Queues:
+    """Columns by queue, and usage: `held` counts what is there, `stays` what remains after stops."""
+
+    def __init__(self, rows: Sequence[Queue], nodes: Nodes) -> None:
+        self.rows = sorted(rows, key=lambda queue: queue.name)
+        self.index = {queue.name: at for at, queue in enumerate(self.rows)}
+        self.resources = [*nodes.resources, GPU, JOBS]
+        count, width = len(self.rows), len(self.resources)
+        self.capacity: Floats = np.zeros(width)
+        self.capacity[: width - 2] = nodes.amounts[nodes.ready].sum(axis=0)
+        self.capacity[-2] = (nodes.slots[nodes.ready] > 0).sum()
+        self.capacity[-1] = math.inf
+        self.parent = [self.index.get(queue.parent, -1) for queue in self.rows]
+        self.paths = [self._path(at) for at in range(count)]
+        self.children: dict[int, list[int]] = {}
+        for at, parent in enumerate(self.parent):
+            self.children.setdefault(parent, []).append(at)
+        self.own_nominal = self._column("nominal", 0.0)
+        self.limit = self._column("limit", math.inf)
+        self.borrow = self._column("borrowing", math.inf)
+        self.guaranteed = self._column("guaranteed", 0.0)
+        for at, queue in enumerate(self.rows):
+            if queue.jobs is not None:
+                self.limit[at, -1] = min(self.limit[at, -1], queue.jobs)
+        self.nominal = self._summed(self.own_nominal)
+        lending = self._column("lending", math.inf)
+        self.guaranteed = np.maximum(
+            self.guaranteed, np.where(np.isinf(lending), 0.0, self.nominal - lending)
+        )
+        self.guaranteed = self._summed(self.guaranteed)
+        self.most_lent: Floats = self.nominal + self.borrow
+        self.held: Floats = np.zeros((count, width))
+        self.stays: Floats = np.zeros((count, width))
+        self.users: dict[tuple[int, str], Floats] = {}
+        self._capped = [
+            [q for q in path if self.rows[q].user_limit or self.rows[q].user_jobs is not None]
+            for path in self.paths
+        ]
+        self._keeps = bool((self.guaranteed > 0).any())
+        self.binding = [
+            self._keeps
+            or bool(self._capped[at])
+            or not np.isinf(np.minimum(self.limit[path], self.most_lent[path])).all()
+            for at, path in enumerate(self.paths)
+        ]
+        """By queue: whether any limit, cap or guarantee could refuse a job of it."""
+        self.leaves = np.array([at not in self.children for at in range(count)], np.bool_)
+
+    def _path(self, at: int) -> list[int]:
+        found: list[int] = []
+        while at >= 0 and at not in found:
+            found.append(at)
+            at = self.index.get(self.rows[at].parent, -1)
+        return found
+
+    def _column(self, key: str, default: float) -> Floats:
+        found = np.full((len(self.rows), len(self.resources)), default)
+        for at, queue in enumerate(self.rows):
+            named: dict[str, float] = getattr(queue, key)
+            for column, name in enumerate(self.resources):
+                if name in named:
+                    found[at, column] = named[name]
+        return found
+
+    def _summed(self, own: Floats) -> Floats:
+        """By queue: its own amount, or that of its children together where that is more."""
+        found = own.copy()
+        for at in sorted(range(len(self.rows)), key=lambda each: -len(self.paths[each])):
+            below = self.children.get(at, [])
+            if below:
+                found[at] = np.maximum(found[at], found[below].sum(axis=0))
+        return found
+
+    def reset(self) -> None:
+        """Before usage is counted again."""
+        self.held[:] = 0.0
+        self.stays[:] = 0.0
+        self.users.clear()
+
+    def add(
+        self, queue: int, user: str, load: Floats, *, held: bool = False, stays: bool = False
+    ) -> None:
+        """Count a load (negative: less of it) in the queue and those above it."""
+        path = self.paths[queue]
+        if held:
+            self.held[path] += load
+            for each in self._capped[queue]:
+                key = (each, user)
+                self.users[key] = self.users[key] + load if key in self.users else load.copy()
+        if stays:
+            self.stays[path] += load
+
+    # limits
+
+    def refusals(self, queue: int, user: str, load: Floats, *, now: bool) -> Iterator[Refusal]:
+        """Limits that the load would exceed; `now`: with what is still stopping."""
+        use = np.maximum(self.held, self.stays) if now else self.stays
+        asks = load > _SLACK
+        for each in self.paths[queue]:
+            for code, bound in (("Limit", self.limit[each]), ("Borrowing", self.most_lent[each])):
+                yield from self._over(code, each, bound, use[each], load, asks)
+        for each in self._capped[queue]:
+            row = self.rows[each]
+            bound = np.full(len(load), math.inf)
+            for column, name in enumerate(self.resources):
+                bound[column] = row.user_limit.get(name, math.inf)
+            if row.user_jobs is not None:
+                bound[-1] = min(bound[-1], row.user_jobs)
+            held = self.users.get((each, user))
+            yield from self._over(
+                "UserCap", each, bound, np.zeros(len(load)) if held is None else held, load, asks
+            )
+        if self._keeps:
+            yield from self.kept(queue, load, use)
+
+    def _over(
+        self,
+        code: str,
+        queue: int,
+        bound: Floats,
+        used: Floats,
+        load: Floats,
+        asks: npt.NDArray[np.bool_],
+    ) -> Iterator[Refusal]:
+        over = asks & (used + load > bound + _SLACK * np.maximum(1.0, np.abs(load)))
+        for column in np.flatnonzero(over).tolist():
+            yield Refusal(
+                code, queue, column, float(bound[column]), float(used[column]), float(load[column])
+            )
+
+    def kept(self, queue: int, load: Floats, use: Floats) -> Iterator[Refusal]:
+        """Guaranteed capacity of others that the load would use."""
+        before = self._holding(use)
+        after_use = use.copy()
+        after_use[self.paths[queue]] += load
+        after = self._holding(after_use)
+        over = (after > self.capacity + 1e-6) & (after > before + _SLACK) & (load > _SLACK)
+        over[-1] = False
+        for column in np.flatnonzero(over).tolist():
+            yield Refusal(
+                "Kept",
+                -1,
+                column,
+                float(self.capacity[column]),
+                float(before[column]),
+                float(load[column]),
+            )
+
+    def _holding(self, use: Floats) -> Floats:
+        """What is used, or guaranteed to those that do not use it."""
+        held = np.maximum(use, self.guaranteed)
+        for at in sorted(
+            self.children, reverse=True, key=lambda each: -1 if each < 0 else len(self.paths[each])
+        ):
+            if at < 0:
+                continue
+            below = self.children[at]
+            direct = use[at] - use[below].sum(axis=0)
+            held[at] = np.maximum(held[at], held[below].sum(axis=0) + direct)
+        top = self.children.get(-1, [])
+        return held[top].sum(axis=0) if top else np.zeros(len(self.resources))
+
+    # shares and rights
+
+    def shortfall(self, use: Floats) -> Floats:
+        """What leaf queues use less than their nominal, in all."""
+        return np.maximum(0.0, self.nominal[self.leaves] - use[self.leaves]).sum(axis=0)
+
+    def share(self, queue: int, use: Floats) -> float:
+        """Weighted share of what it uses beyond its nominal, of the cluster's capacity."""
+        beyond = np.maximum(0.0, use - self.nominal[queue])[:-1]
+        capacity = self.capacity[:-1]
+        parts = np.divide(beyond, capacity, out=np.zeros(len(beyond)), where=capacity > 0)
+        top = float(parts.max(initial=0.0))
+        weight = self.rows[queue].weight
+        if top <= 0.0:
+            return 0.0
+        return top / weight if weight > 0 else math.inf
+
+    def within(self, queue: int, use: Floats, asks: npt.NDArray[np.bool_]) -> bool:
+        """Whether a queue's use is inside its nominal, in what is asked for."""
+        nominal = self.nominal[queue]
+        over = asks & (use > nominal + _SLACK)
+        over[-1] = False
+        matters = asks & (self.nominal.sum(axis=0) > 0)
+        matters[-1] = False
+        if not matters.any():
+            return False
+        return not (over & matters).any()
+
+    def claims_nominal(self, queue: int, load: Floats, use: Floats) -> int:
+        """The longest part of the path whose top is within nominal with the load; 0: none. So many
+        queues from the leaf on."""
+        asks = load > _SLACK
+        best = 0
+        for depth, each in enumerate(self.paths[queue]):
+            if self.within(each, use[each] + load, asks):
+                best = depth + 1
+        return best
+
+    def common(self, a: int, b: int) -> tuple[int, int]:
+        """How many queues of each path are below the first common one."""
+        first, second = self.paths[a], self.paths[b]
+        shared = set(first) & set(second)
+        below_a = next((at for at, each in enumerate(first) if each in shared), len(first))
+        below_b = next((at for at, each in enumerate(second) if each in shared), len(second))
+        return below_a, below_b
+
+    def fenced(self, queue: int, victim: int) -> bool:
+        """Whether a fence keeps the queue from taking anything of the victim's."""
+        below, _ = self.common(queue, victim)
+        return any(self.rows[each].fenced for each in self.paths[queue][:below])
