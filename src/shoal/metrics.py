@@ -18,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from shoal import background
+from shoal import __version__, background
 
 __all__ = ["CONTENT_TYPE", "REGISTRY", "render"]
 
@@ -40,7 +40,7 @@ def _seconds(name: str, text: str, *labels: str) -> Histogram:
     return Histogram(f"shoal_{name}_seconds", text, labels, registry=REGISTRY, buckets=_FAST)
 
 
-BUILD = Info("shoal_build", "Version of the server.", registry=REGISTRY)
+Info("shoal_build", "Version of the server.", registry=REGISTRY).info({"version": __version__})
 
 # Controllers
 
@@ -74,10 +74,20 @@ REGISTRY.register(_ThreadRestarts())
 
 # Scheduling and tasks
 
-DECISIONS = _counter("decisions_total", "Scheduling decisions by result.", "result")
+DECISIONS = _counter(
+    "decisions_total", "Scheduling decisions: `changed` something, `unchanged`, `failed`.", "result"
+)
 DECISION_SECONDS = _seconds("decision_duration", "Duration of a scheduling decision.")
-TASK_STARTS = _counter("task_starts_total", "Tasks whose start was requested of the cluster.")
-TASK_REFUSALS = _counter("task_refusals_total", "Tasks that a node refused to admit.")
+TASK_STARTS = _counter("task_starts_total", "Tasks that were given what they need to run.")
+TASK_ENDS = _counter(
+    "task_ends_total",
+    "Ends of tasks, by the reason of their stop (Exited: none).",
+    "reason",
+)
+TASK_REFUSALS = _counter("task_refusals_total", "Tasks that a node refused to admit.", "reason")
+JOB_EVENTS = _counter(
+    "job_events_total", "Events of jobs by reason, such as Restarted and Preempted.", "reason"
+)
 
 # Store
 

@@ -12,8 +12,8 @@ doubles nothing. When the queue is full the oldest points are dropped; at exit t
 killed by a signal loses what it reported in its last tenths of a second. A child made by `fork` is a
 writer of its own.
 
-Every task may report; where several report the same metric for the same step, an experiment uses the
-point that came first, so report from rank 0, or a value that is the same on all ranks.
+Every task may report, and an experiment takes all points of a metric as one series: report from rank 0,
+or a value that is the same on all ranks.
 
 Standard library only: this runs inside users' programs.
 """

@@ -105,13 +105,16 @@ def test_levels_that_the_cluster_does_not_have_are_refused(client: Client) -> No
     }
 
 
-def test_a_part_of_a_device_needs_a_device(client: Client, server: LiveServer) -> None:
+def test_a_part_of_a_device_needs_a_device(client: Client, server: LiveServer, told: list[str]) -> None:
     server.declared = [Capacity(cpu=CpuMillis(4000), memory=Bytes(2**33))]
     job = a_job(roles=(Role(command=("true",), resources=Resources(gpu_share=0.5)),))
-    with pytest.raises(Invalid, match="a worker asks for a part of a GPU, and no node has one"):
-        client.create(job)
+    client.create(job, dry_run=True)
+    assert told == [
+        "job train waits for a larger node: a worker asks for a part of a GPU, and no node has one"
+    ]
     server.declared = [NODE]
     client.create(job)
+    assert len(told) == 1
 
 
 def test_a_job_larger_than_the_cluster_is_taken_and_told_so(

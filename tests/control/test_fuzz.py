@@ -87,6 +87,7 @@ def test_no_object_stops_another_job(hostile: list[tuple[Kind, dict[str, Any]]])
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @LONG
 @given(st.lists(statuses(), min_size=1, max_size=5))
 def test_no_status_stops_another_job_for_long(hostile: list[Any]) -> None:
@@ -94,6 +95,7 @@ def test_no_status_stops_another_job_for_long(hostile: list[Any]) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @LONG
 @given(st.lists(objects(), min_size=1, max_size=8))
 def test_no_object_stops_another_job_for_long(hostile: list[tuple[Kind, dict[str, Any]]]) -> None:

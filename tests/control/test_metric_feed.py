@@ -35,10 +35,10 @@ def test_after_a_restart_each_job_comes_again() -> None:
     feed.on_change(lambda _, job: seen.append(job))
     feed.sync()
     assert seen == [A]
-    assert [each.sequence for each in feed.points("default", "u1")] == [1]
+    assert [each.order for each in feed.points("default", "u1")] == [1]
 
 
 def test_without_a_history_there_are_no_points() -> None:
     feed = MetricFeed(None)
     assert not feed.sync()
-    assert feed.points("default", "u1") == ()
+    assert feed.points("default", "u1") == []

@@ -4,8 +4,10 @@ import msgspec
 
 from shoal.cluster.base import NodeState
 from shoal.control.node import node_status
+from shoal.control.rows import node_row
 from shoal.objects.meta import Metadata
-from shoal.objects.node import Node, NodeSpec, Taint
+from shoal.objects.node import Capacity, Node, NodeSpec, Taint
+from shoal.objects.quantities import CpuMillis
 from shoal.store.base import SYSTEM
 from tests.control.world import World, capacity, role
 
@@ -30,8 +32,44 @@ def test_what_people_write_stays():
     world.store.create(Node(metadata=Metadata(name="a", namespace=""), spec=mine), actor=SYSTEM)
     world.cluster._nodes["a"].labels = {"zone": "x"}
     world.run(0.5)
-    assert world.node("a").spec == mine
+    labels = {"mine": "1", "zone": "x"}
+    assert world.node("a").spec == msgspec.structs.replace(mine, labels=labels)
     assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
+
+
+def test_what_the_cluster_reports_anew_is_followed():
+    world = World()
+    own, other = Taint(key="gpu"), Taint(key="spot", value="yes")
+    world.cluster.declare("a", labels={"zone": "x", "rack": "r1"}, taints=(own,))
+    world.run(0.5)
+    assert world.node("a").spec == NodeSpec(labels={"zone": "x", "rack": "r1"}, taints=(own,))
+    node = world.node("a")
+    mine = Taint(key="mine")
+    spec = msgspec.structs.replace(
+        node.spec, labels={"rack": "r1", "zone": "edited", "team": "b"}, taints=(own, mine)
+    )
+    world.store.update(msgspec.structs.replace(node, spec=spec), actor=SYSTEM)
+    world.run(0.5)
+    assert world.node("a").spec == spec, "an edit stays while the report is the same"
+
+    used = Capacity(cpu=CpuMillis(1000))
+    world.cluster.declare(
+        "a", labels={"zone": "x", "rack": "r2"}, taints=(other,), unschedulable=True, foreign=used
+    )
+    world.run(0.5)
+    node = world.node("a")
+    assert node.spec.labels == {"rack": "r2", "zone": "edited", "team": "b"}
+    assert node.spec.taints == (mine, other)
+    assert node.spec.unschedulable
+    assert node.status.capacity.cpu == capacity().cpu - 1000
+    row = node_row(node)
+    assert (row.labels["rack"], row.schedulable) == ("r2", False)
+
+    world.cluster.declare("a", labels={}, taints=(), unschedulable=False, foreign=Capacity())
+    world.run(0.5)
+    node = world.node("a")
+    assert node.spec == NodeSpec(labels={"zone": "edited", "team": "b"}, taints=(mine,))
+    assert node.status.capacity == capacity()
 
 
 def test_a_silent_node_is_not_ready_and_keeps_its_capacity():

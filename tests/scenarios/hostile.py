@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.cluster.local.isolation import names
+from shoal.cluster.local.isolation import namespaces
 from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB
 from shoal.objects.quantities import Bytes, CpuMillis
@@ -48,7 +48,7 @@ class Account:
     @property
     def promised(self) -> set[str]:
         """The isolations that held here."""
-        wanted = names.STRICT if self.mode == "strict" else names.DEFAULT
+        wanted = namespaces.STRICT if self.mode == "strict" else namespaces.DEFAULT
         return {name for name in wanted if self.states[name] == "enforced"}
 
     @property

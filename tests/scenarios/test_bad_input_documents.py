@@ -4,6 +4,7 @@
 Through the command line as people do, and past it: the server admits nothing that a client let through.
 """
 
+import json
 import time
 
 import msgspec
@@ -96,20 +97,26 @@ def test_every_problem_of_a_file_is_told_and_nothing_is_created(guarded: Standin
 @pytest.mark.parametrize(
     ("resources", "says"),
     [
-        ("{cpu: 64}", ["asks for 64 cpu, and the largest node has 4"]),
-        ("{memory: 64Ti}", ["asks for 64Ti memory"]),
-        ("{gpu: 1}", ["asks for 1 GPU"]),
         ("{cpu: -1}", ["is not a number of cores"]),
         ("{cpu: 1e30}", ["larger than any machine"]),
         ("{memory: 5}", ["did you mean 5Gi?"]),
     ],
 )
-def test_resources_that_no_node_has_are_refused_at_once(
+def test_resources_that_make_no_sense_are_refused_at_once(
     guarded: Standing, resources: str, says: list[str]
 ) -> None:
     told = apply(guarded, manifest(role=f"    resources: {resources}\n")).refused(USAGE)
     for part in says:
         assert part in told, told
+
+
+def test_a_task_larger_than_any_node_waits_and_its_submitter_is_warned(guarded: Standing) -> None:
+    told = guarded.cli("run", "-d", "-o", "json", "--cpu", "64", "--", "true")
+    assert told.code == 0, told.err
+    assert "warning: job " in told.err
+    assert "asks for 64 cpu, and the largest node has 4" in told.err
+    job = guarded.adopt(JOB, json.loads(told.out)["metadata"]["name"])
+    assert guarded.waiting(job) == "TooLarge"
 
 
 def test_a_gang_that_can_never_fit_waits_with_that_reason(guarded: Standing) -> None:

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import shoal
+from shoal.cluster.local import nodes as local_nodes
 from shoal.objects.errors import NotFound
 from shoal.objects.kinds import NODE
 from shoal.objects.task import Placement, TaskSpec, task_name
@@ -121,6 +123,11 @@ class Stage:
         elif point == "server.node.status.written":
             with self.chaos.stopped("two"):
                 self.people.until(mark.exists, point)
+        elif point == "server.node.spec.followed":
+            home = self.local.home
+            one, two = local_nodes.load(home)
+            labels = {**two.labels, "followed": "yes"}
+            local_nodes.save(home, [one, msgspec.structs.replace(two, labels=labels)])
         elif point == "server.node.created":
             with suppress(NotFound):  # it has been done, only the answer was lost
                 self.people.insist(lambda: self.people.client.delete(NODE, "", "two"))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from shoal.cluster.local.isolation import names
+from shoal.cluster.local.isolation import namespaces
 from shoal.objects.errors import Invalid
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
@@ -215,7 +215,7 @@ with socket.socket() as client:
         strict = cluster.job(role(command=command), isolation="strict")
         assert cluster.finished(default).status.phase == "Succeeded"
         assert cluster.log(default) == b"True\n"
-        lacking = [name for name in names.STRICT if cluster.isolation(name) != "enforced"]
+        lacking = [name for name in namespaces.STRICT if cluster.isolation(name) != "enforced"]
         if lacking:
             refused = cluster.finished(strict).status
             assert (refused.phase, refused.reason) == ("Failed", "IsolationUnavailable")

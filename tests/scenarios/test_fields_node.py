@@ -1,7 +1,9 @@
 """The fields of a node, and what of a role answers to them: shown on jobs that run, wait or move."""
 
+import msgspec
 import pytest
 
+from shoal.cluster.local import nodes
 from shoal.objects.kinds import JOB, NODE
 from shoal.testing.local import wait_until
 from tests.scenarios.fields import shows
@@ -25,6 +27,31 @@ def test_a_role_runs_where_the_labels_are(cluster: Standing) -> None:
     with cluster.node("plain", labels={"zone": "b", "tier": "1"}):
         assert cluster.finished(waits).status.phase == "Succeeded"
         assert cluster.notes(waits) == ["plain"]
+
+
+@shows(NODE, "spec.labels")
+def test_declared_labels_are_followed_when_they_change(cluster: Standing) -> None:
+    """The nodes that a home declares may be edited while all runs; people's labels stay beside them."""
+    waits = cluster.job(role(NOTE, nodeSelector={"rack": "r9", "mine": "1"}))
+    declared = nodes.load(cluster.home)
+    named = [
+        msgspec.structs.replace(each, labels={**each.labels, "rack": "r9"})
+        if each.name == "plain"
+        else each
+        for each in declared
+    ]
+    with cluster.node("plain", labels={"mine": "1"}):
+        assert cluster.waiting(waits) == "NoNodeSuits"
+        nodes.save(cluster.home, named)
+        try:
+            assert cluster.finished(waits).status.phase == "Succeeded"
+            assert cluster.notes(waits) == ["plain"]
+        finally:
+            nodes.save(cluster.home, declared)
+        wait_until(
+            lambda: "rack" not in cluster.client.get(NODE.struct, "", "plain").spec.labels,
+            what="the label is gone with its declaration",
+        )
 
 
 TOLERATIONS = {

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.cluster.local.isolation import names
+from shoal.cluster.local.isolation import namespaces
 from shoal.testing.require import require
 from tests.scenarios.hostile import Account, play
 
@@ -62,7 +62,7 @@ def judge(account: Account) -> None:
         assert len(account.attacks) > 25
         assert not account.broken, "\n".join(account.broken)
         assert not account.harm, "\n".join(account.harm)
-        wanted = names.STRICT if account.mode == "strict" else names.DEFAULT
+        wanted = namespaces.STRICT if account.mode == "strict" else namespaces.DEFAULT
         told = {each.partition(":")[0] for each in account.unenforced}
         assert told == {name for name in wanted if name in lacking}, "the task's own list says the same"
     if os.geteuid() == 0 and lacking and account.states.get("processes") != "enforced":

@@ -61,6 +61,9 @@ class SimulatedPlatform:
         self.cluster = SimulatedCluster(SystemClock(), {"n0": node}, run_for(0.2))
         self.opened = self.closed = 0
 
+    def output(self, namespace: str, job_uid: str) -> None:
+        return None
+
     def settings(self) -> ClusterSettings:
         return ClusterSettings()
 

@@ -21,6 +21,7 @@ from shoal.objects.account import RoleBinding
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.errors import Invalid
 from shoal.objects.job import Job, Role
+from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD
 from shoal.store.authorise import authorise
@@ -306,10 +307,40 @@ def test_reports_leave_the_job_controllers_fields_alone(server: LiveServer) -> N
 def test_a_script_asks_for_another_size(server: LiveServer) -> None:
     job = elastic(server, least=2, most=4)
     task = Task(server, job)
-    assert task.ask("POST", "/resize", {"replicas": 6}) == (200, {})
-    assert task.ask("GET")[1]["maximum"] == 6
+    assert task.ask("POST", "/resize", {"replicas": 3}) == (200, {})
+    assert task.ask("GET")[1]["maximum"] == 3
     code, refusal = task.ask("POST", "/resize", {"replicas": 1})
     assert (code, refusal["code"]) == (422, "Invalid")
+
+
+def test_a_job_never_asks_for_more_than_users_did(server: LiveServer) -> None:
+    """Its token is in the hands of its code, which may be anybody's."""
+    job = elastic(server, least=2, most=4)
+    task = Task(server, job)
+    for size, code in ((5, 422), (2, 200), (4, 200), (50, 422), (3, 200), (4, 200)):
+        assert task.ask("POST", "/resize", {"replicas": size})[0] == code, size
+    _, refusal = task.ask("POST", "/resize", {"replicas": 50})
+    assert (
+        refusal["message"] == "the job may have at most 4 tasks of role worker, as its submitter asked"
+    )
+    assert "shoal scale" in refusal["hint"]
+    for most in (6, 3):  # a user raises, then lowers it
+        with server.client() as owner:
+            owner.edit(
+                Job, job.metadata.namespace, job.metadata.name, lambda now, n=most: scaled(now, n)
+            )
+        assert task.ask("POST", "/resize", {"replicas": most + 1})[0] == 422
+        assert task.ask("POST", "/resize", {"replicas": 2})[0] == 200
+        assert task.ask("POST", "/resize", {"replicas": most})[0] == 200
+
+
+def test_a_resize_is_audited(server: LiveServer) -> None:
+    job = elastic(server, least=2, most=4)
+    Task(server, job).ask("POST", "/resize", {"replicas": 3})
+    server.services.audit.attach(server.services.recorder)
+    (entry,) = server.history.entries(types=("audit",))
+    assert (entry.reason, entry.data["actor"]) == ("resize", "job:default/train")
+    assert entry.data["before"] != entry.data["after"]
 
 
 @pytest.mark.slow

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from shoal.client import Client
 from shoal.client.wire import FRAMES, frame
+from shoal.cluster.simulated import run_for
 from shoal.objects.errors import Invalid, NotFound, Unavailable
 from shoal.server.routers.running import ExecAnswer
-from tests.server.harness import LiveServer, a_job
+from shoal.testing.plane import Plane, capacity
+from tests.server.harness import LiveServer, a_job, eventually
 
 PATH = "/api/v1/namespaces/default/jobs/train/exec"
 
@@ -97,3 +101,21 @@ def test_a_job_is_no_longer_counted_once_its_commands_have_ended() -> None:
     asyncio.run(run())
     assert sent[-1]["more_body"] is False
     assert "some-job" not in ExecAnswer._open  # type: ignore[attr-defined]
+
+
+def test_a_command_beside_a_task_leaves_an_audit_event(tmp_path: Path) -> None:
+    plane = Plane({"n0": capacity(4)}, run_for(None))
+    plane.submit(a_job())
+    plane.until(lambda: plane.job("train").status.phase == "Running")
+    plane.cluster.exec = lambda *_, **__: Exiting()  # type: ignore[assignment, method-assign]
+    server = LiveServer(tmp_path / "home", store=plane.store, cluster=plane.cluster)
+    try:
+        server.services.control = plane.context
+        server.services.audit.attach(server.services.recorder)
+        with server.client() as client:
+            client.transport.request("POST", PATH, body=command(), headers={"Content-Type": FRAMES})
+            eventually(lambda: bool(server.history.entries(types=("audit",))))
+            (entry,) = server.history.entries(types=("audit",))
+            assert (entry.reason, entry.data["actor"]) == ("exec", getpass.getuser())
+    finally:
+        server.close()

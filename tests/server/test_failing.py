@@ -38,6 +38,9 @@ class SmallPlatform:
         self.logs = FileLogs(folder)
         self.cluster = SimulatedCluster(SystemClock(), {"a": capacity(4)}, run_for(None))
 
+    def output(self, namespace: str, job_uid: str) -> None:
+        return None
+
     def settings(self) -> ClusterSettings:
         return ClusterSettings()
 

@@ -107,17 +107,22 @@ def node(cpu: float, gpus: int = 0) -> Capacity:
         (Resources(cpu=CpuMillis(4000), gpu=1), "more than any one node has"),
     ],
 )
-def test_what_no_node_can_hold_is_refused(server: LiveServer, resources: Resources, words: str) -> None:
+def test_what_no_node_can_hold_is_taken_with_a_warning(
+    server: LiveServer, resources: Resources, words: str
+) -> None:
     too_much = a_job(
         roles=(Role(command=("true",)), Role(name="ps", command=("a",), resources=resources))
     )
     with server.client() as client:
-        assert client.create(too_much, dry_run=True)  # nothing is known of nodes yet
+        told: list[str] = []
+        client.transport.on_warning = told.append
+        assert client.create(too_much, dry_run=True)
+        assert told == [], "nothing is known of nodes yet"
         server.declared = [node(4), node(2, gpus=2)]
-        with pytest.raises(Invalid, match=words) as caught:
-            client.create(too_much)
-        assert [problem.path for problem in caught.value.problems] == ["spec.roles[1].resources"]
-        client.create(a_job())
+        assert client.create(too_much).status.phase == "Pending"
+        (sentence,) = told
+        assert sentence.startswith("job train waits for a larger node: a ps asks for")
+        assert words in sentence
 
 
 def test_a_dry_run_writes_nothing(client: Client) -> None:

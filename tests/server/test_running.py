@@ -119,7 +119,7 @@ def test_a_task_may_look_at_itself_and_do_no_more(client: Client, local: LocalHo
         from shoal.client import Client
         from shoal.objects.errors import ShoalError
         from shoal.objects.job import Job
-        from shoal.objects.kinds import JOB
+        from shoal.objects.kinds import JOB, NODE
         import os
 
         def said(action):
@@ -270,9 +270,19 @@ def test_a_waiting_job_is_explained(client: Client, holding: Job) -> None:
         finished(client, job)
 
 
-def test_what_never_fits_is_refused_at_once(client: Client) -> None:
-    with pytest.raises(Invalid, match="the largest node has 4"):
-        client.run(["true"], cpu="5")
+def test_what_fits_on_no_node_is_accepted_with_a_warning_and_waits(client: Client) -> None:
+    def sizes() -> list[int]:
+        return [record.object.status.capacity.cpu for record in client.list(NODE).records]
+
+    eventually(lambda: bool(sizes()) and all(sizes()), SECONDS)
+    told: list[str] = []
+    client.transport.on_warning = told.append
+    name = client.run(["true"], cpu="5").metadata.name
+    assert [sentence.partition(": ")[2] for sentence in told] == [
+        "a worker asks for 5 cpu, and the largest node has 4"
+    ]
+    eventually(lambda: client.explain(JOB, "default", name).code == "TooLarge", SECONDS)
+    client.cancel("default", name)
 
 
 def test_the_server_is_killed_and_nothing_is_lost(client: Client, local: LocalHome) -> None:

@@ -1,7 +1,7 @@
 """Admission: completes, checks and stores each new or changed object.
 
 The rules about objects alone are in `shoal.objects.admit`; here they meet the other objects: the queue
-of a job, the stored object that a change is of, the nodes that a task has to fit on. People's documents
+of a job, the stored object that a change is of, the nodes that there are. People's documents
 come in through `create_document` and `put`, the objects that a controller makes through `create` with
 their owner. Runs on any thread, and reads the store as the system.
 
@@ -23,10 +23,10 @@ import msgspec
 
 from shoal.objects import codec
 from shoal.objects.admit import admit, admit_job, check_update, invalid, problems_of
-from shoal.objects.demand import about_job, about_queue, fitting
+from shoal.objects.demand import about_job, about_queue
 from shoal.objects.elastic import coordinator_of, with_coordinator
 from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem
-from shoal.objects.job import Job, Resources
+from shoal.objects.job import Job
 from shoal.objects.job_kind import DEPENDENCIES_ANNOTATION
 from shoal.objects.job_rules import unknown_levels
 from shoal.objects.kinds import JOB, QUEUE, Kind, kind_of
@@ -221,14 +221,12 @@ class Admission:
         return Put(Record(kind, codec.encode(new)), "changed" if fields else "unchanged", fields, old)
 
     def _ready(self, obj: Object, actor: Actor) -> Object:
-        """As it is to be stored: complete, its queue takes it, a node could hold it, its submitter is
-        known."""
+        """As it is to be stored: complete, its queue takes it, its submitter is known."""
         made = _with_metadata(_with_coordinator(obj), submitter=actor.submitter)
         if isinstance(made, Job):
             _check_user(made, actor)
             self._admit_job(made)
             self._check_levels(made)
-            self._check_sizes(made)
             made = self._with_dependencies(made)
         elif isinstance(made, Queue):
             self._check_place(made)
@@ -297,23 +295,6 @@ class Admission:
             return self._store.get(Queue, "", name, actor=SYSTEM)
         except NotFound:
             return None
-
-    def _check_sizes(self, job: Job) -> None:
-        """Waiting cannot help a task that is larger than every node there is."""
-        nodes = self._capacities()
-        if not nodes:
-            return  # none is known yet, so nothing is known to be too much
-        problems = [
-            Problem(f"spec.roles[{at}].resources", f"a {role.name} {_too_much(role.resources, nodes)}")
-            for at, role in enumerate(job.spec.roles)
-            if not any(_holds(node, role.resources) for node in nodes)
-        ]
-        if problems:
-            raise Invalid(
-                f"no node can ever run this: {problems[0].message}",
-                tuple(problems),
-                hint="ask for less, or declare a larger node: shoal get nodes shows what there is",
-            )
 
 
 def _owned(obj: K, owner: Object) -> K:
@@ -431,22 +412,3 @@ def _differing(old: Object, new: Object) -> tuple[str, ...]:
 
 def _moves(old: Job, new: Job) -> bool:
     return (old.spec.queue, old.spec.priority) != (new.spec.queue, new.spec.priority)
-
-
-def _holds(node: Capacity, asked: Resources) -> bool:
-    return fitting(asked, (node,)) > 0
-
-
-def _too_much(asked: Resources, nodes: list[Capacity]) -> str:
-    cpu, memory = max(node.cpu for node in nodes), max(node.memory for node in nodes)
-    gpus = max(len(node.gpus) for node in nodes)
-    if asked.cpu > cpu:
-        return f"asks for {asked.cpu.text()} cpu, and the largest node has {cpu.text()}"
-    if asked.memory is not None and asked.memory > memory:
-        has = f"{round(memory / 2**30, 1):g}Gi" if memory >= 2**30 else memory.text()
-        return f"asks for {asked.memory.text()} memory, and the largest node has {has}"
-    if asked.gpu_share is not None and not gpus:
-        return "asks for a part of a GPU, and no node has one"
-    if asked.gpu > gpus:
-        return f"asks for {asked.gpu} GPUs, and the largest node has {gpus or 'none'}"
-    return "asks for more than any one node has, though other nodes have enough of each"

@@ -103,6 +103,11 @@ class Platform(Protocol):
         """
         ...
 
+    def output(self, namespace: str, job_uid: str) -> Path | None:
+        """The output folder of a job, which its tasks know as `$SHOAL_OUTPUT`; None where the server
+        cannot read it."""
+        ...
+
     def settings(self) -> ClusterSettings:
         """The settings that hold now. May read a file."""
         ...

@@ -23,13 +23,14 @@ from shoal.control.cache import ObjectCache
 from shoal.control.experiment import ExperimentController
 from shoal.control.job.controller import EventRecorder, JobController, Rendezvous
 from shoal.control.lease import Guard
+from shoal.control.metric_collector import MetricCollector, Outputs
 from shoal.control.metric_feed import MetricFeed
 from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue import QueueController
 from shoal.control.runner import Controller
 from shoal.control.scheduling import DecisionRecorder, SchedulingController, WaitingOrder
 from shoal.control.task_cache import TaskCache
-from shoal.history.base import History
+from shoal.history.base import History, Logs
 from shoal.objects.kinds import EXPERIMENT, JOB, NODE, QUEUE, TRIAL, Kind
 from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
@@ -63,6 +64,10 @@ class ControllerContext:
     """Takes every decision that is to be kept as a file."""
     history: History | None = None
     """Where tasks' metric points are; None: there are none."""
+    logs: Logs | None = None
+    """Of tasks; None: no metrics are collected from them."""
+    outputs: Outputs = lambda namespace, job_uid: None
+    """The output folder of a job."""
     order: WaitingOrder = field(default_factory=WaitingOrder)
     """Where the scheduler publishes the order of each decision."""
     _caches: dict[Kind, ObjectCache[Any]] = field(
@@ -153,6 +158,18 @@ def _queue(context: ControllerContext) -> Controller:
     )
 
 
+def _metric_collector(context: ControllerContext) -> Controller:
+    return MetricCollector(
+        jobs=context.cache(JOB),
+        experiments=context.cache(EXPERIMENT),
+        trials=context.cache(TRIAL),
+        feed=context.metrics,
+        history=context.history,
+        logs=context.logs,
+        outputs=context.outputs,
+    )
+
+
 def _experiment(context: ControllerContext) -> Controller:
     return ExperimentController(
         experiments=context.cache(EXPERIMENT),
@@ -169,6 +186,7 @@ CONTROLLERS = (
     Registration(NodeController.name, _node),
     Registration(QueueController.name, _queue),
     Registration(ExperimentController.name, _experiment),
+    Registration(MetricCollector.name, _metric_collector),
 )
 """The platform's own."""
 

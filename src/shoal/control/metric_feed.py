@@ -28,8 +28,11 @@ class MetricFeed:
         self._history = history
         self._order = 0
         self._synced = False
+        self._lock = threading.Lock()
         self._ready = threading.Event()
         self._callbacks: list[Callable[[Any, Any], None]] = []
+        self._announced: list[JobKey] = []
+        self._is_collected: Callable[[str], bool] = lambda uid: True
 
     @property
     def synced(self) -> bool:
@@ -52,6 +55,8 @@ class MetricFeed:
         if self._history is not None:
             self._order, jobs = self._history.jobs_with_points(self._order)
         self._synced = True
+        with self._lock:
+            jobs, self._announced = [*jobs, *self._announced], []
         for job in jobs:
             for callback in self._callbacks:
                 callback(None, job)
@@ -79,6 +84,16 @@ class MetricFeed:
         return self._history.points(namespace, uid=job_uid, after=since)
 
     def complete(self, namespace: str, job_uid: str) -> bool:
-        """Whether everything that an ended job reported is kept. Tasks send their reports before they
-        exit, so it is."""
-        return True
+        """Whether everything that an ended job has written is kept: no point will follow. A program's
+        reports are kept before it ends, so it depends on the collector alone."""
+        return self._is_collected(job_uid)
+
+    def collected_by(self, is_collected: Callable[[str], bool]) -> None:
+        """Ask this whether all that an ended job (its uid) has written is collected."""
+        self._is_collected = is_collected
+
+    def announce(self, job: JobKey) -> None:
+        """Have the callbacks called for a job at the next sync, and sync soon."""
+        with self._lock:
+            self._announced.append(job)
+        self._ready.set()

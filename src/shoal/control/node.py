@@ -1,9 +1,10 @@
 """The node controller: a Node object for every node of the cluster, with what it can hold and whether
 it answers.
 
-A node that is seen for the first time gets an object with the labels that it declares of itself; from
-then on its spec is people's. A node that falls silent, or that the cluster no longer names, becomes
-NotReady and stays: whether it is gone for good only a person can say.
+A node that is seen for the first time gets an object. Labels, taints and `unschedulable` as the cluster
+reports them are merged into its spec when the report changes; what people write beside them stays, as in
+a three-way merge with the report before (`status.reported`). A node that falls silent, or that the
+cluster no longer names, becomes NotReady and stays: whether it is gone for good only a person can say.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from shoal.control.task_cache import TaskCache
 from shoal.control.workqueue import Key
 from shoal.objects.errors import Exists
 from shoal.objects.meta import Condition, Metadata
-from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus
+from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus, Reported
 from shoal.objects.quantities import Bytes, CpuMillis
 
-__all__ = ["NodeController", "NodeStates", "node_status"]
+__all__ = ["NodeController", "NodeStates", "followed", "node_status"]
 
 WRITER = "node"
 _RELIST_SECONDS = 1.0
@@ -141,6 +142,11 @@ class NodeController:
             node = self._create(key, state)
             if node is None:
                 return None
+        spec = node.spec if state is None else followed(node, state)
+        if spec != node.spec:
+            self._guard.check()
+            node = self._nodes.update(msgspec.structs.replace(node, spec=spec))
+            faults.point("server.node.spec.followed")
         fields = changed_fields(node.status, node_status(node, state, now))
         if fields:
             self._guard.check()
@@ -151,11 +157,39 @@ class NodeController:
     def _create(self, key: Key, state: NodeState) -> Node | None:
         metadata = Metadata(name=state.name, namespace="")
         try:
-            node = self._nodes.create(Node(metadata=metadata, spec=NodeSpec(labels=state.labels)))
+            made = Node(metadata=metadata)
+            made = msgspec.structs.replace(made, spec=followed(made, state))
+            node = self._nodes.create(made)
         except Exists:
             return self._nodes.refresh(key)
         faults.point("server.node.created")
         return node
+
+
+def followed(node: Node, state: NodeState) -> NodeSpec:
+    """The node's spec with what the cluster reports otherwise than before. Pure."""
+    spec, last = node.spec, node.status.reported
+    if last is None:  # seen for the first time: what people wrote before counts
+        last, labels = Reported(), {**state.labels, **spec.labels}
+    else:
+        labels = dict(spec.labels)
+        for key in {**last.labels, **state.labels}:
+            before, now = last.labels.get(key), state.labels.get(key)
+            if now is not None and now != before:
+                labels[key] = now
+            elif now is None and labels.get(key) == before:
+                labels.pop(key, None)
+    gone = [taint for taint in last.taints if taint not in state.taints]
+    taints = [taint for taint in spec.taints if taint not in gone]
+    known = {(taint.key, taint.effect) for taint in taints}
+    new = (taint for taint in state.taints if taint not in last.taints)
+    taints += [taint for taint in new if (taint.key, taint.effect) not in known]
+    unschedulable = spec.unschedulable
+    if state.unschedulable != last.unschedulable:
+        unschedulable = state.unschedulable
+    return msgspec.structs.replace(
+        spec, labels=labels, taints=tuple(taints), unschedulable=unschedulable
+    )
 
 
 def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:
@@ -186,8 +220,13 @@ def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:
         conditions=tuple(conditions),
         address=state.address if state is not None else old.address,
         seen=now if conditions[0].changed != before else old.seen,
+        reported=_reported(state) if state is not None else old.reported,
         observed_generation=generation,
     )
+
+
+def _reported(state: NodeState) -> Reported:
+    return Reported(labels=state.labels, taints=state.taints, unschedulable=state.unschedulable)
 
 
 def _usable(state: NodeState) -> Capacity:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shoal import faults
+from shoal import faults, metrics
 from shoal.clock import Clock
 from shoal.control.allocated import attained_service, task_holds
 from shoal.control.cache import ObjectCache
@@ -176,8 +176,14 @@ class SchedulingController:
             return self._again - begun
         self._again = 0.0  # whatever stops this pass calls for another
         policy = self._policy_now(begun)
-        decided = self._decide(snapshot, policy, now)
+        try:
+            decided = self._decide(snapshot, policy, now)
+        except Exception:
+            metrics.DECISIONS.labels("failed").inc()
+            raise
         plan = decided.plan
+        metrics.DECISIONS.labels("changed" if plan.writes else "unchanged").inc()
+        metrics.DECISION_SECONDS.observe(self._clock.monotonic() - begun)
         self._report_unusable(now)
         self._order.publish(decided.steps.order)
         try:

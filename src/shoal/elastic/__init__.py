@@ -31,14 +31,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shoal.elastic.api import Job, init
     from shoal.elastic.errors import ElasticError, Stopped
-    from shoal.elastic.optim import LAMB, LARS, Scale
+    from shoal.elastic.optim import LARS, Scale
     from shoal.elastic.optim.outer import AVERAGE, Outer
 
-__all__ = ["AVERAGE", "LAMB", "LARS", "ElasticError", "Job", "Outer", "Scale", "Stopped", "init"]
+__all__ = ["AVERAGE", "LARS", "ElasticError", "Job", "Outer", "Scale", "Stopped", "init"]
 
 _HOMES = {
     "AVERAGE": "optim.outer",
-    "LAMB": "optim",
     "LARS": "optim",
     "ElasticError": "errors",
     "Job": "api",
@@ -51,6 +50,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """The coordinator and the sidecar are in this package too, and must not wait for torch."""
+    if name == "LAMB":
+        raise AttributeError("shoal.elastic has no LAMB any more: use LARS, or an optimizer of torch")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

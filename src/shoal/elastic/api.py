@@ -31,6 +31,14 @@ from shoal.elastic.view import Cursor, View
 
 __all__ = ["Job", "init"]
 
+_REMOVED = {
+    "min_contrib": "every step waits for all workers",
+    "blocks": "mode='local' exchanges all parameters at once",
+    "delay": "mode='local' uses the result of an exchange at once",
+    "alpha": "mode='local' takes the result of an exchange as it is",
+}
+"""Options of earlier versions, and what holds in their stead."""
+
 
 def init(
     *,
@@ -134,60 +142,46 @@ class Job:
         """Which samples have been used: all before it."""
         return self._training.cursor
 
-    @property
-    def late_samples(self) -> int:
-        """With `min_contrib`: how many samples were passed over so far, their workers being late."""
-        return self._training.late_samples
-
     # what a script does
 
     def wrap(
         self,
         *things: Any,
         codec: str | None = None,
-        bucket: int | str | None = None,
-        min_contrib: int | None = None,
+        bucket: int | None = None,
         mode: Literal["sync", "local"] = "sync",
         sync_every: int | None = None,
         outer: Outer | None = None,
-        blocks: int = 1,
-        delay: int = 0,
-        alpha: float = 0.0,
+        **removed: Any,
     ) -> Any:
         """Follow models, optimizers, and whatever else has a state (schedulers, scalers, averages).
 
         The same objects are given back, as a tuple if there are several. Models must have the same
         parameters on every worker; their values are taken from the others.
 
-        `codec`: how gradients travel: "none" (the default), "bf16", "fp16" (each also with "+ef"),
-        "powersgd:4", or "auto": what is measured to be fastest here, and "none" unless that is worth its
-        loss of precision. `bucket`: bytes of gradients that are sent together (25 MiB), or "auto".
-
-        `min_contrib`: a step is made of the gradients of the first so many workers that have theirs; who
-        is late has no part in it, and its samples are passed over (`late_samples`): pace is bought with
-        samples. By default all are waited for.
+        `codec`: how gradients are compressed: "none" (the default), "bf16", "fp16" (each also with
+        "+ef"), or "powersgd:4". `bucket`: bytes of gradients that are sent together (25 MiB).
 
         `mode="local"`: workers take `sync_every` steps alone, each on its part of the batches; then the
         mean of what they have learned is handed to the `outer` optimizer (by default DiLoCo's; AVERAGE
-        is local SGD). In a stream, each of `blocks` blocks of parameters is exchanged at another step,
-        its result used `delay` steps later, a worker keeping `alpha` of its own.
+        is local SGD).
 
         Raises:
             ElasticError: one cannot be followed.
         """
+        for name in removed:
+            if name not in _REMOVED:
+                raise TypeError(f"job.wrap() got an unexpected keyword argument {name!r}")
+            raise ElasticError(f"job.wrap() has no {name}= any more: {_REMOVED[name]}")
         if self._training.begun:
             raise ElasticError("job.wrap() after job.shards(): wrap everything before the first loop")
         for thing in things:
             self._training.objects.add(thing)
-        local = local_plan(mode, sync_every, outer, blocks, delay, alpha)
+        local = local_plan(mode, sync_every, outer)
         if local is not None and (codec is not None or bucket is not None):
             raise ElasticError("codec= and bucket= are of gradients: with mode='local' none are sent")
         if local is not None:
             self._training.ways.travel(local)
-        if min_contrib is not None and min_contrib < 1:
-            raise ElasticError(f"min_contrib must be at least 1, not {min_contrib}")
-        if min_contrib is not None:
-            self._training.ways.wait_for(min_contrib)
         if codec is not None or bucket is not None:
             self._training.ways.travel(plan(codec or "none", BUCKET_BYTES if bucket is None else bucket))
         return things[0] if len(things) == 1 else things

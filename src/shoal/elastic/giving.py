@@ -85,7 +85,6 @@ class Giving:
         rest = {
             "buffers": objects.buffers(),
             "others": objects.capture_others(),
-            "late": training.late_samples,
             "options": [objects.options(number) for number in range(len(objects.optimizers))],
         }
         self._donor.applied(training.applied, training.cursor, self._pack(rest))

@@ -2,9 +2,8 @@
 
 A round ends at a *meeting*: a step boundary at which nothing is being exchanged. Only there do the
 members change, checkpoints get their state and steps count as committed. After a loss the round is run
-again from what each had at its last meeting, its samples dealt anew among those who are left: no sample
-is lost, and a loss costs at most one round. In a stream of several blocks others than the last are not
-exchanged at a meeting: there the lost worker's part of them, of less than a round, is gone.
+again from what each worker had at its last meeting, its samples dealt anew among the workers left: no
+sample is lost, and a loss costs at most one round.
 """
 
 # torch's own types are partial
@@ -24,7 +23,6 @@ from shoal.elastic.allreduce import control
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.group import Group
 from shoal.elastic.errors import ElasticError
-from shoal.elastic.optim.blocks import Rhythm
 from shoal.elastic.optim.local import LocalSteps
 from shoal.elastic.optim.outer import Outer
 from shoal.elastic.state import Packed, digest, pack, unpack
@@ -40,22 +38,18 @@ __all__ = ["Local", "LocalPlan", "alone", "local_plan"]
 class LocalPlan:
     """How workers train alone: see `job.wrap`."""
 
-    rhythm: Rhythm
+    every: int
     outer: Outer = field(default_factory=Outer)
-    alpha: float = 0.0
 
     def __str__(self) -> str:
-        rhythm, outer = self.rhythm, self.outer
+        outer = self.outer
         return (
-            f"the sum of {rhythm.every} local steps, {rhythm.blocks} blocks, delay {rhythm.delay}, "
-            f"outer rate {outer.lr:g}, momentum {outer.momentum:g}, own share {self.alpha:g}"
+            f"the sum of {self.every} local steps, outer rate {outer.lr:g}, momentum {outer.momentum:g}"
         )
 
 
-def local_plan(
-    mode: str, every: int | None, outer: Outer | None, blocks: int, delay: int, alpha: float
-) -> LocalPlan | None:
-    """What `job.wrap` was given; None for `mode="sync"`.
+def local_plan(mode: str, every: int | None, outer: Outer | None) -> LocalPlan | None:
+    """The options `mode`, `sync_every` and `outer` of `job.wrap`, checked; None for `mode="sync"`.
 
     Raises:
         ElasticError: it makes no sense.
@@ -63,17 +57,12 @@ def local_plan(
     if mode not in ("sync", "local"):
         raise ElasticError(f"mode {mode!r}: there are 'sync' and 'local'")
     if mode == "sync":
-        if (every, outer, blocks, delay, alpha) != (None, None, 1, 0, 0.0):
-            raise ElasticError("sync_every, outer, blocks, delay and alpha go with mode='local'")
+        if (every, outer) != (None, None):
+            raise ElasticError("sync_every and outer go with mode='local'")
         return None
     if every is None or every < 1:
         raise ElasticError("mode='local' needs sync_every=H: how many steps workers take alone")
-    if not 0 <= alpha <= 1:
-        raise ElasticError(f"alpha {alpha} must be between 0 and 1")
-    try:
-        return LocalPlan(Rhythm(every, blocks, delay), outer or Outer(), alpha)
-    except ValueError as error:
-        raise ElasticError(str(error)) from error
+    return LocalPlan(every, outer or Outer())
 
 
 def alone() -> Group:
@@ -85,20 +74,13 @@ class Local:
     """Of one process. `group` is what gradients are summed in: this process alone."""
 
     def __init__(self, plan: LocalPlan, objects: Objects) -> None:
-        """
-        Raises:
-            ElasticError: the plan does not fit the parameters.
-        """
         self.group = alone()
         self._plan = plan
         self._objects = objects
-        try:
-            self._steps = LocalSteps(objects.parameters(), plan.rhythm, plan.outer, alpha=plan.alpha)
-        except ValueError as error:
-            raise ElasticError(f"mode='local': {error}") from error
+        self._steps = LocalSteps(objects.parameters(), plan.every, plan.outer)
         self._since = 0
-        self._shares = [(0, 0)] * plan.rhythm.blocks
-        """For each block: samples of this worker, and of all, since it was exchanged."""
+        self._share = (0, 0)
+        """Samples of this worker, and of all, since the last exchange."""
         self._kept: Packed | None = None
 
     @property
@@ -119,18 +101,16 @@ class Local:
             GroupFailed: the group broke; `restore` is what is left.
             ElasticError: what the workers have learned cannot be added up.
         """
-        self._shares = [(own + own_samples, all_ + samples) for own, all_ in self._shares]
+        self._share = (self._share[0] + own_samples, self._share[1] + samples)
         self._since += 1
-        rhythm = self._plan.rhythm
-        block = rhythm.begins(self._steps.steps + 1)
         try:
-            self._steps.stepped(self._weight(block) if block is not None else 0.0, _adding(group))
+            self._steps.stepped(self._weight(), _adding(group))
         except ValueError as error:
             raise ElasticError(str(error)) from error
-        if block is not None:
-            self._shares[block] = (0, 0)
-        done = self._steps.steps - rhythm.delay
-        return done > 0 and done % rhythm.every == 0
+        due = self._steps.steps % self._plan.every == 0
+        if due:
+            self._share = (0, 0)
+        return due
 
     def flush(self, group: Group) -> bool:
         """All samples are learned: exchange what was not yet, and take what was agreed. False if there
@@ -140,11 +120,16 @@ class Local:
             GroupFailed: as `stepped`.
             ElasticError: as `stepped`.
         """
-        open_ = any(samples for _, samples in self._shares)
-        if open_:
-            self._exchange_all(group)
+        is_open = self._share[1] > 0
+        if is_open:
+            try:
+                self._steps.begin(self._weight(), _adding(group))
+                self._steps.finish()
+            except ValueError as error:
+                raise ElasticError(str(error)) from error
+            self._share = (0, 0)
         self._steps.adopt()
-        return open_
+        return is_open
 
     def meet(self, ready: int, applied: int, cursor: Cursor, group: Group) -> Sum:
         """All have applied the same exchanges: hear what everybody says, and keep what this one has.
@@ -157,8 +142,6 @@ class Local:
         control.write(vector, said, ())
         group.wait(group.sum(vector))
         total = control.read(vector, group.size, ready)
-        if total.ready and self._plan.rhythm.blocks > 1:
-            self._exchange_all(group)  # who comes or goes leaves nothing open
         self._keep(applied, cursor)
         return total
 
@@ -173,14 +156,11 @@ class Local:
     def adopt(self, state: dict[str, Any] | None, applied: int, cursor: Cursor) -> None:
         """Go on from what others have agreed; None: from the parameters as they are now."""
         if state is None:
-            fresh = LocalSteps(
-                self._steps.parameters, self._plan.rhythm, self._plan.outer, alpha=self._plan.alpha
-            )
-            self._steps = fresh
+            self._steps = LocalSteps(self._steps.parameters, self._plan.every, self._plan.outer)
         else:
             self._steps.load_state_dict(state)
             self._steps.adopt()
-        self._shares = [(0, 0)] * self._plan.rhythm.blocks
+        self._share = (0, 0)
         self._keep(applied, cursor)
 
     def restore(self) -> tuple[int, Cursor]:
@@ -191,29 +171,13 @@ class Local:
         self._objects.install(tree["objects"])
         self._steps.load_state_dict(tree["local"])
         randomness.restore(tree["random"])
-        self._shares = list(tree["shares"])
+        self._share = tree["share"]
         self._since = 0
         return int(tree["applied"]), Cursor(*tree["cursor"])
 
-    def _weight(self, block: int) -> float:
-        own, samples = self._shares[block]
+    def _weight(self) -> float:
+        own, samples = self._share
         return own / max(1, samples)
-
-    def _exchange_all(self, group: Group) -> None:
-        """
-        Raises:
-            GroupFailed: as `stepped`.
-            ElasticError: as `stepped`.
-        """
-        try:
-            self._steps.finish()
-            for block, (_, samples) in enumerate(self._shares):
-                if samples:
-                    self._steps.begin(block, self._weight(block), _adding(group))
-                    self._steps.finish()
-                    self._shares[block] = (0, 0)
-        except ValueError as error:
-            raise ElasticError(str(error)) from error
 
     def _keep(self, applied: int, cursor: Cursor) -> None:
         self._kept = pack({
@@ -222,7 +186,7 @@ class Local:
             "random": randomness.capture(),
             "applied": applied,
             "cursor": (cursor.epoch, cursor.position),
-            "shares": list(self._shares),
+            "share": self._share,
         })  # fmt: skip
         self._since = 0
 

@@ -27,6 +27,7 @@ _TAKE_SECONDS = 0.05
 _PATIENCE_SECONDS = 3.0
 _EXPLAIN_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
+_REPORT_SECONDS = 0.5
 _OF_THE_GROUP = ("recovered", "switched")
 """Words about the group in use: the newest counts, and is said once more at most, since a hello tells
 most of it."""
@@ -60,6 +61,7 @@ class Membership:
         self.plans: dict[int, View] = {}
         self.donor: Donor | None = None
         self.leaving = False
+        self.max_stall_seconds = 60.0
         self.on_joined: Callable[[int], None] = lambda incarnation: None
         self._say = say
         self._news = threading.Condition()
@@ -76,6 +78,11 @@ class Membership:
         self._closing: list[threading.Thread] = []
         self._answers: dict[str, Message] = {}
         self._again: dict[str, Message] = {}
+        self._broken = 0
+        self._waiting_since: float | None = None
+        self._progress: Message = {}
+        self._closed = threading.Event()
+        self._reporter = threading.Thread(target=self._report, name="shoal-report", daemon=True)
         self.link = Link(find, self._hello, self._hear)
         self.groups = Groups(address.rpartition(":")[0].strip("[]"), self._me, self._post)
 
@@ -87,6 +94,7 @@ class Membership:
     def start(self) -> None:
         """Begin to look for the coordinator."""
         self.link.start()
+        self._reporter.start()
 
     def send(self, message: Message) -> bool:
         """To the coordinator, if it is there."""
@@ -107,6 +115,19 @@ class Membership:
             for each in types:
                 self._again.pop(each, None)
 
+    def progress(self, fields: Message) -> None:
+        """The step, cursor and pace of this worker in the group that it uses, for its reports."""
+        self._progress = {"epoch": self.epoch, **fields}
+
+    def waits(self, on: bool) -> None:
+        """The training thread waits for other workers from now on, or does not."""
+        self._waiting_since = time.monotonic() if on else None
+
+    def broken(self, epoch: int) -> None:
+        """Operations of that epoch's group fail: reported until a later group is used."""
+        self._broken = epoch
+        self.send(self._state())
+
     def leave(self) -> None:
         """Ask to go at a step boundary. From any thread; not from a signal handler."""
         self.leaving = True
@@ -121,6 +142,8 @@ class Membership:
             overtaken = group is not None and self._newer(group.epoch)
             if group is not None:
                 self.epoch = group.epoch
+                if group.epoch > self._broken:
+                    self._broken = 0
         if old is not None and old is not group:
             # its threads are awaited, and its sockets looked up: no step has to wait for that
             closing = threading.Thread(target=old.close, name="shoal-close", daemon=True)
@@ -197,6 +220,7 @@ class Membership:
         with self._news:
             self._fenced = False
             self.incarnation, self.epoch, self.step = 0, 0, -1
+            self._broken, self._progress = 0, {}
             self.view = self.donor = None
             self.plans = {}
             self._again.clear()
@@ -245,11 +269,30 @@ class Membership:
 
     def close(self) -> None:
         """Say nothing more."""
+        self._closed.set()
         self.link.close()
         self.use(None)
         for closing in self._closing:
             closing.join(_CLOSE_SECONDS)
         self.groups.close()
+
+    # the reporter's thread
+
+    def _report(self) -> None:
+        """Say the state again and again: whatever was lost with a connection is made up for."""
+        while not self._closed.wait(_REPORT_SECONDS):
+            if self.incarnation > 0:
+                self.send(self._state())
+
+    def _state(self) -> Message:
+        """The newest state of this worker. A wait for others that has lasted for `max_stall` counts as a
+        broken group: a new view ends it."""
+        epoch, progress, since = self.epoch, self._progress, self._waiting_since
+        if progress.get("epoch") != epoch:
+            progress = {"step": -1, "cursor": [0, 0], "step_seconds": 0.0, "samples": 0, "world": 0}
+        stuck = since is not None and time.monotonic() - since > self.max_stall_seconds
+        broken = epoch if stuck else self._broken
+        return {**progress, "type": "report", "epoch": epoch, "broken": broken}
 
     # the link's thread
 
@@ -332,6 +375,7 @@ class Membership:
             self._news.notify_all()
         self.on_joined(self.incarnation)
         self.groups.repeat()
+        self.send(self._state())
         for each in again:
             self.send(each)
         with self._news:

@@ -53,13 +53,18 @@ class Presence:
         self._step_seconds = 0.0
         self._stepped_at = 0.0
         training.on_step.append(self._after_step)
-        if guardian is not None:
-            training.waiting = lambda waits: guardian.training(not waits)
+        training.waiting = self._waits
 
     def expect(self, progress: bool) -> None:
         """Whether a lack of progress from now on means that this worker hangs."""
         if self._guardian is not None:
             self._guardian.training(progress)
+
+    def _waits(self, on: bool) -> None:
+        if self._guardian is not None:
+            self._guardian.training(not on)
+        if self._membership is not None:
+            self._membership.waits(on)
 
     def at(self, epoch: int, first: int, end: int) -> None:
         """The script is handed these samples of the epoch's order now; none if both are the same."""
@@ -76,8 +81,7 @@ class Presence:
             return
         self._told = now
         training = self._training
-        self._membership.send({
-            "type": "progress",
+        self._membership.progress({
             "step": training.committed,
             "cursor": training.committed_cursor.to_wire(),
             "step_seconds": round(self._step_seconds, 6),

@@ -53,7 +53,8 @@ class Recovery:
         old.interrupt()
         training.reducer.abandon()
         training.roll_back()
-        membership.send({"type": "trouble", "epoch": old.epoch})
+        membership.waits(True)
+        membership.broken(old.epoch)
         training.boundary.forget()
         epoch = old.epoch
         while True:
@@ -63,9 +64,12 @@ class Recovery:
                 training.hand.lose()
                 training.hand.void = True
                 self.must_join, self.has_state = True, False
+                membership.waits(False)
                 return
             epoch = group.epoch
+            membership.waits(True)
             if self.enter(group, began):
+                membership.waits(False)
                 faults.point("elastic.recovered")
                 return
 
@@ -78,8 +82,7 @@ class Recovery:
         try:
             outcome = self._agree(group)
         except GroupFailed:
-            # nobody need be lost for that: without a word all would wait for the next view for ever
-            self._membership.send({"type": "trouble", "epoch": group.epoch})
+            self._membership.broken(group.epoch)
             return False
         if outcome.how == "buckets":
             training.fill()

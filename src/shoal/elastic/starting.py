@@ -64,4 +64,5 @@ def guard(
     )  # fmt: skip
     guardian.training(False)
     membership.on_joined = guardian.joined
+    membership.max_stall_seconds = max_stall_seconds
     return guardian, contact.key

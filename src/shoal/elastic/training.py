@@ -20,21 +20,20 @@ import torch
 from shoal import faults
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
-from shoal.elastic.allreduce.reducer import Enough, Reducer
+from shoal.elastic.allreduce.reducer import Reducer
 from shoal.elastic.boundary import Boundary
+from shoal.elastic.comm_config import CommConfig
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.hand import Hand
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.ledger.deal import Part, Step, advance, share_of
 from shoal.elastic.local import Local, alone
 from shoal.elastic.membership import Membership
-from shoal.elastic.optim.adascale import Noise, estimate
 from shoal.elastic.optim.rates import scaled
 from shoal.elastic.recovery import Recovery
 from shoal.elastic.state import digest
 from shoal.elastic.terms import Terms
 from shoal.elastic.view import Cursor
-from shoal.elastic.ways import Ways
 from shoal.elastic.wrapping import Objects
 
 __all__ = ["CHECK_EVERY", "Training"]
@@ -57,7 +56,7 @@ class Training:
     ) -> None:
         """`say` tells a person something, in one line."""
         self.objects = Objects(self.may_apply, self._applying, self._optimizer_applied)
-        self.ways = Ways()
+        self.ways = CommConfig()
         self.hand = Hand()
         self.boundary = Boundary(self, membership, donor)
         self.applied = 0
@@ -67,7 +66,6 @@ class Training:
         self.terms: Terms | None = None
         self.loop_elsewhere = 0
         self.stepped = False
-        self.late_samples = 0
         self.largest: int | None = None
         self.group: Group | None = None
         self.on_step: list[Callable[[], None]] = []
@@ -77,7 +75,6 @@ class Training:
         self._recovery = Recovery(self, membership) if membership is not None else None
         self._local: Local | None = None
         self._learned: tuple[int, int] | None = None
-        self._noise: Noise | None = None
         self._say = say
         self._reducer: Reducer | None = None
 
@@ -94,17 +91,13 @@ class Training:
             if not self.objects.models:
                 raise ElasticError("call job.wrap(model, optimizer) before job.shards()")
             self.ways.settled = True
-            enough, scaling = self.ways.enough, self.ways.scaling
             self._reducer = Reducer(
                 self.objects.parameters(),
                 self.objects.statistics(),
                 self._backward_over,
                 plan=self.ways.plan,
-                say=self._say,
-                enough=Enough(enough, self._ready) if enough is not None else None,
             )
             self._reducer.rest()
-            self._reducer.measures_noise = scaling is not None and scaling.measured is not None
             if self.ways.local is not None:
                 self._local = Local(self.ways.local, self.objects)
         return self._reducer
@@ -175,8 +168,6 @@ class Training:
         hand = self.hand
         if hand.total is not None:  # what the script has had in its hands may be no sum any more
             return ()
-        if self.ways.enough is not None and hand.step is None:  # others may be ahead of it
-            return ()
         return () if self.is_local else self.reducer.finished
 
     # what the loop calls
@@ -208,9 +199,7 @@ class Training:
         self.group = alone()
 
     def share(self, step: Step) -> tuple[int, int]:
-        """Positions `[first, end)` dealt to this rank: none, if the others have gone on without it."""
-        if self.reducer.late:
-            return step.first, step.first
+        """Positions `[first, end)` dealt to this rank."""
         return share_of(step, self.rank, self.size)
 
     def begin_step(self, step: Step, own_samples: int) -> None:
@@ -279,9 +268,7 @@ class Training:
             SystemExit: it has left.
         """
         if self._membership is not None and self._recovery is not None:
-            # what others have made of a step is applied first: they may count on it
-            newer = not self.has_to_rejoin and self._membership.newer(self.epoch)
-            if newer and not self.reducer.kept:
+            if not self.has_to_rejoin and self._membership.newer(self.epoch):
                 self.recover()
             if self.has_to_rejoin:
                 raise Fenced
@@ -364,7 +351,6 @@ class Training:
             self.boundary.giving.cancel()
         self.objects.install(tree["objects"])
         self.heard_of_loop(int(tree["terms"]["loop"]))
-        self.late_samples = int(tree.get("late", 0))
         self._stand_at(step, cursor)
         self._tell_step()
         self.committed = max(self.committed, step - (self._local is None))
@@ -393,7 +379,6 @@ class Training:
             "objects": self.objects.capture(),
             "applied": self.applied,
             "cursor": (self.cursor.epoch, self.cursor.position),
-            "late": self.late_samples,
             "terms": self.given.to_wire(),
             "local": self._local.state() if self._local is not None else None,
         }
@@ -426,9 +411,6 @@ class Training:
         self.hand.agreed(total)
         if self.hand.step is not None:
             self.reducer.install(total, self.hand.planned)
-        if self.reducer.measures_noise:
-            square = self.reducer.average_square()
-            self._noise = estimate(total.noise, total.parts, total.samples, square)
         if self._local is None:
             self._heard(total, self.reducer.said_ready)
 
@@ -498,10 +480,6 @@ class Training:
             return
         faults.point("elastic.applied")
         self._learned = (hand.own_samples, hand.planned)
-        samples = hand.planned if self.ways.enough is None else hand.total.samples
-        self.late_samples += hand.planned - samples
-        if self.ways.scaling is not None:
-            self.objects.schedule_steps = self.ways.scaling.applied(self._noise, samples)
         self._stand_at(self.applied + 1, advance(hand.step, self.given.samples))
         if self._local is None:
             self._tell_step()

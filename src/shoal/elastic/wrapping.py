@@ -33,8 +33,6 @@ class Objects:
     ) -> None:
         """`may_apply` gates every step; an optimizer's is within `applying`, and `applied` is called
         after it, each with its number."""
-        self.schedule_steps = 1
-        """How often a schedule is stepped where the script steps it."""
         self.models: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.others: list[Any] = []
@@ -186,9 +184,7 @@ class Objects:
         def gated(this: Any, *args: Any, **kwargs: Any) -> Any:
             result = None
             if self._may_apply():
-                scheduled = isinstance(this, torch.optim.lr_scheduler.LRScheduler)
-                for _ in range(self.schedule_steps if scheduled else 1):
-                    result = original(this, *args, **kwargs)
+                result = original(this, *args, **kwargs)
             return result
 
         return gated

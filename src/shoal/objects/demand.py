@@ -163,6 +163,13 @@ def _beyond_nodes(
 ) -> list[str]:
     name = job.metadata.name
     told = [
+        f"job {name} waits for a larger node: a {role.name} {_too_much(role.resources, nodes)}"
+        for role in job.spec.roles
+        if not fitting(role.resources, nodes, 1)
+    ]
+    if told:
+        return told
+    told = [
         f"job {name} asks for {_words(resource, needs[resource])} at least, and all nodes together have "
         f"{_count(resource, total[resource])}: it waits until there are more"
         for resource in RESOURCES
@@ -179,6 +186,21 @@ def _beyond_nodes(
                 f"all nodes together hold {places}: it waits until there are more"
             )
     return told
+
+
+def _too_much(asked: Resources, nodes: Sequence[Capacity]) -> str:
+    """What a task asks for that no node has."""
+    cpu, memory = max(node.cpu for node in nodes), max(node.memory for node in nodes)
+    gpus = max(len(node.gpus) for node in nodes)
+    if asked.cpu > cpu:
+        return f"asks for {asked.cpu.text()} cpu, and the largest node has {cpu.text()}"
+    if asked.memory is not None and asked.memory > memory:
+        return f"asks for {asked.memory.text()} memory, and the largest node has {rounded_bytes(memory)}"
+    if asked.gpu_share is not None and not gpus:
+        return "asks for a part of a GPU, and no node has one"
+    if asked.gpu > gpus:
+        return f"asks for {asked.gpu} GPUs, and the largest node has {gpus or 'none'}"
+    return "asks for more than any one node has, though other nodes have enough of each"
 
 
 def _beyond_quota(needs: dict[str, float], quota: Quota, bound: str) -> list[str]:

@@ -17,6 +17,7 @@ __all__ = [
     "NotFound",
     "Problem",
     "ShoalError",
+    "TooManyRequests",
     "Unauthenticated",
     "Unavailable",
     "VersionSkew",
@@ -135,6 +136,14 @@ class Unavailable(ShoalError):
     exit_code = 6
 
 
+class TooManyRequests(ShoalError):
+    """The caller has more connections than its share: it closes some, and tries again."""
+
+    code = "TooManyRequests"
+    http_status = 429
+    exit_code = 6
+
+
 class VersionSkew(ShoalError):
     """Client and server are of versions that do not work together."""
 
@@ -152,7 +161,8 @@ class Expired(ShoalError):
 
 
 _ALL = (
-    Conflict, Exists, Expired, Forbidden, NotFound, Unauthenticated, Unavailable, VersionSkew,
+    Conflict, Exists, Expired, Forbidden, NotFound, TooManyRequests, Unauthenticated, Unavailable,
+    VersionSkew,
 )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "ExperimentSpec",
     "ExperimentStatus",
     "Measured",
+    "MetricsCollector",
     "Objective",
     "Parameter",
     "TrialCounts",
@@ -148,6 +149,22 @@ class Constraint(Part, frozen=True, kw_only=True):
     """The largest allowed value."""
 
 
+class MetricsCollector(Part, frozen=True, kw_only=True):
+    """How metric points are read out of what trials write. Points that a trial's program reports with
+    `shoal.report` count as well, whatever is collected."""
+
+    kind: Literal["none", "StdOut", "File", "TensorFlowEvent"] = "none"
+    """The tasks' output, a file, or TensorBoard's event files."""
+    path: str = ""
+    """Of the file, or of the folder of event files; within `$SHOAL_OUTPUT`."""
+    format: Literal["TEXT", "JSON"] = "TEXT"
+    """Of a file: `name=value` in lines of text, or one JSON object a line."""
+    filters: tuple[str, ...] = ()
+    """Regular expressions for TEXT, each with a group for the name and one for the value."""
+    metrics: tuple[MetricName, ...] = ()
+    """Collected besides the metrics of objectives and constraints."""
+
+
 class Budget(Part, frozen=True, kw_only=True):
     """What ends the search, whatever the number of trials; running trials are then cancelled."""
 
@@ -170,6 +187,8 @@ class ExperimentSpec(Part, frozen=True, kw_only=True):
     early_stopping: EarlyStopping = EarlyStopping()
     constraints: tuple[Constraint, ...] = ()
     """Bounds on other metrics."""
+    metrics_collector: MetricsCollector = MetricsCollector()
+    """Where metric points come from, beside the reports of the trials."""
     parallel: int | str = 1
     """Trials that run at a time; `auto`: as many as the cluster starts at once."""
     max_trials: Count | None = None

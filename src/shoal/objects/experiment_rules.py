@@ -279,6 +279,7 @@ def check_search(experiment: Experiment) -> Iterator[Finding]:
     yield from _settings(("spec", "algorithm"), spec.algorithm)
     yield from _settings(("spec", "earlyStopping"), spec.early_stopping)
     yield from _counts(spec)
+    yield from _collector(spec)
     if not space:
         yield from _combination(spec)
         yield from _points(spec)
@@ -450,6 +451,26 @@ def _counts(spec: ExperimentSpec) -> Iterator[Finding]:
     if spec.algorithm.name != "grid" and all(each is None for each in ends):
         message = "nothing ends the experiment: give maxTrials or a budget"
         yield Finding(("spec", "maxTrials"), message, (("spec", "budget"),))
+
+
+def _collector(spec: ExperimentSpec) -> Iterator[Finding]:
+    collector, path = spec.metrics_collector, ("spec", "metricsCollector")
+    reads_files = collector.kind in ("File", "TensorFlowEvent")
+    if reads_files and not collector.path:
+        yield Finding((*path, "path"), f"the collector {collector.kind} wants a path in $SHOAL_OUTPUT")
+    if collector.path and (collector.path.startswith("/") or ".." in collector.path.split("/")):
+        yield Finding((*path, "path"), "is relative to $SHOAL_OUTPUT, and stays in it")
+    if collector.filters and (collector.kind == "none" or collector.format == "JSON"):
+        yield Finding((*path, "filters"), "filters are for TEXT of StdOut or of a File")
+    for at, text in enumerate(collector.filters):
+        try:
+            groups = re.compile(text).groups
+        except re.error as error:
+            yield Finding((*path, "filters", at), f"is no regular expression: {error}")
+            continue
+        if groups < 2:
+            message = "wants a group for the name and one for the value, such as ([\\w-]+)=([0-9.]+)"
+            yield Finding((*path, "filters", at), message)
 
 
 def _combination(spec: ExperimentSpec) -> Iterator[Finding]:

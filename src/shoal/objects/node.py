@@ -1,7 +1,7 @@
 """A machine, or a part of one, that runs tasks. Cluster-wide.
 
-People write labels, taints, `unschedulable` and `lost`; what the node can hold and whether it answers
-is observed.
+People write labels, taints, `unschedulable` and `lost`, and what the cluster reports of the first three
+is merged into them; what the node can hold and whether it answers is observed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = [
     "Node",
     "NodeSpec",
     "NodeStatus",
+    "Reported",
     "Taint",
     "cordoned",
     "declared_lost",
@@ -66,6 +67,15 @@ class Capacity(Part, frozen=True, kw_only=True):
     """Device ids."""
 
 
+class Reported(Part, frozen=True, kw_only=True):
+    """What the cluster reported of a node when its spec last followed it. Only a later difference from
+    this changes the spec, so that people's own edits stay."""
+
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
 class NodeStatus(Part, frozen=True, kw_only=True):
     """Written by the node controller."""
 
@@ -75,6 +85,8 @@ class NodeStatus(Part, frozen=True, kw_only=True):
     address: str = ""
     seen: Stamp = 0.0
     """When its readiness last changed."""
+    reported: Reported | None = None
+    """Absent until the node was seen."""
     observed_generation: int = 0
     writers: dict[str, int] = {}
 

@@ -32,7 +32,7 @@ from shoal.objects.job import Job
 from shoal.server.peer import Peer
 from shoal.store.base import Actor
 
-__all__ = ["Authenticator", "JobClaim", "JobTokens", "is_job_token"]
+__all__ = ["Authenticator", "JobClaim", "JobTokens", "is_job_token", "job_actor"]
 
 _FINISHED = ("Succeeded", "Failed", "Cancelled")
 _LOG = logging.getLogger("shoal.server")
@@ -110,9 +110,7 @@ class Authenticator:
 
     async def _job(self, token: str) -> Actor:
         job, _ = await self._claimed(token)
-        meta = job.metadata
-        name = f"job:{meta.namespace}/{meta.name}"
-        return Actor(name, ("job",), (meta.namespace, meta.name, meta.uid))
+        return job_actor(job)
 
     async def _claimed(self, token: str) -> tuple[Job, int]:
         namespace, name, uid, attempt = self._jobs.job_of(token)
@@ -135,6 +133,12 @@ class Authenticator:
                 known = f"uid-{uid}"
             self._names[uid] = known
         return known
+
+
+def job_actor(job: Job) -> Actor:
+    """The actor that shows the token of this job."""
+    meta = job.metadata
+    return Actor(f"job:{meta.namespace}/{meta.name}", ("job",), (meta.namespace, meta.name, meta.uid))
 
 
 def _bearer(authorization: str) -> str:

@@ -245,6 +245,8 @@ class Components:
             levels=lambda: settings().topology,
             record=files.record,
             history=self._history,
+            logs=self._platform.logs,
+            outputs=self._platform.output,
         )
         context.cache(NODE).on_change(self._saw_node)
         controllers = build(context)

@@ -17,14 +17,15 @@ from shoal.clock import Clock
 from shoal.history.recorder import Recorder, about
 from shoal.objects import codec
 from shoal.objects.elastic import elastic_role
-from shoal.objects.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
 from shoal.objects.job import ElasticStatus, Job, Recovery, WorldSize
 from shoal.objects.job_kind import scaled
 from shoal.objects.kinds import JOB
 from shoal.objects.membership import LARGEST_RECORD, Membership, MembershipSpec
 from shoal.objects.meta import Metadata, OwnerReference, Stamp
 from shoal.objects.ranges import IndexSet
-from shoal.server.services import ServicesNow
+from shoal.server.auth import job_actor
+from shoal.server.services import ServicesNow, authenticator_of, counted, identify
 from shoal.store.base import SYSTEM, Store
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
 
 WRITER = "elastic"
 _MOST_ATTEMPTS = 10
+_SIZE_ANNOTATION = "shoal.dev/resized"
+"""`MOST/SIZE`: the most that users asked for, and the size that the job has set itself."""
 KEPT_RECOVERIES = 8
 KEPT_SIZES = 48
 """Changes of size that the status keeps; history has the older ones."""
@@ -159,28 +162,33 @@ class ElasticJobs:
             return
         raise Conflict(f"the reports of job {job.metadata.name} come faster than they can be kept")
 
-    def resize(self, caller: ElasticCaller, replicas: int) -> None:
-        """Ask for another number of members, as `shoal scale --max` does.
+    def resize(self, caller: ElasticCaller, replicas: int) -> tuple[Job, Job]:
+        """Ask for another number of members, as `shoal scale --max` does, but for no more than users
+        asked for. The job before and after.
 
         Raises:
             Conflict: the caller is of an earlier attempt, or others changed the job again and again.
-            Invalid: fewer than the job's minimum.
+            Invalid: fewer than the job's minimum, or more than users asked for.
             NotFound: its job is not elastic, or gone.
         """
         _check_attempt(caller)
         job = caller.job
         for _ in range(_MOST_ATTEMPTS):
             role = elastic_role(job.spec)
-            least = role.min_replicas or 1
+            least, most = role.min_replicas or 1, _asked_by_users(job)
             if replicas < least:
                 raise Invalid(f"the job runs with at least {least} tasks of role {role.name}")
+            if replicas > most:
+                raise Invalid(
+                    f"the job may have at most {most} tasks of role {role.name}, as its submitter asked",
+                    hint=f"a user can raise it: shoal scale job/{job.metadata.name} --max {replicas}",
+                )
             try:
-                self._store.update(scaled(job, replicas, role=role.name), actor=SYSTEM)
+                wanted = _noting_size(scaled(job, replicas, role=role.name), most, replicas)
+                return job, self._store.update(wanted, actor=SYSTEM)
             except Conflict:
                 meta = job.metadata
                 job = self._store.get(Job, meta.namespace, meta.name, actor=SYSTEM)
-            else:
-                return
         raise Conflict(f"job {job.metadata.name} is being changed by others", hint="try again")
 
     def _checked(self, caller: ElasticCaller) -> Membership | None:
@@ -193,6 +201,20 @@ class ElasticJobs:
         if there.spec.attempt > caller.attempt:
             raise _too_old(caller, there.spec.attempt)
         return there
+
+
+def _asked_by_users(job: Job) -> int:
+    """The largest size that users asked for. A resize by the job itself leaves it in an annotation, with
+    the size that it set; once a user has set another, that one counts."""
+    now = elastic_role(job.spec).replicas
+    most, _, own = job.metadata.annotations.get(_SIZE_ANNOTATION, "").partition("/")
+    return int(most) if most.isdecimal() and own == str(now) else now
+
+
+def _noting_size(job: Job, most: int, own: int) -> Job:
+    annotations = {**job.metadata.annotations, _SIZE_ANNOTATION: f"{most}/{own}"}
+    metadata = msgspec.structs.replace(job.metadata, annotations=annotations)
+    return msgspec.structs.replace(job, metadata=metadata)
 
 
 def _record(recorder: Recorder, job: Job, news: News) -> None:
@@ -348,9 +370,9 @@ class _Resize(msgspec.Struct, frozen=True):
 
 
 async def _caller(request: Request, services: ServicesNow) -> ElasticCaller:
-    if services.authenticator is None:
-        raise Unavailable("the server is still starting")
-    job, attempt = await services.authenticator.task(request.headers.get("authorization", ""))
+    with counted(request):
+        job, attempt = await authenticator_of(services).task(request.headers.get("authorization", ""))
+    identify(request, f"job:{'/'.join(job.key)}")
     return ElasticCaller(job, attempt)
 
 
@@ -384,9 +406,11 @@ async def report(request: Request, services: ServicesNow, caller: CallerNow) -> 
 
 @router.post("/resize", operation_id="resizeElastic", response_class=Response, response_model=None)
 async def resize(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
-    """Ask for another number of members: `{replicas}`. The scheduler gives and takes them."""
+    """Ask for another number of members: `{replicas}`, at most as many as users asked for. The scheduler
+    gives and takes them."""
     asked = codec.from_body(await request.body(), _Resize, "a size")
-    await services.on_store.call(_jobs(services).resize, caller, asked.replicas)
+    before, after = await services.on_store.call(_jobs(services).resize, caller, asked.replicas)
+    services.audit.audited("resize", job_actor(after), before, after)
     return _json({})
 
 

@@ -1,9 +1,13 @@
-"""The listeners through which requests come, how wide each is, and TLS for the one over TCP.
+"""The listeners through which requests come, and how many connections each holder may have.
 
 `api` is the owner's unix socket, `tasks` the one that tasks see, `tcp` an address for people with
 tokens. A listener knows its listening socket; a connection knows its listener by the address it came to.
-What a client can take through a listener is bounded: connections in all, connections of one PID
-namespace (one task cannot take its neighbours' places), and the time to send a request.
+
+A connection belongs to a *holder* from the start, its origin: the job of the process that connected (by
+its control group or supervisor, so that nested PID namespaces change nothing), or the client's address.
+Once a request shows a token, the connection counts for that job or user as well. A holder may have at
+most half as many connections as are free, so no number of holders takes all of them, and a newcomer
+always finds room. The owner's processes at `api` have no such bound.
 
 TLS uses a certificate that is given, or one that the server makes for itself. A self-made certificate
 proves nothing by its issuer; clients pin its SHA-256 fingerprint, which the server writes to
@@ -26,12 +30,23 @@ from typing import Any, Literal, NamedTuple
 
 from shoal.objects.errors import Invalid, Unavailable
 
-__all__ = ["Listener", "ListenerName", "Listeners", "Tls", "is_loopback", "listen_tcp", "server_tls"]
+__all__ = [
+    "REFUSALS",
+    "Listener",
+    "ListenerName",
+    "Listeners",
+    "Seat",
+    "Tls",
+    "is_loopback",
+    "listen_tcp",
+    "server_tls",
+]
 
 ListenerName = Literal["api", "tasks", "tcp"]
 
-_WIDTH = {"api": 2048, "tasks": 1024, "tcp": 512}
-_WIDTH_PER_SPACE = 64
+_WIDTH = {"api": 2048, "tasks": 2048, "tcp": 1024}
+REFUSALS = 32
+"""Connections above its bound that a holder may have only to be told so."""
 _BACKLOG = 512
 _VALID_DAYS = 3650
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -44,22 +59,121 @@ class Listener:
     name: ListenerName
     socket: socket.socket
     tls: ssl.SSLContext | None = None
-    _inside: Counter[str] = field(default_factory=Counter[str])
+    _origins: Counter[str] = field(default_factory=Counter[str])
+    _identities: Counter[str] = field(default_factory=Counter[str])
 
-    def enter(self, space: str) -> bool:
-        """Take a place for a connection from that PID namespace; False when there is none."""
-        if self._inside.total() >= _WIDTH[self.name]:
+    def __post_init__(self) -> None:
+        if isinstance(self.socket, _GuardedSocket):
+            self.socket.listener = self
+
+    def bound(self) -> int:
+        """Connections that one holder may have now."""
+        return (_WIDTH[self.name] - self._origins.total() + 1) // 2
+
+    def admits(self, origin: str, slack: int = 0) -> bool:
+        """Whether there is room for one more connection of the origin ("": the owner)."""
+        if self._origins.total() >= _WIDTH[self.name] + slack:
             return False
-        if self.name == "tasks" and self._inside[space] >= _WIDTH_PER_SPACE:
+        return not origin or self._origins[origin] < max(1, self.bound()) + slack
+
+    def enter(self, origin: str) -> None:
+        """Count a connection."""
+        self._origins[origin] += 1
+        self._count()
+
+    def leave(self, origin: str) -> None:
+        """Count it no longer."""
+        _drop(self._origins, origin)
+        self._count()
+
+    def _count(self) -> None:
+        from shoal.metrics import HTTP_CONNECTIONS  # late, as above
+
+        HTTP_CONNECTIONS.labels(self.name).set(self._origins.total())
+
+    def refused(self, reason: str) -> None:
+        """A connection was refused or cut off."""
+        from shoal.metrics import HTTP_REFUSED  # late: a server listens before it loads the rest
+
+        HTTP_REFUSED.labels(self.name, reason).inc()
+
+    def identify(self, old: str, new: str) -> bool:
+        """Count a connection for the job or user whose token it shows; False when that has too many."""
+        if self.name != "api" and new != old and self._identities[new] >= max(1, self.bound()):
+            self.refused("identity")
             return False
-        self._inside[space] += 1
+        if old:
+            _drop(self._identities, old)
+        if new:
+            self._identities[new] += 1
         return True
 
-    def leave(self, space: str) -> None:
+
+class Seat:
+    """One connection's place in its listener, given back by `leave`."""
+
+    def __init__(self, listener: Listener, origin: str) -> None:
+        self.listener = listener
+        self._origin = origin
+        self._identity = ""
+        listener.enter(origin)
+
+    def identify(self, name: str) -> bool:
+        """See `Listener.identify`."""
+        if not self.listener.identify(self._identity, name):
+            return False
+        self._identity = name
+        return True
+
+    def leave(self) -> None:
         """Give the place back."""
-        self._inside[space] -= 1
-        if self._inside[space] <= 0:
-            del self._inside[space]
+        self.listener.identify(self._identity, "")
+        self.listener.leave(self._origin)
+
+
+class _GuardedSocket(socket.socket):
+    """A TCP listening socket that closes at once what an address opens far beyond its bound: connections
+    that never end their TLS handshake show nowhere else."""
+
+    listener: Listener | None = None
+    """Set by its listener; without one there is no bound."""
+
+    def __init__(self, plain: socket.socket) -> None:
+        super().__init__(plain.family, plain.type, plain.proto, plain.detach())
+        self._open: Counter[str] = Counter()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """See `socket.socket.accept`."""
+        plain, address = super().accept()
+        host = str(address[0])
+        if self.listener is not None and self._open[host] >= self.listener.bound() + REFUSALS:
+            plain.close()
+            self.listener.refused("address")
+            raise ConnectionAbortedError(f"{host} has too many connections")
+        self._open[host] += 1
+        return _CountedSocket(plain, self._open, host), address
+
+
+class _CountedSocket(socket.socket):
+    """An accepted connection that is counted until it is closed."""
+
+    def __init__(self, plain: socket.socket, counter: Counter[str], host: str) -> None:
+        super().__init__(plain.family, plain.type, plain.proto, plain.detach())
+        self._counted: Counter[str] | None = counter
+        self._host = host
+
+    def close(self) -> None:
+        """See `socket.socket.close`."""
+        if self._counted is not None:
+            _drop(self._counted, self._host)
+            self._counted = None
+        super().close()
+
+
+def _drop(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
 
 
 class Listeners:
@@ -94,11 +208,12 @@ def listen_tcp(text: str) -> socket.socket:
         raise Invalid(f"{text!r} is not an address to listen at", hint="such as 127.0.0.1:7450")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
+        made = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise Unavailable(
             f"nothing can listen at {text}: {error}", hint="choose another port, or 0 for any"
         ) from error
+    return _GuardedSocket(made)
 
 
 def _address(sock: socket.socket) -> Any:

@@ -9,24 +9,33 @@ from __future__ import annotations
 
 import logging
 import os
+import time
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shoal import __version__
+from shoal import __version__, metrics
 from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER
 from shoal.objects.errors import Invalid, ShoalError
 from shoal.objects.quantities import QuantityError
 
-__all__ = ["MEDIA_TYPE", "ErrorAndLimitMiddleware", "document_of", "problem"]
+__all__ = ["MEDIA_TYPE", "ErrorAndLimitMiddleware", "document_of", "is_stream", "problem"]
 
 _LOG = logging.getLogger("shoal.server")
 
 MEDIA_TYPE = "application/problem+json"
 
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+_HEADERS: dict[int, dict[str, str]] = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
+    HTTPStatus.TOO_MANY_REQUESTS: {"Retry-After": "1"},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "1"},
+}
 _VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
 
 
@@ -50,12 +59,13 @@ class ErrorAndLimitMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
+        started, begun = False, time.monotonic()
 
         async def sending(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                _count(scope, message["status"], time.monotonic() - begun)
                 message["headers"] = [*message.get("headers", ()), _VERSION]
             await send(message)
 
@@ -63,7 +73,7 @@ class ErrorAndLimitMiddleware:
         try:
             if _length(headers) > MAX_BODY_BYTES:
                 await problem(_TooLarge())(scope, receive, sending)
-            elif _goes_on(scope):
+            elif is_stream(scope):
                 await self._app(scope, receive, sending)
             else:
                 await self._app(scope, _limited(receive), sending)
@@ -75,6 +85,13 @@ class ErrorAndLimitMiddleware:
             if started:
                 raise  # uvicorn says so in the log, and closes the connection
             await problem(error)(scope, receive, sending)
+
+
+def _count(scope: Scope, status: int, seconds: float) -> None:
+    route = getattr(scope.get("route"), "path", "none")  # the template, not the path: it names objects
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    metrics.HTTP_REQUESTS.labels(route, method, str(status)).inc()
+    metrics.HTTP_SECONDS.labels(route, method).observe(seconds)
 
 
 def _limited(receive: Receive) -> Receive:
@@ -91,7 +108,7 @@ def _limited(receive: Receive) -> Receive:
     return receiving
 
 
-def _goes_on(scope: Scope) -> bool:
+def is_stream(scope: Mapping[str, Any]) -> bool:
     """Whether the body is a stream that is taken as it comes, not a document."""
     return scope["method"] == "POST" and scope["path"].endswith("/exec")
 
@@ -106,7 +123,7 @@ def problem(error: BaseException, status: int | None = None) -> Response:
     known = _known(error)
     code = status or known.http_status
     body = msgspec.json.encode(document_of(known, code))
-    headers = {"WWW-Authenticate": "Bearer"} if code == HTTPStatus.UNAUTHORIZED else None
+    headers = _HEADERS.get(code)
     return Response(body, code, headers, MEDIA_TYPE)
 
 

@@ -28,8 +28,10 @@ __all__ = ["Peer", "Processes", "peer_of", "task_evidence"]
 _CREDENTIALS = struct.Struct("3i")
 _SO_PEERPIDFD = 77
 _MOST_ANCESTORS = 200
-_TASK_GROUP = re.compile(r"/shoal-[0-9a-f]{8}-[^/]+/[^/]+")
+_TASK_GROUP = re.compile(r"/shoal-[0-9a-f]{8}-[^/]+/([^/\n]+)")
 """A group below the parent that an agent makes for its node's tasks."""
+_JOB_OF_TASK = re.compile(r".*?-[0-9a-f]{8}(?=-)")
+"""The part of `NAMESPACE.JOB-UID-ROLE-INDEX-INCARNATION` that all tasks of a job share."""
 _AGENT = "shoal.cluster.local.agent"
 _SUPERVISOR = "/shoal/cluster/local/supervisor.py"
 
@@ -40,8 +42,8 @@ class Peer:
 
     pid: int
     uid: int
-    space: str = ""
-    """Its PID namespace, as the kernel names it; empty where there is no such thing."""
+    job: str = ""
+    """Of a task's process: what the names of its job's tasks begin with; empty where it is not known."""
     evidence: str = ""
     """Why it counts as a task's; empty: it does not."""
 
@@ -100,38 +102,44 @@ def peer_of(connection: socket.socket, processes: Processes | None = None) -> Pe
     looked = processes or Processes()
     pidfd = _pidfd(connection)
     try:
-        space, evidence = task_evidence(pid, looked)
+        job, evidence = task_evidence(pid, looked)
         if pidfd is not None and not _is_there(pidfd):
             evidence = evidence or "the calling process has ended"
     finally:
         if pidfd is not None:
             os.close(pidfd)
-    return Peer(pid=pid, uid=uid, space=space, evidence=evidence)
+    return Peer(pid=pid, uid=uid, job=job, evidence=evidence)
 
 
 def task_evidence(pid: int, processes: Processes) -> tuple[str, str]:
-    """The PID namespace of a process, and why it counts as a task's (empty: it does not)."""
+    """The job of a task's process, and why it counts as a task's (empty: it does not)."""
     if pid <= 0:
         return "", "the calling process is outside the server's PID namespace"
     try:
-        space = processes.space(pid)
-        if space != processes.space("self"):
-            return space, "the calling process is in a PID namespace of its own, as tasks are"
-        if _TASK_GROUP.search(processes.groups(pid)):
-            return space, "the calling process is in a task's control group"
-        return space, _ancestry(pid, processes)
+        group = _TASK_GROUP.search(processes.groups(pid))
+        apart = processes.space(pid) != processes.space("self")
+        task, evidence = (group[1], "") if group else _ancestry(pid, processes)
     except OSError:
         return "", "the calling process has ended, or cannot be looked at"
+    if apart:
+        evidence = "the calling process is in a PID namespace of its own, as tasks are"
+    elif group:
+        evidence = "the calling process is in a task's control group"
+    named = _JOB_OF_TASK.match(task)
+    return named[0] if named else task, evidence
 
 
-def _ancestry(pid: int, processes: Processes) -> str:
+def _ancestry(pid: int, processes: Processes) -> tuple[str, str]:
+    """The task whose supervisor is an ancestor, and the evidence that there is one."""
     for _ in range(_MOST_ANCESTORS):
         pid = processes.parent(pid)
         if pid <= 1:
-            return ""
-        if _runs_tasks(processes.command(pid)):
-            return "the calling process was started by a task"
-    return "the calling process has more ancestors than can be followed"
+            return "", ""
+        command = processes.command(pid)
+        if _runs_tasks(command):
+            folder = next((b for a, b in pairwise(command) if a.endswith(_SUPERVISOR)), "")
+            return folder.rpartition("/")[2], "the calling process was started by a task"
+    return "", "the calling process has more ancestors than can be followed"
 
 
 def _runs_tasks(command: list[str]) -> bool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
@@ -27,10 +27,12 @@ from shoal.clock import Clock
 from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
 from shoal.history.recorder import Recorder
-from shoal.objects.errors import Unavailable
+from shoal.metrics import AUTHENTICATION_FAILURES
+from shoal.objects.errors import TooManyRequests, Unauthenticated, Unavailable
 from shoal.server.accounts import Accounts
 from shoal.server.auth import Authenticator
 from shoal.server.event_recorder import Audit
+from shoal.server.listeners import Seat
 from shoal.server.metric_points import MetricIntake
 from shoal.store.base import Actor, Store
 
@@ -46,6 +48,9 @@ __all__ = [
     "Signal",
     "Signals",
     "actor_of_request",
+    "authenticator_of",
+    "counted",
+    "identify",
 ]
 
 P = ParamSpec("P")
@@ -250,12 +255,48 @@ async def actor_of_request(request: Request, services: ServicesNow) -> Actor:
 
     Raises:
         Unauthenticated, Forbidden: see `Authenticator.actor`.
+        TooManyRequests: its job or user has too many connections.
+    """
+    authenticator = authenticator_of(services)
+    state = request.scope.get("state", {})
+    with counted(request):
+        actor = await authenticator.actor(state, request.headers.get("authorization", ""))
+    identify(request, f"job:{'/'.join(actor.job[:2])}" if actor.job else f"user:{actor.name}")
+    return actor
+
+
+def authenticator_of(services: Services) -> Authenticator:
+    """Raises:
+    Unavailable: it is not up yet.
     """
     if services.authenticator is None:
         raise Unavailable("the server is still starting")
-    return await services.authenticator.actor(
-        request.scope.get("state", {}), request.headers.get("authorization", "")
-    )
+    return services.authenticator
+
+
+@contextmanager
+def counted(request: Request) -> Generator[None]:
+    """Count a failed authentication."""
+    try:
+        yield
+    except Unauthenticated:
+        AUTHENTICATION_FAILURES.labels(request.scope.get("state", {}).get("listener", "tcp")).inc()
+        raise
+
+
+def identify(request: Request, name: str) -> None:
+    """Count the request's connection for a job or user from now on.
+
+    Raises:
+        TooManyRequests: it has too many.
+    """
+    seat: Seat | None = request.scope.get("state", {}).get("seat")
+    if seat is not None and not seat.identify(name):
+        kind, _, short = name.partition(":")
+        raise TooManyRequests(
+            f"{kind} {short} has too many connections to this server",
+            hint="close some, or try again in a second",
+        )
 
 
 ActorNow = Annotated[Actor, Depends(actor_of_request)]

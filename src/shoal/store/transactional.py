@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,9 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shoal import metrics
 from shoal.clock import Clock
 from shoal.objects import codec
-from shoal.objects.errors import Invalid, NotFound
+from shoal.objects.errors import Invalid, NotFound, ShoalError
 from shoal.objects.kinds import LEASE, Kind, kind_called
 from shoal.objects.meta import Object
 from shoal.objects.selectors import Selector
@@ -56,7 +58,8 @@ class TransactionalStore:
                 rules.create(transaction, kind, obj, submitter=actor.submitter, uid=uid, now=now),
             )
 
-        return codec.decode(self._backend.write(operation), type(obj))
+        with _Measured("create", kind):
+            return codec.decode(self._backend.write(operation), type(obj))
 
     def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor) -> K:
         """See `Store.get`."""
@@ -66,7 +69,7 @@ class TransactionalStore:
         """See `Store.record`."""
         namespace, name = _key(kind, namespace, name)
         self._authorise(actor, "get", kind, namespace, name)
-        with self._backend.read() as snapshot:
+        with _Measured("get", kind), self._backend.read() as snapshot:
             document = snapshot.document(kind.name, namespace, name)
         if document is None:
             raise NotFound(f"{rules.described(kind, namespace, name)} does not exist")
@@ -96,7 +99,7 @@ class TransactionalStore:
             limit=limit + 1 if limit else 0,
         )
         epoch = self._backend.epoch
-        with self._backend.read() as snapshot:
+        with _Measured("list", kind), self._backend.read() as snapshot:
             if begun and read_version(begun.version, epoch) < snapshot.compacted_revision:
                 raise expired()
             version = begun.version if begun else version_text(epoch, snapshot.head)
@@ -118,7 +121,8 @@ class TransactionalStore:
         def operation(transaction: Transaction) -> bytes:
             return _applied(transaction, rules.update(transaction, kind, obj, now=now))
 
-        return codec.decode(self._backend.write(operation), type(obj))
+        with _Measured("update", kind):
+            return codec.decode(self._backend.write(operation), type(obj))
 
     def patch_status(
         self,
@@ -141,7 +145,8 @@ class TransactionalStore:
         def operation(transaction: Transaction) -> bytes:
             return _applied(transaction, rules.patch_status(transaction, kind, namespace, name, patch))
 
-        return Record(kind, self._backend.write(operation))
+        with _Measured("patch_status", kind):
+            return Record(kind, self._backend.write(operation))
 
     def delete(self, kind: Kind, namespace: str, name: str, *, actor: Actor, uid: str = "") -> Record:
         """See `Store.delete`."""
@@ -154,13 +159,15 @@ class TransactionalStore:
                 transaction, rules.delete(transaction, kind, namespace, name, uid=uid, now=now)
             )
 
-        return Record(kind, self._backend.write(operation))
+        with _Measured("delete", kind):
+            return Record(kind, self._backend.write(operation))
 
     def watch(self, kind: Kind, *, actor: Actor, version: str, namespace: str = "") -> Watch:
         """See `Store.watch`."""
         namespace, _ = _key(kind, namespace, "")
         self._authorise(actor, "watch", kind, namespace, "")
-        return self._backend.watch(kind, namespace, version)
+        with _Measured("watch", kind):
+            return self._backend.watch(kind, namespace, version)
 
     def acquire(self, name: str, holder: str, duration_seconds: float, *, actor: Actor) -> Lease | None:
         """See `Store.acquire`."""
@@ -176,7 +183,8 @@ class TransactionalStore:
             transaction.put_lease(row)
             return Lease(row.name, row.holder, row.token, row.duration_seconds)
 
-        return self._backend.write(operation)
+        with _Measured("acquire", LEASE):
+            return self._backend.write(operation)
 
     def release(self, lease: Lease, *, actor: Actor) -> None:
         """See `Store.release`."""
@@ -188,11 +196,28 @@ class TransactionalStore:
             if row is not None:
                 transaction.put_lease(row)
 
-        self._backend.write(operation)
+        with _Measured("release", LEASE):
+            self._backend.write(operation)
 
     def close(self) -> None:
         """See `Store.close`."""
         self._backend.close()
+
+
+class _Measured:
+    """Measures one store call; a context manager, and no generator, for it is on every call's path."""
+
+    def __init__(self, operation: str, kind: Kind) -> None:
+        self._labels = (operation, kind.name)
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        metrics.STORE_SECONDS.labels(*self._labels).observe(time.perf_counter() - self._begun)
+        if error is not None:
+            code = error.code if isinstance(error, ShoalError) else "Failure"
+            metrics.STORE_FAILURES.labels(*self._labels, code).inc()
 
 
 class _LeaseObservations:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shoal.clock import Clock
+from shoal.metrics import WATCHES
 from shoal.objects.errors import Expired, Unavailable
 from shoal.objects.kinds import Kind
 from shoal.store.backend import Step, Window
@@ -118,6 +119,7 @@ class WatchCache:
         self.after(kind.name, namespace, position, 0)
         with self._lock:
             self._watches.add(watch)
+        WATCHES.labels(kind.name).inc()
         return watch
 
     def watched(self) -> bool:
@@ -127,7 +129,10 @@ class WatchCache:
     def forget(self, watch: CacheWatch) -> None:
         """End a subscription."""
         with self._lock:
+            known = watch in self._watches
             self._watches.discard(watch)
+        if known:
+            WATCHES.labels(watch.kind.name).dec()
 
     def after(self, kind: str, namespace: str, position: int, limit: int) -> tuple[list[Step], int]:
         """At most `limit` steps after `position`, and how far one has come with them.
@@ -153,6 +158,7 @@ class WatchCache:
             wake = list(self._watches)
             self._watches.clear()
         for watch in wake:
+            WATCHES.labels(watch.kind.name).dec()
             watch.wake()
 
     def _jump(self, head: int) -> None:
@@ -216,7 +222,7 @@ class CacheWatch:
     ) -> None:
         """`bookmarks`: after how many revisions and seconds without an event one is due."""
         self._watch_cache = cache
-        self._kind = kind
+        self.kind = kind
         self._namespace = namespace
         self._position = position
         self._told = position
@@ -233,7 +239,7 @@ class CacheWatch:
             return []
         self._ready.clear()
         steps, self._position = self._watch_cache.after(
-            self._kind.name, self._namespace, self._position, _PORTION
+            self.kind.name, self._namespace, self._position, _PORTION
         )
         if self._position < self._watch_cache.head:
             self.wake()
@@ -272,8 +278,8 @@ class CacheWatch:
         if head - self._told >= self._bookmark_revisions:
             return True
         if self._namespace:
-            return (self._kind.name, self._namespace) in touched
-        return any(kind == self._kind.name for kind, _ in touched)
+            return (self.kind.name, self._namespace) in touched
+        return any(kind == self.kind.name for kind, _ in touched)
 
     def wake(self) -> None:
         """Say that `poll` may have something."""
@@ -283,11 +289,11 @@ class CacheWatch:
         try:
             self._wake()
         except Exception:  # noqa: BLE001  one reader's fault must not stop a writer
-            _LOG.exception("the reader of a watch of %s could not be woken", self._kind.plural)
+            _LOG.exception("the reader of a watch of %s could not be woken", self.kind.plural)
 
     def _event(self, step: Step) -> Event:
         version = version_text(self._watch_cache.epoch, step.revision)
-        return Event(step.type, version, Record(self._kind, step.document))
+        return Event(step.type, version, Record(self.kind, step.document))
 
     def _bookmark_due(self) -> bool:
         behind = self._position - self._told

@@ -14,9 +14,9 @@ from tests.server.harness import LiveServer
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trying the isolations has tests of its own; here it is what is made of the answer."""
-    from shoal.cluster.local.isolation import names, probe
+    from shoal.cluster.local.isolation import namespaces, probe
 
-    found = {**dict.fromkeys(names.STRICT, "enforced"), "network": "the kernel says no"}
+    found = {**dict.fromkeys(namespaces.STRICT, "enforced"), "network": "the kernel says no"}
     monkeypatch.setattr(probe, "probe", lambda: found)
 
 

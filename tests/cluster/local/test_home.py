@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shoal.cluster.local import home
 from shoal.cluster.local import home as homes
-from shoal.cluster.local import known_homes
 from shoal.cluster.local.home import Home, HomeError, Lock
 
 
@@ -98,12 +98,12 @@ def test_nobody_listens(tmp_path):
 
 
 def test_homes_are_known_until_they_are_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr(known_homes, "_folders", lambda: [tmp_path / "notes"])
+    monkeypatch.setattr(home, "_folders", lambda: [tmp_path / "notes"])
     first, second = (Home(tmp_path / name).create() for name in ("first", "second"))
     Home(tmp_path / "first").create()
-    assert known_homes.known() == [str(first.path), str(second.path)]
+    assert home.known_homes() == [str(first.path), str(second.path)]
     shutil.rmtree(first.path)
-    assert known_homes.known() == [str(second.path)]
+    assert home.known_homes() == [str(second.path)]
     assert len(list((tmp_path / "notes").iterdir())) == 1
 
 
@@ -113,6 +113,6 @@ def test_a_folder_that_another_user_made_is_not_believed(tmp_path, monkeypatch):
     notes = tmp_path / "notes"
     notes.mkdir()
     os.chown(notes, 64_999, 64_999)
-    monkeypatch.setattr(known_homes, "_folders", lambda: [notes])
+    monkeypatch.setattr(home, "_folders", lambda: [notes])
     Home(tmp_path / "home").create()
-    assert known_homes.known() == []
+    assert home.known_homes() == []

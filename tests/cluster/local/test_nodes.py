@@ -1,6 +1,6 @@
 import pytest
 
-from shoal.cluster.local import machine, nodes
+from shoal.cluster.local import nodes
 from shoal.cluster.local.home import Home
 from shoal.cluster.local.nodes import NodeDecl, declare, parse
 from shoal.objects.errors import Invalid
@@ -10,16 +10,16 @@ from shoal.objects.quantities import Bytes, CpuMillis
 def test_one_node_is_the_machine():
     (node,) = declare()
     assert node.name == "local"
-    assert (node.cpu, node.memory) == (machine.cpu_millis(), machine.memory_bytes())
-    assert node.gpus == machine.gpu_ids()
+    assert (node.cpu, node.memory) == (nodes.cpu_millis(), nodes.memory_bytes())
+    assert node.gpus == nodes.gpu_ids()
 
 
 def test_several_share_it_or_have_what_they_are_given(monkeypatch):
-    monkeypatch.setattr(machine, "gpu_ids", lambda: ("a", "b", "c"))
+    monkeypatch.setattr(nodes, "gpu_ids", lambda: ("a", "b", "c"))
     shared = declare(2)
     assert [node.name for node in shared] == ["local-0", "local-1"]
     assert [node.gpus for node in shared] == [("a", "c"), ("b",)]
-    assert sum(node.cpu for node in shared) <= machine.cpu_millis()
+    assert sum(node.cpu for node in shared) <= nodes.cpu_millis()
     given = declare(4, cpu=CpuMillis(4000), memory=Bytes(1 << 30))
     assert [(node.cpu, node.memory) for node in given] == [(4000, 1 << 30)] * 4
 
@@ -41,7 +41,7 @@ def test_declarations_persist(tmp_path):
 
 def test_a_file_may_be_a_list_or_name_it():
     assert parse({"nodes": [{"name": "a"}]}) == parse([{"name": "a"}])
-    assert parse([{"name": "a"}])[0].cpu == machine.cpu_millis()
+    assert parse([{"name": "a"}])[0].cpu == nodes.cpu_millis()
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_limits_of_the_group_count_like_the_hardwares(tmp_path, files, cpu, memo
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
     (tmp_path / "sys/fs/cgroup/a/b").mkdir(parents=True, exist_ok=True)
-    full = machine.cpu_millis(everything)
-    assert machine.cpu_millis(tmp_path) == (full if cpu is None else min(full, cpu))
-    whole = machine.memory_bytes(everything)
-    assert machine.memory_bytes(tmp_path) == (whole if memory is None else memory)
+    full = nodes.cpu_millis(everything)
+    assert nodes.cpu_millis(tmp_path) == (full if cpu is None else min(full, cpu))
+    whole = nodes.memory_bytes(everything)
+    assert nodes.memory_bytes(tmp_path) == (whole if memory is None else memory)
 
 
 def test_a_number_of_gpus_declares_devices_for_trying():

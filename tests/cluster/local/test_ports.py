@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from shoal.cluster.base import Refused
-from shoal.cluster.local import ports as ports_module
+from shoal.cluster.local import admission as ports_module
+from shoal.cluster.local.admission import BLOCK_PORTS, RENDEZVOUS, Ports
 from shoal.cluster.local.ledger import Ledger, Progress, Record
-from shoal.cluster.local.ports import BLOCK_PORTS, RENDEZVOUS, Ports
 from shoal.objects.task import Endpoint, Placement, TaskSpec
 
 

@@ -194,7 +194,7 @@ def test_what_it_cannot_read_it_does_not_begin(own_bench):
     assert "TypeError" in task.errors.read_text().splitlines()[-1]
 
 
-def test_what_breaks_in_its_birth_is_told(own_bench):
+def test_what_breaks_in_its_start_is_reported(own_bench):
     task = own_bench.task("true")
     document = json.loads((task.folder / taskfiles.LAUNCH).read_text())
     document["env"] = {"PATH": 5}

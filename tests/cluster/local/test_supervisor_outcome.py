@@ -2,9 +2,8 @@
 
 import pytest
 
-from shoal.cluster.local.supervisor_outcome import classify, not_started, signal_name
-from shoal.cluster.local.supervisor_stop import Stopping
-from shoal.cluster.local.supervisor_watch import MemoryWatch
+from shoal.cluster.local.supervisor_files import classify, not_started, signal_name
+from shoal.cluster.local.supervisor_main import MemoryWatch, Stopping
 
 STOP = {"reason": "Preempted", "grace_seconds": 5.0, "at": 0.0}
 

@@ -13,7 +13,7 @@ import pytest
 
 import shoal.cluster.local
 from shoal.cluster.local import supervisor_processes, taskfiles
-from shoal.cluster.local.supervisor_recovery import settle
+from shoal.cluster.local.task_monitor import settle
 from tests.cluster.local.isolation.fixtures import bench, own_bench  # noqa: F401
 from tests.cluster.local.isolation.harness import wait_for
 

@@ -1,5 +1,5 @@
 from shoal.cluster.base import Task
-from shoal.cluster.local.watching import Watches
+from shoal.cluster.local.cluster import Watches
 from shoal.objects.task import Placement, TaskSpec
 
 

@@ -10,6 +10,7 @@ import pytest
 from shoal.cluster.simulated import Script
 from shoal.control.rows import job_row
 from shoal.objects.job import Dependency, Job, JobSpec, Restart, Role
+from shoal.objects.job_text import job_lines
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import Seconds
@@ -55,8 +56,10 @@ def test_a_job_waits_for_the_success_of_another_and_is_not_offered_to_the_schedu
     assert [column.value(train, 0.0) for column in JOB.columns if column.title == "REASON"] == [
         "Dependency"
     ]
+    assert ("after", "job/prepare (success)") in job_lines(train, 0.0)
     plane.advance(10)
     assert plane.job("train").status.phase == "Succeeded"
+    assert ("after", "job/prepare (success), met") in job_lines(plane.job("train"), 0.0)
     ended, began = plane.job("prepare").status.finished, plane.job("train").status.started
     assert ended <= began <= ended + 1
     assert plane.job("train").status.dependencies_met == ("prepare",)

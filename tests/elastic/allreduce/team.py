@@ -11,7 +11,7 @@ import torch
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group, Groups
 from shoal.elastic.allreduce.reducer import Reducer
-from shoal.elastic.codecs.tuner import Plan
+from shoal.elastic.codecs.catalogue import Plan
 from shoal.elastic.errors import GroupFailed
 from shoal.elastic.view import Member, View
 
@@ -73,13 +73,12 @@ class Rank:
         model: torch.nn.Module,
         plan: Plan,
         averaged: Sequence[torch.Tensor] = (),
-        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.model = model
         self.parameters = list(model.parameters())
         self.total: Sum | None = None
         self.failed: GroupFailed | None = None
-        self.reducer = Reducer(self.parameters, averaged, self._ended, plan=plan, say=say)
+        self.reducer = Reducer(self.parameters, averaged, self._ended, plan=plan)
         self._last = True
 
     def step(

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +19,22 @@ def summed(said: list[Said], used: list[list[bool]]) -> torch.Tensor:
         write(vector, each, mine)
         total += vector
     return total
+
+
+@pytest.mark.parametrize("ranks", [258, 512, 1024, 4096])
+def test_sums_over_thousands_of_ranks_are_exact(ranks: int):
+    """In fp32, as the last bucket is: with every digit at its largest, one rank that differs is seen."""
+    largest = Said(70_001, ready=65_534, digest=(1 << 48) - 1, place=0xFFFF)
+    vector, other = torch.zeros(FIXED + 1), torch.zeros(FIXED + 1)
+    write(vector, largest, [True])
+    write(other, replace(largest, ready=65_533, digest=(1 << 48) - 2, place=0xFFFE), [True])
+    total = torch.zeros(FIXED + 1)
+    for _ in range(ranks - 1):
+        total += vector
+    alike = read(total + vector, ranks, 65_534)
+    assert (alike.samples, alike.ready, alike.same, alike.level) == (70_001 * ranks, True, True, True)
+    apart = read(total + other, ranks, 65_534)
+    assert (apart.samples, apart.ready, apart.same, apart.level) == (70_001 * ranks, False, False, False)
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=64))

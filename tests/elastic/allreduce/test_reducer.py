@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Sequence
 
 import pytest
 import torch
 
-from shoal.elastic.allreduce import arrangement, layout
 from shoal.elastic.allreduce.groups import Group, Pending
 from shoal.elastic.allreduce.sending import Coded
 from shoal.elastic.codecs.base import views
 from shoal.elastic.codecs.catalogue import plan
-from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import GroupFailed
 from tests.elastic.allreduce.team import Rank, groups, together
 
@@ -87,14 +84,14 @@ def owed(ranks: Sequence[Rank]) -> torch.Tensor:
     """By all ranks together, flat, fp64."""
     total = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
     for rank in ranks:
-        for index, each in rank.reducer._arrangement.sending.release().items():
+        for index, each in rank.reducer._buckets.sending.release().items():
             total[index] += each
     return torch.cat([each.flatten() for each in total])
 
 
 def kept(rank: Rank) -> dict[int, torch.Tensor]:
     """What its codec owes, by parameter: copies."""
-    sending = rank.reducer._arrangement.sending
+    sending = rank.reducer._buckets.sending
     if not isinstance(sending, Coded):
         return {}
     found: dict[int, torch.Tensor] = {}
@@ -291,7 +288,7 @@ def test_a_step_that_broke_is_run_again_as_if_for_the_first_time(codec: str):
         assert all(torch.equal(kept(rank)[n], each) for n, each in before[group.rank].items())
     others = team(2, codec)  # they owe the same, and never saw the broken step
     for other, owes in zip(others, before, strict=False):
-        other.reducer._arrangement.carried = owes
+        other.reducer._buckets.carried = owes
     again = groups(2, epoch=2)
     step(ranks[:2], again, gradients[:2], (3, 3))
     step(others, again, gradients[:2], (3, 3))
@@ -334,68 +331,3 @@ def test_a_bucket_from_a_peer_is_the_decoded_one(codec: str, heard: int):
         assert finished == (True,) * (len(buckets) - 1) + (False,)
     if codec.endswith("ef") or codec == "powersgd:2":
         assert (owes.keys() == kept(ranks[0]).keys()) is (heard < 0)
-
-
-def test_what_is_tried_is_the_same_on_all_ranks_and_costs_no_gradient():
-    """Codecs and bucket sizes change while training goes on; nothing that was given is lost by it."""
-    said: list[list[str]] = [[], []]
-    tried = Plan(("none", "bf16", "powersgd:2"), (SMALL, 1 << 20), rounds=3, cold=1, counted=1)
-    ranks = [Rank(Given(), tried, say=said[number].append) for number in range(2)]
-    in_ = groups(2)
-    given, got = torch.zeros(()), torch.zeros(())
-    used: list[tuple[str, int]] = []
-    for turn in range(40):
-        gradients = drawn(turn, 2)
-        given = given + mean(gradients, (3, 2))
-        step(ranks, in_, gradients, (3, 2))
-        assert alike(ranks)
-        got = got + ranks[0].gradient()
-        settings = [rank.reducer._arrangement._setting for rank in ranks]
-        assert settings[0] == settings[1]
-        used.append((settings[0].codec, settings[0].bucket_bytes))
-    print(said[0])
-    assert not any(rank.reducer._arrangement.measures for rank in ranks)
-    assert {codec for codec, _ in used} == {"none", "bf16", "powersgd:2"}
-    assert {size for _, size in used} == {SMALL, 1 << 20}
-    assert len(said[0]) == 2
-    assert "2 workers travel as" in said[0][0]
-    assert said[1] == []
-    left = owed(ranks)
-    for rank in ranks:
-        for index, each in rank.reducer._arrangement.carried.items():
-            assert not each.any(), index
-    torch.testing.assert_close(got + left, given, rtol=0, atol=0.1)
-
-
-def test_there_are_never_two_layouts_at_once(monkeypatch: pytest.MonkeyPatch):
-    """Gradients are as large as the model: a new layout is made when the one before is gone."""
-    made: dict[int, list[weakref.ref[torch.Tensor]]] = {}
-    alive: list[int] = []
-
-    def lay_out(parameters: list[torch.Tensor], extra: int, bucket_bytes: int) -> layout.Layout:
-        before = made.setdefault(id(parameters), [])
-        alive.append(sum(flat() is not None for flat in before))
-        found = layout.plan(parameters, extra, bucket_bytes)
-        before.extend(weakref.ref(bucket.flat) for bucket in found.buckets)
-        return found
-
-    monkeypatch.setattr(arrangement, "lay_out", lay_out)
-    tried = Plan(("none", "bf16"), (1, 1 << 20), rounds=2, cold=0, counted=1)
-    ranks, in_ = [Rank(Given(), tried) for _ in range(2)], groups(2)
-    for turn in range(12):
-        step(ranks, in_, drawn(turn, 2), (2, 2))
-    assert len(alive) > 4
-    # of four buckets; gloo's two threads keep what they summed last until they sum the next
-    assert max(alive) <= 2
-
-
-def test_a_new_view_measures_anew():
-    tried = Plan(("none", "bf16"), (SMALL,), rounds=2, cold=0, counted=1)
-    ranks = [Rank(Given(), tried) for _ in range(3)]
-    for epoch, size in enumerate((2, 3), 1):
-        in_ = groups(size, epoch)
-        assert epoch != 2 or not ranks[0].reducer._arrangement.measures
-        for turn in range(5):
-            step(ranks[:size], in_, drawn(turn, size), (2,) * size)
-            assert alike(ranks[:size])
-            assert ranks[0].reducer._arrangement.measures == (turn < 4)

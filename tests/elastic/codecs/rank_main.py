@@ -1,15 +1,13 @@
 """One rank of a real gloo group: `python -m tests.elastic.codecs.rank_main TASK`, the
 rest in the environment as torchrun has it.
 
-Prints one line of JSON. Tasks: `tune` (which codec pays on this network), `hook` (PowerSGD beside
-torch's hook, step for step).
+Prints one line of JSON. Task: `hook` (PowerSGD beside torch's hook, step for step).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from datetime import timedelta
 
 import torch
@@ -18,53 +16,13 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
 from shoal.elastic.codecs import Bucket, make
 from shoal.elastic.codecs.exchange import Exchanges
-from shoal.elastic.codecs.tuner import Plan, Tuner
 from tests.elastic.codecs.ranks import leave
-
-MIB = 1 << 20
-_LAYERS = [(1024, 1024), (1024,)] * 8
-"""32 MiB: the weights and biases of eight layers."""
 
 
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    leave({"tune": tune, "hook": hook}[sys.argv[1]]())
-
-
-def tune() -> dict[str, object]:
-    """The tuner over real exchanges, as the loop will do it."""
-    plan = Plan(("none", "bf16", "fp16", "powersgd:4"), (4 * MIB, 16 * MIB), counted=1)
-    tuner = Tuner(plan)
-    generator = torch.Generator().manual_seed(dist.get_rank())
-    source = [torch.randn(shape, generator=generator) / dist.get_world_size() for shape in _LAYERS]
-    used: list[str] = []
-    codecs: dict[str, object] = {}
-    seconds = 0.0
-    while not tuner.done:
-        setting = tuner.setting
-        used.append(f"{setting.codec}@{setting.bucket_bytes}")
-        if used[-1] not in codecs:
-            codecs[used[-1]] = make(setting.codec)
-        codec = codecs[used[-1]]
-        buckets = _fill(source, setting.bucket_bytes)
-        before = torch.tensor(seconds)
-        dist.all_reduce(before)
-        began = time.perf_counter()
-        exchanges = Exchanges(codec, _launch, lambda work: work.wait())  # type: ignore[arg-type]
-        for bucket in buckets:
-            exchanges.begin(bucket)
-        list(exchanges.finish())
-        seconds = time.perf_counter() - began
-        codec.commit()  # type: ignore[attr-defined]
-        tuner.record(float(before))
-    return {
-        "codec": tuner.setting.codec,
-        "bucket_bytes": tuner.setting.bucket_bytes,
-        "speedup": [choice.speedup for choice in tuner.choices],
-        "reasons": [reason for choice in tuner.choices for reason in choice.reason],
-        "used": used,
-    }
+    leave({"hook": hook}[sys.argv[1]]())
 
 
 def hook() -> dict[str, object]:
@@ -99,18 +57,6 @@ def _launch(tensor: torch.Tensor) -> dist.Work:
     work = dist.all_reduce(tensor, async_op=True)
     assert work is not None
     return work
-
-
-def _fill(source: list[torch.Tensor], bucket_bytes: int) -> list[Bucket]:
-    groups: list[list[torch.Tensor]] = [[]]
-    for each in source:
-        if groups[-1] and sum(t.nbytes for t in groups[-1]) + each.nbytes > bucket_bytes:
-            groups.append([])
-        groups[-1].append(each)
-    return [
-        Bucket(n, torch.cat([t.flatten() for t in group]), tuple(tuple(t.shape) for t in group))
-        for n, group in enumerate(groups)
-    ]
 
 
 class _TorchBucket:

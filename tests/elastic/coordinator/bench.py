@@ -98,7 +98,11 @@ class Bench:
         self.recovered(self.epoch, 0, *names)
 
     def progress(self, name: str, step: int) -> None:
-        self.says(name, events.Progress, step, Cursor(0, step), 0.1, 1, 1)
+        self.says(name, events.Report, step, Cursor(0, step), 0.1, 1, 1)
+
+    def broken(self, name: str, epoch: int) -> None:
+        """Its operations in the group of this epoch fail."""
+        self.says(name, events.Report, -1, Cursor(), 0.0, 0, 0, epoch, epoch)
 
     def pass_time(self, seconds: float, silent: tuple[str, ...] = ()) -> None:
         """Sidecars beat, but for the silent; the machine is woken when it asked to be."""

@@ -6,6 +6,7 @@ import pytest
 
 from shoal.elastic.coordinator import events, machine
 from shoal.elastic.coordinator.partition import largest_connected
+from shoal.elastic.view import Cursor
 
 from .bench import Bench
 
@@ -137,7 +138,7 @@ def test_what_strangers_say_is_of_no_effect(pair: Bench) -> None:
         events.SidecarSaid(999, "gone"),
         events.Failed(999, 1, ((0, 1),), 0, "x"),
         events.Done(999, 1, before.record.cursor),
-        events.Trouble(999, 1),
+        events.Report(999, -1, Cursor(), 0.0, 0, 0, 1, 1),
     ):
         pair.do(event)
     assert pair.state.record == before.record
@@ -146,7 +147,7 @@ def test_what_strangers_say_is_of_no_effect(pair: Bench) -> None:
 def test_a_member_speaks_only_through_its_own_connection(pair: Bench) -> None:
     """A sidecar's connection says nothing in the worker's name, but that it has crashed."""
     pair.do(events.Left(pair.sidecars["b"], 1))
-    pair.do(events.Trouble(pair.sidecars["b"], 1))
+    pair.do(events.Report(pair.sidecars["b"], -1, Cursor(), 0.0, 0, 0, 1, 1))
     assert pair.members == ["a", "b"]
     assert pair.state.trouble_at is None
     pair.do(events.Failed(pair.sidecars["b"], 1, ((0, 1),), 0, "it crashed"))

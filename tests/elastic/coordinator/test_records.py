@@ -229,9 +229,11 @@ def test_a_coordinator_on_the_platform(platform: Platform, tmp_path: Path) -> No
         assert [each["name"] for each in view["members"]] == ["worker-0", "worker-1"]
         for each in (first, second):
             each.recovered(1)
+        report = {"step": 5, "cursor": [0, 5], "step_seconds": 0.1, "samples": 8, "world": 2}
+        report |= {"epoch": 1, "broken": 0}
         first.say("resize", size=4)
-        first.say("progress", step=5, cursor=[0, 5], step_seconds=0.1, samples=8, world=2)
-        second.say("progress", step=5, cursor=[0, 5], step_seconds=0.1, samples=8, world=2)
+        first.say("report", **report)
+        second.say("report", **report)
         first.say("publish", epoch=1, manifest={"step": 4})
         first.hear("published")
         assert platform.record is not None

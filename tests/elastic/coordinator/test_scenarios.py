@@ -139,12 +139,65 @@ def test_trouble_without_a_loss_is_a_new_view_of_the_same_members() -> None:
     bench = Bench()
     bench.start("a")
     grow(bench, "b")
-    bench.says("a", events.Trouble, 2)
-    bench.says("b", events.Trouble, 2)
+    bench.broken("a", 2)
     bench.pass_time(0.9)
     assert bench.epoch == 2
     bench.pass_time(0.2)
     assert (bench.epoch, bench.members) == (3, ["a", "b"])
+    bench.recovered(3, 6, "a", "b")
+    bench.pass_time(2.0)
+    bench.broken("a", 3)
+    bench.broken("b", 3)
+    assert bench.epoch == 4, "with both there is nothing to wait for"
+
+
+@pytest.mark.parametrize("switched_first", [True, False])
+def test_a_switch_that_one_member_cannot_follow_is_overtaken(switched_first: bool) -> None:
+    """One has switched to the planned view, in the group of the other an operation has failed."""
+    bench = Bench()
+    bench.start("a")
+    grow(bench, "b")
+    bench.join("c")
+    bench.caught_up("c", step=5)
+    epoch = bench.state.record.planned[-1].epoch
+    if switched_first:
+        bench.switched(epoch, 6, "a")
+        bench.broken("b", epoch - 1)
+    else:
+        bench.broken("b", epoch - 1)
+        bench.switched(epoch, 6, "a")
+    bench.pass_time(1.1)
+    assert (bench.epoch, bench.view.kind) == (epoch + 1, "loss")
+    assert set(bench.members) >= {"a", "b"}
+
+
+def test_a_view_that_was_lost_on_its_way_is_sent_again() -> None:
+    bench = Bench()
+    bench.start("a")
+    grow(bench, "b", "c")
+    bench.sidecar_says("c", "gone")
+    bench.told["a"].clear()
+    bench.broken("a", bench.epoch - 1)
+    assert (bench.last("a", "view") or {})["view"]["epoch"] == bench.epoch
+    epoch = bench.epoch
+    bench.pass_time(3.0)
+    assert bench.epoch == epoch, "that view is the answer"
+
+
+def test_a_report_after_both_links_and_the_coordinator_were_lost() -> None:
+    """The coordinator was killed and the workers' links were cut: nothing but their reports tells."""
+    bench = Bench(minimum=2)
+    bench.start("a", "b")
+    bench.progress("a", 3)
+    epoch = bench.epoch
+    again = Bench(record=bench.saved[-1], minimum=2)
+    again.incarnations.update(bench.incarnations)
+    for name in "ab":
+        again.hello(name, bench.incarnations[name], epoch, 3)
+        again.sidecar(name)
+        again.broken(name, epoch)
+    again.pass_time(1.1)
+    assert (again.epoch, again.members) == (epoch + 1, ["a", "b"])
 
 
 def test_a_lost_first_call_is_made_again() -> None:
@@ -387,7 +440,7 @@ def test_a_partition_of_members_keeps_the_side_of_the_oldest() -> None:
     bench = Bench()
     bench.start("a")
     grow(bench, "b", "c", "d")
-    bench.says("a", events.Trouble, bench.epoch)
+    bench.broken("a", bench.epoch)
     bench.pass_time(1.1)
     epoch = bench.epoch
     for name, reached in {"a": "ac", "c": "ac", "b": "bd", "d": "bd"}.items():
@@ -406,7 +459,7 @@ def test_a_partition_below_the_minimum_lets_nobody_on() -> None:
     bench = Bench(minimum=3)
     bench.start("a", "b", "c")
     grow(bench, "d")
-    bench.says("a", events.Trouble, bench.epoch)
+    bench.broken("a", bench.epoch)
     bench.pass_time(1.1)
     epoch = bench.epoch
     for name, reached in {"a": "ac", "c": "ac", "b": "bd", "d": "bd"}.items():
@@ -468,7 +521,7 @@ def test_all_lost_and_a_checkpoint_is_taken_up() -> None:
     """The steps behind it are counted as lost, and members are told of the manifest."""
     bench = Bench()
     bench.start("a")
-    bench.says("a", events.Progress, 12, Cursor(0, 12), 0.1, 1, 1)
+    bench.says("a", events.Report, 12, Cursor(0, 12), 0.1, 1, 1)
     bench.says("a", events.Publish, 1, {"step": 10, "cursor": [0, 10]})
     assert bench.last("a", "published") == {"type": "published", "epoch": 1}
     bench.sidecar_says("a", "gone")

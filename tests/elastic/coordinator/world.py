@@ -510,7 +510,7 @@ class World:
             if group.outcome is not None and self._has_what_it_takes(worker, group):
                 able.append(lambda: self._install(worker, group))
             elif any(not self._in(group, who) for who in group.ids):
-                able.append(lambda: self._say(worker, {"type": "trouble", "epoch": worker.entering}))
+                able.append(lambda: self._say_broken(worker, worker.entering))
             return able
         if worker.epoch:
             group = self.groups[worker.epoch]
@@ -522,7 +522,7 @@ class World:
             elif group.result(step) is not None:
                 able.append(lambda: self._receive(worker, group, step))
             elif any(not self._in(group, who) for who in group.ids):
-                able.append(lambda: self._say(worker, {"type": "trouble", "epoch": worker.epoch}))
+                able.append(lambda: self._say_broken(worker, worker.epoch))
             return able
         if worker.donor is not None:
             able.append(lambda: self._follow(worker))
@@ -587,6 +587,10 @@ class World:
             m is not None and m.planned is not None and m.planned.epoch >= planned.epoch for m in members
         )
 
+    def _say_broken(self, worker: Worker, epoch: int) -> None:
+        report = {"type": "report", "step": -1, "cursor": [0, 0], "step_seconds": 0.0, "samples": 0}
+        self._say(worker, report | {"world": 0, "epoch": epoch, "broken": epoch})
+
     def _receive(self, worker: Worker, group: Group, step: int) -> None:
         worker.pending = group.result(step)
 
@@ -599,8 +603,9 @@ class World:
         if switch:
             self._switch(worker, self.published[switch])
         elif step % 2 == 0:
-            progress = {"type": "progress", "step": worker.applied, "cursor": [0, worker.applied]}
-            self._say(worker, progress | {"step_seconds": 0.1, "samples": 1, "world": group.view.size})
+            report = {"type": "report", "step": worker.applied, "cursor": [0, worker.applied]}
+            report |= {"step_seconds": 0.1, "samples": 1, "world": group.view.size}
+            self._say(worker, report | {"epoch": worker.epoch, "broken": 0})
 
     def _switch(self, worker: Worker, view: View) -> None:
         assert worker.history is not None

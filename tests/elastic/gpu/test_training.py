@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from shoal.elastic.allreduce.group import Group
-from shoal.elastic.codecs.tuner import Plan
+from shoal.elastic.codecs.catalogue import Plan
 from tests.elastic.allreduce.team import Rank, groups, together
 from tests.elastic.gpu.devices import DEVICES
 

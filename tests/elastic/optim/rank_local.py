@@ -1,12 +1,10 @@
-"""One worker of a real gloo group that trains by DiLoCo: `python -m tests.elastic.optim.rank_local
-HOW`.
+"""One worker of a real gloo group that trains by DiLoCo: `python -m tests.elastic.optim.rank_local`.
 
-`stream`: two blocks, results one step later; `whole`: all at once. Prints one line of JSON.
+Prints one line of JSON.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -14,7 +12,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from shoal.elastic.optim.blocks import Rhythm
 from shoal.elastic.optim.local import LocalSteps
 from shoal.elastic.optim.outer import Outer
 from tests.elastic.codecs.ranks import leave
@@ -25,10 +22,10 @@ _STEPS = 240
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    leave(train(Rhythm(4, 2, 1) if sys.argv[1] == "stream" else Rhythm(4)))
+    leave(train())
 
 
-def train(rhythm: Rhythm) -> dict[str, object]:
+def train() -> dict[str, object]:
     """Each worker sees its own half of the inputs' space; together they must learn all of it."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
@@ -38,7 +35,7 @@ def train(rhythm: Rhythm) -> dict[str, object]:
     inner = torch.optim.AdamW(model.parameters(), lr=1e-2)
     # the momentum of the paper is for hundreds of steps between agreements: with four it oscillates
     outer = Outer(0.7, 0.5)
-    local = LocalSteps(list(model.parameters()), rhythm, outer, bucket_bytes=256)
+    local = LocalSteps(list(model.parameters()), 4, outer, bucket_bytes=256)
     first = _loss(model, truth)
     for _ in range(_STEPS):
         inputs = torch.randn(32, 8, generator=generator)

@@ -1,8 +1,7 @@
-"""The outer step, its rhythm, and several workers that train alone and agree (`training-A12`)."""
+"""The outer step, and several workers that train alone and agree (`training-A12`)."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import hypothesis.strategies as st
@@ -11,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from torch import nn
 
-from shoal.elastic.optim.blocks import Rhythm, divide
 from shoal.elastic.optim.local import LocalSteps
-from shoal.elastic.optim.outer import AVERAGE, Outer, blend, outer_step, pseudo_gradient
+from shoal.elastic.optim.outer import AVERAGE, Outer, outer_step, pseudo_gradient
 
 SHAPES = [(3, 4), (5,), (2, 2), (7,)]
 
@@ -60,10 +58,10 @@ def move(parameters: list[torch.Tensor], worker: int, step: int) -> None:
 
 
 def team(
-    workers: int, rhythm: Rhythm, outer: Outer | None = None, **options: float
+    workers: int, every: int, outer: Outer | None = None, **options: float
 ) -> tuple[list[LocalSteps], Wires]:
     return [
-        LocalSteps(start(), rhythm, outer, **options)  # type: ignore[arg-type]
+        LocalSteps(start(), every, outer, **options)  # type: ignore[arg-type]
         for _ in range(workers)
     ], Wires(workers)
 
@@ -73,12 +71,9 @@ def local_step(each: LocalSteps, worker: int, weight: float, wires: Wires, phase
     if phase == "begin":
         move(each.parameters, worker, each.steps)
         each.steps += 1
-        if each.under_way is not None and each.rhythm.ends(each.steps) == each.under_way:
-            each.finish()
-        block = each.rhythm.begins(each.steps)
-        if block is not None:
-            each.begin(block, weight, wires.of(worker))
-    elif each.under_way is not None and each.rhythm.delay == 0:
+        if each.steps % each.every == 0:
+            each.begin(weight, wires.of(worker))
+    elif each.under_way:
         each.finish()
 
 
@@ -110,7 +105,7 @@ def test_the_outer_step_is_torchs_sgd(seed: int, momentum: float, nesterov: bool
 
 
 def test_plain_averaging_is_the_weighted_mean() -> None:
-    workers, wires = team(3, Rhythm(2), AVERAGE)
+    workers, wires = team(3, 2, AVERAGE)
     train(workers, wires, 1, [1.0, 2.0, 5.0])
     alone = [[p.clone() for p in each.parameters] for each in workers]
     for worker, own in enumerate(alone):
@@ -122,46 +117,35 @@ def test_plain_averaging_is_the_weighted_mean() -> None:
         assert all(torch.equal(w.parameters[at], workers[0].parameters[at]) for w in workers)
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-@pytest.mark.parametrize("delay", [0, 1])
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-def test_blocks_delays_and_blends_agree(blocks: int, delay: int, alpha: float) -> None:
-    """training-A12: every block x delay x alpha. What is agreed, outer optimizer included, is equal on
-    all, and equal to the rule said again, block by block."""
-    workers, wires = team(3, Rhythm(4, blocks, delay), alpha=alpha)
+def test_what_is_agreed_is_the_rule_step_for_step() -> None:
+    """training-A12: what is agreed, outer optimizer included, is equal on all, and equal to the rule."""
+    workers, wires = team(3, 4)
     models = [[p.clone() for p in each.parameters] for each in workers]
     base, speed = start(), [torch.zeros_like(each) for each in start()]
-    cut = divide([p.numel() for p in start()], blocks)
-    waiting: list[tuple[int, int, list[list[torch.Tensor]]]] = []
     for step in range(1, 17):
         train(workers, wires, 1, [1.0] * 3)
         for worker, own in enumerate(models):
             move(own, worker, step - 1)
-        for block in range(blocks):
-            if (step - (block + 1) * 4 // blocks) % 4 == 0 and step >= (block + 1) * 4 // blocks:
-                deltas = [[base[i] - own[i] for i in cut[block]] for own in models]
-                waiting.append((step + delay, block, deltas))
-        for due, block, deltas in [each for each in waiting if each[0] == step]:
-            assert due == step
-            for place, i in enumerate(cut[block]):
-                mean = torch.stack([delta[place] for delta in deltas]).mean(0)
+        if step % 4 == 0:
+            for i in range(len(SHAPES)):
+                mean = torch.stack([base[i] - own[i] for own in models]).mean(0)
                 speed[i] = 0.9 * speed[i] + mean
                 base[i] = base[i] - 0.7 * (mean + 0.9 * speed[i])
                 for own in models:
-                    own[i].copy_(alpha * own[i] + (1 - alpha) * base[i])
+                    own[i].copy_(base[i])
         for worker, each in enumerate(workers):
             for i in range(len(SHAPES)):
                 torch.testing.assert_close(each.agreed[i], base[i])
                 torch.testing.assert_close(each.velocity[i], speed[i])
                 torch.testing.assert_close(each.parameters[i], models[worker][i])
                 assert torch.equal(each.agreed[i], workers[0].agreed[i])
-    assert workers[0].agreements == 4 * blocks - (delay > 0)
+    assert workers[0].agreements == 4
 
 
 def test_in_buckets_it_is_the_same_bit_for_bit() -> None:
     """training-A12: bucketised equals unbucketised."""
-    whole, one = team(3, Rhythm(2, 2))
-    pieces, many = team(3, Rhythm(2, 2), bucket_bytes=40)
+    whole, one = team(3, 2)
+    pieces, many = team(3, 2, bucket_bytes=40)
     for workers, wires in ((whole, one), (pieces, many)):
         train(workers, wires, 6, [1.0, 0.0, 3.0])
     assert many.sums > 3 * one.sums
@@ -171,7 +155,7 @@ def test_in_buckets_it_is_the_same_bit_for_bit() -> None:
 
 def test_a_failed_agreement_changes_nothing_and_is_made_again_by_those_left() -> None:
     """training-A12: one of three is lost in the second agreement."""
-    workers, wires = team(3, Rhythm(2))
+    workers, wires = team(3, 2)
     train(workers, wires, 3, [1.0] * 3)
     before = [[t.clone() for t in (*w.agreed, *w.velocity)] for w in workers]
     for phase in ("begin",):
@@ -202,7 +186,7 @@ def test_a_failed_agreement_changes_nothing_and_is_made_again_by_those_left() ->
 
 def test_who_has_not_finished_takes_the_sums_from_who_has() -> None:
     """training-N3, for an agreement: a kill between the sum and its use on some."""
-    workers, wires = team(3, Rhythm(1))
+    workers, wires = team(3, 1)
     for worker, each in enumerate(workers):
         local_step(each, worker, 1.0, wires, "begin")
     workers[0].finish()
@@ -219,9 +203,9 @@ def test_who_has_not_finished_takes_the_sums_from_who_has() -> None:
 
 
 def test_a_worker_that_joins_goes_on_from_what_was_agreed() -> None:
-    workers, wires = team(2, Rhythm(4, 2, 1))
+    workers, wires = team(2, 4)
     train(workers, wires, 5, [1.0, 1.0])
-    joiner = LocalSteps([torch.zeros(shape, dtype=torch.float64) for shape in SHAPES], Rhythm(4, 2, 1))
+    joiner = LocalSteps([torch.zeros(shape, dtype=torch.float64) for shape in SHAPES], 4)
     joiner.load_state_dict(workers[0].state_dict())
     joiner.adopt()
     assert joiner.steps == 5
@@ -241,13 +225,11 @@ def test_a_worker_that_joins_goes_on_from_what_was_agreed() -> None:
 
 
 def test_low_precision_parameters_are_agreed_in_fp32() -> None:
-    workers = [
-        LocalSteps([torch.full((4,), 1.0, dtype=torch.bfloat16)], Rhythm(1), AVERAGE) for _ in range(2)
-    ]
+    workers = [LocalSteps([torch.full((4,), 1.0, dtype=torch.bfloat16)], 1, AVERAGE) for _ in range(2)]
     wires = Wires(2)
     workers[0].parameters[0].fill_(1.0078125)
     for worker, each in enumerate(workers):
-        each.begin(0, 1.0, wires.of(worker))
+        each.begin(1.0, wires.of(worker))
     for each in workers:
         each.finish()
     assert workers[0].agreed[0].tolist() == [1.00390625] * 4
@@ -265,70 +247,19 @@ def test_what_nobody_contributed_to_or_is_not_finite_moves_nothing() -> None:
         outer_step(agreed, pseudo_gradient(agreed, own, 1.0), velocity, Outer())
 
 
-def test_blends_have_their_ends_exactly() -> None:
-    own, agreed = torch.rand(5), torch.rand(5)
-    assert torch.equal(blend(own, agreed, 0.0), agreed)
-    assert torch.equal(blend(own, agreed, 1.0), own)
-    torch.testing.assert_close(blend(own, agreed, 0.25), 0.25 * own + 0.75 * agreed)
-
-
-@given(st.integers(1, 60), st.data())
-def test_every_block_has_its_turn_and_one_at_a_time(every: int, data: st.DataObject) -> None:
-    blocks = data.draw(st.integers(1, every))
-    delay = data.draw(st.integers(0, every // blocks - 1))
-    rhythm = Rhythm(every, blocks, delay)
-    under_way: int | None = None
-    begun: dict[int, list[int]] = {block: [] for block in range(blocks)}
-    for step in range(1, 4 * every + 1):
-        ending = rhythm.ends(step)
-        if delay and ending is not None:
-            assert ending == under_way
-            under_way = None
-        block = rhythm.begins(step)
-        if block is not None:
-            assert under_way is None
-            begun[block].append(step)
-            under_way = block if delay else None
-        if not delay:
-            assert ending == block
-    assert rhythm.begins(every) == blocks - 1
-    for steps in begun.values():
-        assert len(steps) in (3, 4)
-        assert all(b - a == every for a, b in itertools.pairwise(steps))
-
-
-@given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.data())
-def test_blocks_are_runs_of_about_equal_size(sizes: list[int], data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, len(sizes)))
-    found = divide(sizes, count)
-    assert [i for block in found for i in block] == list(range(len(sizes)))
-    assert len(found) == count
-    assert all(found)
-    largest = max(sum(sizes[i] for i in block) for block in found)
-    assert largest <= sum(sizes) / count + 2 * max(sizes)
-
-
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        Rhythm(2, 3)
-    with pytest.raises(ValueError, match="follow each other after 2"):
-        Rhythm(4, 2, 2)
-    with pytest.raises(ValueError, match="cannot make"):
-        divide([1, 2], 3)
-    with pytest.raises(ValueError, match="alpha"):
-        LocalSteps(start(), Rhythm(1), alpha=1.5)
     with pytest.raises(ValueError, match="outer lr"):
         Outer(momentum=1.0)
-    each = LocalSteps(start(), Rhythm(1))
-    each.begin(0, 1.0, Wires(1).of(0))
-    with pytest.raises(RuntimeError, match="still being exchanged"):
-        each.begin(0, 1.0, Wires(1).of(0))
+    each = LocalSteps(start(), 1)
+    each.begin(1.0, Wires(1).of(0))
+    with pytest.raises(RuntimeError, match="under way"):
+        each.begin(1.0, Wires(1).of(0))
     with pytest.raises(ValueError, match="other shapes"):
-        each.load_state_dict(LocalSteps(start()[:2], Rhythm(1)).state_dict())
+        each.load_state_dict(LocalSteps(start()[:2], 1).state_dict())
 
 
 def test_alone_every_step_is_an_agreement_with_itself() -> None:
-    each = LocalSteps(start(), Rhythm(1), AVERAGE)
+    each = LocalSteps(start(), 1, AVERAGE)
     wires = Wires(1)
     for step in range(3):
         move(each.parameters, 0, step)

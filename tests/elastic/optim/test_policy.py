@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 
 from shoal.elastic.optim import Fixed, Scale
-from shoal.elastic.optim.adascale import Noise
 from shoal.elastic.optim.policy import Scaling
 from shoal.elastic.optim.rules import Ramp, linear, root
 
@@ -17,7 +16,6 @@ def test_fixed_changes_nothing() -> None:
     for step, world in enumerate((1, 4, 2)):
         scaling.world_is(world, step)
         assert (scaling.batch, scaling.factor(step)) == (64, 1.0)
-        assert scaling.applied(Noise(1.0, 1.0), 64) == 1
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 1024))
@@ -58,21 +56,10 @@ def test_a_ramp_stays_between_its_ends(start: float, aim: float, steps: int, ste
     assert ramp.turn(step, aim).at(step, 7.0) == pytest.approx(ramp.at(step, aim) if steps else 7.0)
 
 
-def test_adascale_is_measured() -> None:
-    scaling = Scaling(Scale("adascale"), 32)
-    scaling.world_is(4, 0)
-    assert (scaling.batch, scaling.factor(0)) == (128, 1.0)
-    assert scaling.applied(Noise(32.0, 1.0), 128) == 1
-    assert scaling.factor(1) == pytest.approx((1 + 1) / (0.25 + 1))
-    scaling.world_is(1, 2)
-    assert scaling.factor(2) == pytest.approx(1.0)
-
-
 def test_saved_and_loaded_in_the_middle_of_a_ramp() -> None:
-    scaling = Scaling(Scale("adascale", warmup=10), 32)
+    scaling = Scaling(Scale("linear", warmup=10), 32)
     scaling.world_is(4, 3)
-    scaling.applied(Noise(32.0, 1.0), 128)
-    other = Scaling(Scale("adascale", warmup=10), 32)
+    other = Scaling(Scale("linear", warmup=10), 32)
     other.load_state_dict(scaling.state_dict())
     assert other == scaling
     plain = Scaling(Scale("sqrt", warmup=10), 32)

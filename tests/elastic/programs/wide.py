@@ -28,7 +28,7 @@ model = torch.nn.Linear(256, width, bias=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02 * width)
 data = torch.randn(batch * 8, 256)
 job = elastic.init()
-size = bucket if bucket == "auto" else int(bucket) << 20
+size = int(bucket) << 20
 model, optimizer = job.wrap(model, optimizer, codec=codec, bucket=size)
 for index in job.shards(range(batch * steps), batch_size=batch, seed=1):
     time.sleep(pace)

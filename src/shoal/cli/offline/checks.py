@@ -67,7 +67,7 @@ def all_checks(settings: Settings) -> Iterator[Check]:
 
 def isolations() -> list[Isolation]:
     """Each isolation, tried out with a real task; tens of milliseconds."""
-    from shoal.cluster.local.isolation.names import DEFAULT, PROMISES
+    from shoal.cluster.local.isolation.namespaces import DEFAULT, PROMISES
 
     if sys.platform == "linux":
         from shoal.cluster.local.isolation.probe import probe
@@ -100,7 +100,7 @@ def _system() -> Check:
 
 
 def _machine() -> Iterator[Check]:
-    from shoal.cluster.local.machine import cpu_millis, gpu_ids, memory_bytes
+    from shoal.cluster.local.nodes import cpu_millis, gpu_ids, memory_bytes
 
     found = f"{cores(cpu_millis())} cores, {memory(memory_bytes())} memory"
     yield Check(name="machine", status="ok", found=found)

@@ -10,12 +10,11 @@ import click
 from shoal.cli.charts import number, sparkline
 from shoal.cli.completion import complete_names
 from shoal.cli.connection import connect
-from shoal.cli.failures import Usage
 from shoal.cli.options import tabular, verb
 from shoal.cli.output import say, write_csv, write_json
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
-from shoal.cli.targets import targets
+from shoal.cli.targets import one
 from shoal.objects.kinds import JOB
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ def command(settings: Settings, job: str, metric: tuple[str, ...]) -> None:
     A program reports them with `from shoal import report; report(loss=0.3, step=10)`. The table has a
     row per metric and task; json and csv have every point.
     """
-    target = targets([job], settings, JOB)[0]
-    if target.kind is not JOB:
-        raise Usage(f"{target} is no job: only jobs have metric points", hint="shoal metrics job/NAME")
+    target = one(job, settings, JOB)
     with connect(settings) as client:
         points = list(client.metrics(target.namespace, target.name))
     points = [each for each in points if not metric or each.name in metric]

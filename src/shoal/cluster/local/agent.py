@@ -9,31 +9,47 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any
 
+from shoal import __version__
 from shoal.clock import SteadyClock
-from shoal.cluster.local import components, groups, home, nodes, processes, recovery
-from shoal.cluster.local.execs import Execs
+from shoal.cluster.local import (
+    components,
+    groups,
+    home,
+    nodes,
+    processes,
+    protocol,
+    recovery,
+    supervisor_processes,
+)
+from shoal.cluster.local.execs import Execs, Readiness
 from shoal.cluster.local.home import Home, Lock, Presence
-from shoal.cluster.local.isolation import peers, probe, syscalls
+from shoal.cluster.local.isolation import probe, syscalls
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.node import Isolations, Node, report
-from shoal.cluster.local.readiness import Readiness
-from shoal.cluster.local.requests import Requests
-from shoal.cluster.local.serving import Serving
+from shoal.cluster.local.protocol import Answer, Call, frame
+from shoal.cluster.local.serving import Client, Serving
 from shoal.cluster.local.usage import Meter
 from shoal.cluster.local.watchdog import Watchdog
+from shoal.objects.errors import ShoalError, VersionSkew
 
-__all__ = ["cgroup_scope", "main", "welcome"]
+__all__ = ["Requests", "cgroup_scope", "main", "task_folder", "welcome"]
 
 LOCK_SECONDS = 1.0
 REAP_SECONDS = 5.0
 PRESENCE_SECONDS = 1.0
 """How often an agent looks whether its home is still there."""
 FILES = 65_536
+POLL_SECONDS = 0.02
+_SCRIPTS = ("/cluster/local/supervisor.py", "/cluster/local/isolation/enter.py")
+_MOST_ANCESTORS = 10_000
 
 
 def main() -> int:
@@ -61,7 +77,7 @@ def welcome(pid: int, uid: int, inside: str | None) -> bool:
     task that this agent itself runs in: a home that a task has made is that task's to use."""
     if pid <= 0 or uid not in (os.geteuid(), 0):
         return False
-    return peers.task_folder(pid) == inside
+    return task_folder(pid) == inside
 
 
 def cgroup_scope(place: Home, name: str) -> str:
@@ -85,7 +101,7 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
     Readiness(node, execs)
     requests = Requests(node, execs, meter, os.getpid())
     listener = home.listen(node.paths.socket)
-    inside = peers.task_folder(os.getpid())
+    inside = task_folder(os.getpid())
     serving = Serving(
         loop, listener, requests.handle, report, lambda pid, uid: welcome(pid, uid, inside)
     )
@@ -152,6 +168,96 @@ def _kept(place: Home) -> list[str]:
 def _reap(node: Node) -> None:
     node.reap()
     node.loop.later(REAP_SECONDS, lambda: _reap(node))
+
+
+class Requests:
+    """Carries clients' calls to the node. Belongs to the loop's thread."""
+
+    def __init__(self, node: Node, execs: Execs, meter: Meter, pid: int) -> None:
+        self._node = node
+        self._execs = execs
+        self._meter = meter
+        self._pid = pid
+
+    def handle(self, client: Client, call: Call) -> None:
+        """Do what is asked; the answer follows once it is durable."""
+        fail = functools.partial(client.fail, call.id)
+        self._node.turn.otherwise(fail)
+        try:
+            self._handle(client, call)
+        except ShoalError as error:
+            self._node.turn.after(functools.partial(fail, error))
+
+    def _handle(self, client: Client, call: Call) -> None:
+        node, request = self._node, call.request
+        result: Any = None  # Any: each request has its own
+        match request:
+            case protocol.Hello():
+                result = self._greet(request)
+            case protocol.Ping():
+                pass
+            case protocol.Describe():
+                result = node.state()
+            case protocol.Watch():
+                node.turn.after(functools.partial(self._watch, client))
+            case protocol.Admit():
+                result = node.admit(request.specs)
+            case protocol.Release():
+                node.release(request.tasks)
+            case protocol.Launch():
+                node.launch(request.tasks)
+            case protocol.StopTask():
+                node.stop(request.task, request.grace_seconds, request.reason)
+            case protocol.Acknowledge():
+                node.acknowledge(request.task)
+            case protocol.ForgetJob():
+                node.forget_job(request.namespace, request.job_uid, request.outputs)
+            case protocol.Measure():
+                result = self._meter.usages(request.tasks)
+            case protocol.Exec():
+                self._execs.start(client, call.id, request)
+                return
+            case protocol.ShutDown():
+                self._shut_down(request.grace_seconds, functools.partial(client.answer, call.id))
+                return
+        node.turn.after(functools.partial(client.answer, call.id, result))
+
+    def _greet(self, request: protocol.Hello) -> protocol.Greeting:
+        name = self._node.declaration.name
+        if request.version != protocol.VERSION:
+            raise VersionSkew(
+                f"the agent of node {name} is of Shoal {__version__} and does not work with this one",
+                hint="shoal down, then shoal up",
+            )
+        return protocol.Greeting(version=protocol.VERSION, node=name, pid=self._pid, shoal=__version__)
+
+    def _watch(self, client: Client) -> None:
+        client.watching = True
+        client.send(frame(Answer(changes=self._node.snapshot())))
+
+    def _shut_down(self, grace_seconds: float, answer: Callable[[], None]) -> None:
+        """Stop every task; when the last has ended, answer and exit."""
+        for key in list(self._node.ledger.tasks):
+            self._node.stop(key, grace_seconds, "Shutdown")
+        if any(record.holds_capacity for record in self._node.ledger.tasks.values()):
+            self._node.loop.later(
+                POLL_SECONDS, functools.partial(self._shut_down, grace_seconds, answer)
+            )
+            return
+        self._node.turn.after(answer)
+        self._node.turn.after(self._node.loop.stop)
+
+
+def task_folder(pid: int) -> str | None:
+    """The folder (`launch`) of the task that the process belongs to; None when it is no task's."""
+    for _ in range(_MOST_ANCESTORS):
+        if pid <= 1:
+            return None
+        folder = supervisor_processes.argument_of(pid, *_SCRIPTS)
+        if folder is not None:
+            return folder
+        pid = supervisor_processes.parent(pid)
+    return None
 
 
 if __name__ == "__main__":

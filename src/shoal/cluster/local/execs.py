@@ -1,29 +1,38 @@
-"""Commands that run beside tasks (`shoal exec`): started in the task's isolation, on descriptors that
-the client sent, ended with the client's connection or with the task."""
+"""What runs beside a task: commands of clients (`exec`), and readiness probes.
+
+A command runs in the isolation of its task, as a child of the agent. A probe is a command, a TCP
+connection or an HTTP request. It begins when its task runs and is repeated every period. One success
+makes the task ready, so many failures in a row as the probe allows take that back. Nothing is recorded:
+an agent that starts anew probes anew. Connections are made in helper threads.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import selectors
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from shoal.cluster.local import isolation, processes
-from shoal.cluster.local.node import Node
+from shoal.cluster.local.ledger import Record
+from shoal.cluster.local.node import HOST, Node
 from shoal.cluster.local.protocol import Exec
 from shoal.cluster.local.serving import Client
 from shoal.objects.errors import NotFound, ShoalError
-from shoal.objects.task import TaskKey
+from shoal.objects.task import Probe, TaskKey
 
-__all__ = ["Execs"]
+__all__ = ["Execs", "Readiness"]
 
 KILL_SECONDS = 2.0
 _ENTER = str(Path(isolation.__file__).with_name("enter.py"))
 _NOT_EXECUTABLE = 126
+_STATUS_LINE_BYTES = 64
 
 
 @dataclass(eq=False)
@@ -93,14 +102,14 @@ class Execs:
         self._node.loop.add(running.pidfd, selectors.EVENT_READ, ended)
 
     def _spawn(self, request: Exec, descriptors: list[int]) -> _Running:
-        attendant = self._node.attendants.get(request.task)
-        if attendant is None or attendant.started is None or not attendant.pid:
+        monitor = self._node.monitors.get(request.task)
+        if monitor is None or monitor.started is None or not monitor.pid:
             raise NotFound(f"task {request.task.name} does not run")
         if len(descriptors) != 3:
             raise ShoalError("the streams of the command did not come with the request")
         stdin, stdout, stderr = descriptors
         words = [sys.executable, "-I", "-S", _ENTER, *(["--tty"] if request.tty else [])]
-        words += [str(attendant.folders.task), *request.command]
+        words += [str(monitor.folders.task), *request.command]
         with processes.SPAWNING:
             pid = os.posix_spawn(
                 sys.executable,
@@ -140,3 +149,63 @@ class Execs:
         if running in self._running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
+
+
+class Readiness:
+    """Probes the tasks of a node. Belongs to the loop's thread."""
+
+    def __init__(self, node: Node, execs: Execs) -> None:
+        self._node = node
+        self._execs = execs
+        self._failures: dict[TaskKey, int] = {}
+        """In a row, by task that is probed."""
+        node.on_started = self.begin
+
+    def begin(self, record: Record) -> None:
+        """Probe the task from now on, if it has a probe; idempotent."""
+        if record.spec.readiness is not None and record.key not in self._failures:
+            self._failures[record.key] = 0
+            self._node.loop.soon(functools.partial(self._probe, record.key))
+
+    def _probe(self, key: TaskKey) -> None:
+        record = self._node.ledger.tasks.get(key)
+        if record is None or record.phase != "Running" or record.spec.readiness is None:
+            self._failures.pop(key, None)
+            return
+        probe, done = record.spec.readiness, functools.partial(self._found, key)
+        if probe.command:
+            self._execs.probe(key, probe.command, probe.timeout_seconds, done)
+            return
+        name, _, path = (probe.http or probe.tcp).partition("/")
+        port = record.progress.endpoint.ports.get(name, 0)
+
+        def job() -> Callable[[], None]:
+            return functools.partial(done, _answers(probe, port, f"/{path}"))
+
+        self._node.loop.work(job)
+
+    def _found(self, key: TaskKey, success: bool) -> None:
+        record = self._node.ledger.tasks.get(key)
+        if record is None or record.phase != "Running" or record.spec.readiness is None:
+            self._failures.pop(key, None)
+            return
+        probe = record.spec.readiness
+        self._failures[key] = 0 if success else self._failures.get(key, 0) + 1
+        before = key in self._node.ready
+        ready = success or (before and self._failures[key] < probe.failures)
+        if ready != before:
+            (self._node.ready.add if ready else self._node.ready.discard)(key)
+            self._node.turn.changed(key)
+        self._node.loop.later(probe.period_seconds, functools.partial(self._probe, key))
+
+
+def _answers(probe: Probe, port: int, path: str) -> bool:
+    """True when the port accepts a connection and, where HTTP is asked for, answers 200 to 399."""
+    with contextlib.suppress(OSError, ValueError):
+        with socket.create_connection((HOST, port), probe.timeout_seconds) as connection:
+            if not probe.http:
+                return True
+            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
+            line = connection.recv(_STATUS_LINE_BYTES)
+        return 200 <= int(line.split()[1]) < 400 if line.startswith(b"HTTP/") else False
+    return False

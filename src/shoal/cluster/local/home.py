@@ -19,19 +19,31 @@ Only the owner can enter. Standard library only, for the command line pays for i
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import pwd
 import socket
 import stat
 import time
+import zlib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from shoal.cluster.local import known_homes
-
-__all__ = ["Home", "HomeError", "Lock", "NodeHome", "Presence", "connect", "listen", "socket_address"]
+__all__ = [
+    "Home",
+    "HomeError",
+    "Lock",
+    "NodeHome",
+    "Presence",
+    "connect",
+    "known_homes",
+    "listen",
+    "note_home",
+    "socket_address",
+]
 
 _SOCKET_PATH_BYTES = 107
 _RETRY_SECONDS = 0.005
@@ -95,7 +107,7 @@ class Home:
             raise HomeError(
                 f"{self.path} belongs to another user; set SHOAL_HOME to a folder of your own"
             )
-        known_homes.note(self.path)
+        note_home(self.path)
         return self
 
     def node(self, name: str) -> NodeHome:
@@ -303,3 +315,43 @@ def listen(path: Path) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def note_home(home: Path) -> None:
+    """Remember that there is a home at the path; idempotent. Nothing happens where nothing can be
+    written: then the homes of this user are apart by their own covers alone."""
+    name = f"{zlib.crc32(os.fsencode(home)):08x}"
+    for folder in _folders():
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.geteuid():
+                continue  # in /var/tmp another user may have been first
+            link = folder / name
+            if not link.is_symlink():
+                link.symlink_to(home)
+            return
+
+
+def known_homes() -> list[str]:
+    """Paths of the homes that are there."""
+    found: list[str] = []
+    for folder in _folders():
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid != os.geteuid():
+                continue
+            for link in folder.iterdir():
+                home = link.readlink()
+                if (home / "run").is_dir():
+                    found.append(str(home))
+                elif not home.exists():
+                    link.unlink(missing_ok=True)
+    return sorted(set(found))
+
+
+def _folders() -> list[Path]:
+    uid = os.geteuid()
+    shared = Path("/var/tmp") / f"shoal-{uid}" / "homes"
+    try:
+        return [Path(pwd.getpwuid(uid).pw_dir) / ".local/state/shoal/homes", shared]
+    except KeyError:
+        return [shared]

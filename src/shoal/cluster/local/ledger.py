@@ -169,7 +169,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.tasks: dict[TaskKey, Record] = {}
         self.leases: dict[str, int] = {}
-        """Owner (see `ports`) to port."""
+        """Owner (see `admission`) to port."""
         self.forgotten: dict[TaskKey, tuple[str, Stamp]] = {}
         """Names of acknowledged tasks, the oldest first, with their job's uid and since when."""
         path.touch(mode=0o600, exist_ok=True)

@@ -1,7 +1,7 @@
 """What an agent knows and does, apart from sockets: the ledger, the ports, the tasks that run.
 
-Each operation changes the ledger and says what is to follow once that is durable (`turn`): an answer,
-a spawn, a signal.
+Each operation changes the ledger and names what follows once that is durable (`CommitBatch`): an
+answer, a spawn, a signal.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import msgspec
 from shoal import faults
 from shoal.clock import Clock
 from shoal.cluster.base import EndReason, NodeState, Outcome, Refused, StopReason
-from shoal.cluster.local import admission, folders, launching, nodes, taskfiles
-from shoal.cluster.local.attendant import Attendant
-from shoal.cluster.local.folders import TaskFolders
+from shoal.cluster.local import admission, launch, nodes, taskfiles
+from shoal.cluster.local.admission import Ports
 from shoal.cluster.local.home import Home, NodeHome
 from shoal.cluster.local.isolation import cleanup
+from shoal.cluster.local.launch import TaskFolders
 from shoal.cluster.local.ledger import Ledger, Progress, Record, StopRequest
+from shoal.cluster.local.loop import CommitBatch as Turn
 from shoal.cluster.local.loop import Loop
 from shoal.cluster.local.nodes import NodeDecl
-from shoal.cluster.local.ports import Ports
 from shoal.cluster.local.protocol import Change, LaunchTask
-from shoal.cluster.local.turn import Turn
+from shoal.cluster.local.task_monitor import TaskMonitor as TaskMonitor
 from shoal.objects.errors import Conflict, ShoalError, Unavailable
 from shoal.objects.task import Endpoint, TaskKey, TaskSpec
 
@@ -83,7 +83,7 @@ class Node:
         self.on_state: Callable[[NodeState], None] = lambda _: None
         self.ledger = Ledger.open(self.paths.ledger, self.damaged)
         self.ports = Ports(declaration.name, self.ledger, str(self.paths.path))
-        self.attendants: dict[TaskKey, Attendant] = {}
+        self.monitors: dict[TaskKey, TaskMonitor] = {}
         self.exec_pids: set[int] = set()
         """Commands that run beside tasks."""
         self.idle_since: dict[TaskKey, float] = {}
@@ -153,11 +153,11 @@ class Node:
 
     def launch(self, tasks: Iterable[LaunchTask]) -> None:
         """Start those that are admitted and not yet started."""
-        for launch in tasks:
-            record = self.ledger.tasks.get(launch.task)
+        for wanted in tasks:
+            record = self.ledger.tasks.get(wanted.task)
             if record is None or not record.can_be_taken_back:
                 continue
-            record.bootstrap = launch.bootstrap
+            record.bootstrap = wanted.bootstrap
             record.progress = msgspec.structs.replace(record.progress, launched=True)
             self.ledger.put(record)
             self.turn.changed(record.key)
@@ -218,35 +218,33 @@ class Node:
         """All tasks, complete."""
         return tuple(self._change(key, whole=True) for key in self.ledger.tasks)
 
-    # What attendants need; see `attendant.Host`.
-
     def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
-        """See `attendant.Host`."""
+        """What the supervisor is given."""
         bootstrap = record.bootstrap
         assert bootstrap is not None, "launched tasks have their bootstrap"
         parents = self.cgroup_parents
-        return launching.description(self.home, folders, record.spec, bootstrap, cgroup_parents=parents)
+        return launch.description(self.home, folders, record.spec, bootstrap, cgroup_parents=parents)
 
     @property
     def cgroup_parents(self) -> Mapping[str, str]:
-        """See `attendant.Host`."""
+        """Where the tasks' control groups are."""
         return self.isolations.cgroup_parents
 
     def damaged(self, message: str) -> None:
-        """See `attendant.Host`."""
+        """A state file was put aside."""
         self.problem("StateDamaged", message)
 
     def claims(self, record: Record) -> list[int]:
-        """See `attendant.Host`."""
+        """Descriptors that the supervisor is to hold."""
         return self.ports.claims(record.progress.endpoint.ports.values())
 
     def remaining_grace(self, stop: StopRequest) -> float:
-        """See `attendant.Host`."""
+        """Seconds that the task still has."""
         passed = max(0.0, self.clock.now() - stop.at)  # a clock that was set back grants no more
         return max(0.0, stop.grace_seconds - passed)
 
     def started(self, record: Record, started: taskfiles.Started) -> None:
-        """See `attendant.Host`. Not recorded: it can be read again as long as it matters."""
+        """The command runs. Not recorded: it can be read again as long as it matters."""
         record.progress = msgspec.structs.replace(
             record.progress, started=started.started, unenforced=started.unenforced
         )
@@ -254,7 +252,7 @@ class Node:
         self.on_started(record)
 
     def ended(self, record: Record, end: taskfiles.Exit) -> None:
-        """See `attendant.Host`."""
+        """Nothing of the task is left."""
         if not record.holds_capacity:
             return
         ended = end.ended or self.clock.now()
@@ -284,8 +282,9 @@ class Node:
         self.turn.otherwise(lambda _: self._end_later(record, end))
 
     def reap(self) -> None:
-        """See `attendant.Host`. Children that another caller waits for are left to it."""
-        waited_for = {attendant.pid for attendant in self.attendants.values()} | self.exec_pids
+        """Collect children without a monitor, which a dead supervisor has left. Children that another
+        caller waits for are left to it."""
+        waited_for = {monitor.pid for monitor in self.monitors.values()} | self.exec_pids
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -296,11 +295,11 @@ class Node:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(found.si_pid, os.WNOHANG)
 
-    def attend(self, record: Record) -> Attendant:
+    def attend(self, record: Record) -> TaskMonitor:
         """Begin to look after a launched task."""
-        attendant = Attendant(self, record, self._folders(record.spec))
-        self.attendants[record.key] = attendant
-        return attendant
+        monitor = TaskMonitor(self, record, self._folders(record.spec))
+        self.monitors[record.key] = monitor
+        return monitor
 
     def empty_trash(self) -> None:
         """Remove what was discarded, in a thread of its own. What cannot be removed is put in quarantine
@@ -315,7 +314,7 @@ class Node:
                 found = cleanup.remove_tree(item)
                 if found:
                     problems += found
-                    folders.discard((item,), self.paths.quarantine)
+                    launch.discard((item,), self.paths.quarantine)
             return lambda: self._emptied(problems)
 
         def failed(error: Exception) -> Callable[[], None]:
@@ -326,20 +325,20 @@ class Node:
     def discard(self, paths: Iterable[Path]) -> None:
         """Have these folders gone."""
         try:
-            folders.discard(paths, self.paths.trash)
+            launch.discard(paths, self.paths.trash)
         except OSError as error:
             report(f"a folder cannot be removed: {error}")
         self.empty_trash()
 
     def kill_all(self) -> None:
         """Kill every supervisor, and with it its task."""
-        for attendant in self.attendants.values():
-            attendant.kill()
+        for monitor in self.monitors.values():
+            monitor.kill()
 
     def close(self) -> None:
         """Let go of everything; tasks go on."""
-        for attendant in self.attendants.values():
-            attendant.close()
+        for monitor in self.monitors.values():
+            monitor.close()
         self.ports.close()
         self.ledger.close()
 
@@ -394,17 +393,17 @@ class Node:
 
     def _stopped(self, key: TaskKey) -> None:
         faults.point("agent.stop.recorded")
-        attendant = self.attendants.get(key)
-        if attendant is not None:
-            attendant.stop()
+        monitor = self.monitors.get(key)
+        if monitor is not None:
+            monitor.stop()
 
     def _ended(self, key: TaskKey) -> None:
         faults.point("agent.end.recorded")
-        attendant = self.attendants.pop(key, None)
+        monitor = self.monitors.pop(key, None)
         self.idle_since.pop(key, None)
         self.ready.discard(key)
-        if attendant is not None:
-            attendant.close()
+        if monitor is not None:
+            monitor.close()
 
     def _end_later(self, record: Record, end: taskfiles.Exit) -> None:
         self.loop.later(RETRY_SECONDS, functools.partial(self.ended, record, end))
@@ -428,9 +427,9 @@ class Node:
         """The ledger went back to what the disk has; what it never holds is put back."""
         report(error.message)
         self.ports.refresh()
-        for attendant in self.attendants.values():
-            if attendant.started is not None:
-                self.started(attendant.record, attendant.started)
+        for monitor in self.monitors.values():
+            if monitor.started is not None:
+                self.started(monitor.record, monitor.started)
 
     def _emptied(self, problems: list[str]) -> None:
         self._emptying = False

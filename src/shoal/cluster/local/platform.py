@@ -72,6 +72,10 @@ class LocalPlatform:
             raise Unavailable("the server has not opened its logs yet", hint="try again")
         return self._logs
 
+    def output(self, namespace: str, job_uid: str) -> Path:
+        """See `Platform.output`."""
+        return self._home.output / namespace / job_uid
+
     def settings(self) -> ClusterSettings:
         """See `Platform.settings`."""
         return self._settings()

@@ -235,6 +235,11 @@ class Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether the beginning of a frame has come and its end has not."""
+        return bool(self._buffer)
+
     def feed(self, data: bytes) -> list[bytes]:
         """The documents that are complete now.
 

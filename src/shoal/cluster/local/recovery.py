@@ -1,6 +1,6 @@
 """What an agent does first: find again what an earlier one of its node has left, on disk and running.
 
-1. Tasks that were launched and not seen to end are attended to: each attendant finds its supervisor,
+1. Tasks that were launched and not seen to end are attended to: each monitor finds its supervisor,
    takes the exit that happened in between, finishes what a dead supervisor left, or starts one that
    never was.
 2. Tasks that were admitted and not launched stay so, unless their ports are no longer ours: then they
@@ -20,11 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shoal import faults, statefiles
-from shoal.cluster.local import folders, processes, supervisor_recovery, taskfiles
-from shoal.cluster.local.attendant import supervisor_of
+from shoal.cluster.local import launch, processes, task_monitor, taskfiles
 from shoal.cluster.local.isolation import cgroups, cleanup
 from shoal.cluster.local.ledger import record_of
 from shoal.cluster.local.node import Node
+from shoal.cluster.local.task_monitor import supervisor_of
 
 __all__ = ["recover"]
 
@@ -45,10 +45,10 @@ def recover(node: Node) -> None:
     faults.point("agent.recover.attended")
     known = set(node.ledger.tasks)
     for folder in sorted(node.paths.tasks.iterdir()):
-        if folders.key_of(folder) not in known:
+        if launch.key_of(folder) not in known:
             _end_stray(node, folder)
     for folder in sorted(node.paths.work.iterdir()):
-        if folders.key_of(folder) not in known and not (node.paths.tasks / folder.name).exists():
+        if launch.key_of(folder) not in known and not (node.paths.tasks / folder.name).exists():
             node.discard((folder,))
     node.discard(tuple(node.paths.quarantine.iterdir()))
     _sweep(node)
@@ -57,7 +57,7 @@ def recover(node: Node) -> None:
 def _adopt(node: Node) -> None:
     adopted: list[str] = []
     for folder in sorted(node.paths.tasks.iterdir()):
-        key = folders.key_of(folder)
+        key = launch.key_of(folder)
         known = node.ledger.tasks.get(key)
         if key in node.ledger.forgotten or (known is not None and not known.can_be_taken_back):
             continue
@@ -77,7 +77,7 @@ def _end_stray(node: Node, folder: Path) -> None:
         problems: list[str] = []
         processes.kill(supervisor_of(folder, problems.append))
         if (folder / taskfiles.BEGUN).exists():
-            supervisor_recovery.settle(str(folder), node.cgroup_parents, problems.append)
+            task_monitor.settle(str(folder), node.cgroup_parents, problems.append)
 
         def done() -> None:
             for problem in problems:

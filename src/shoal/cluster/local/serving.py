@@ -2,7 +2,8 @@
 
 Only the owner of the home gets through the socket's folder and mode; tasks, which have the owner's
 user id, are recognised by their ancestry and turned away. A client that sends what is no frame,
-or does not read what it is sent, is dropped; it connects again and asks anew.
+takes too long to send one, or does not read what it is sent, is dropped; it connects again and asks
+anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import msgspec
 
 from shoal.cluster.base import NodeState
-from shoal.cluster.local.loop import Loop
+from shoal.cluster.local.loop import Loop, Timer
 from shoal.cluster.local.protocol import Answer, Call, Change, Frames, answer_error, frame
 from shoal.objects import codec
 from shoal.objects.errors import ShoalError
@@ -28,6 +29,9 @@ __all__ = ["Client", "Serving"]
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _MAX_DESCRIPTORS = 8
+_MAX_CLIENTS = 1024
+_FRAME_SECONDS = 20.0
+"""For a client's first frame from its connection, and for each later one from its first byte."""
 
 
 class Client:
@@ -42,8 +46,10 @@ class Client:
         self._unsent = bytearray()
         self._descriptors: list[int] = []
         self._closed = False
+        self._deadline: Timer | None = None
         connection.setblocking(False)
         serving.loop.add(connection.fileno(), selectors.EVENT_READ, self._ready)
+        self._await_frame(expected=True)
 
     def answer(self, call: int, result: Any = None) -> None:  # Any: what the request's docs say
         """The result of a call."""
@@ -83,6 +89,7 @@ class Client:
         if self._closed:
             return
         self._closed = True
+        self._await_frame(expected=False)
         self._serving.loop.remove(self._connection.fileno())
         self._connection.close()
         self._serving.clients.discard(self)
@@ -123,11 +130,25 @@ class Client:
             self.close()
             return
         try:
-            for document in self._frames.feed(data):
+            documents = self._frames.feed(data)
+            if documents:
+                self._await_frame(expected=False)
+            if self._frames.is_partial and self._deadline is None:
+                self._await_frame(expected=True)
+            for document in documents:
                 self._serving.handle(self, codec.decode(document, Call))
         except (ValueError, msgspec.MsgspecError) as error:
             self._serving.report(f"a client was dropped: {error}")
             self.close()
+
+    def _await_frame(self, *, expected: bool) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._serving.loop.later(_FRAME_SECONDS, self._too_slow) if expected else None
+
+    def _too_slow(self) -> None:
+        self._serving.report(f"a client was dropped: no whole request came within {_FRAME_SECONDS:g} s")
+        self.close()
 
     def _receive(self) -> bytes:
         space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
@@ -198,6 +219,10 @@ class Serving:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
+            return
+        if len(self.clients) >= _MAX_CLIENTS:
+            self.report(f"a client was turned away: {_MAX_CLIENTS} are connected")
+            connection.close()
             return
         pid, uid = _credentials(connection)
         if self._welcome(pid, uid):

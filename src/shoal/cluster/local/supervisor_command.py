@@ -14,7 +14,7 @@ import os
 
 from shoal.cluster.local import supervisor_files as files
 from shoal.cluster.local.isolation import privileges, syscalls
-from shoal.cluster.local.isolation.filter import Unsupported
+from shoal.cluster.local.isolation.privileges import Unsupported
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:

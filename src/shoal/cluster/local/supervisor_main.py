@@ -3,40 +3,46 @@
 It outlives agent and server, needs nothing but the files in the task's folder (`taskfiles`, `launch`),
 and says what became of the task exactly once. One thread, one loop; `Supervisor.run` is the life of a
 task from top to bottom. What must be right should this process be killed at any line is elsewhere: the
-command's end is noted by the init, and what is left is ended and reported by `supervisor_recovery`.
+command's end is noted by the init, and what is left is ended and reported by `task_monitor.settle`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import time
 
 from shoal import faults
+from shoal.cluster.local import supervisor_child as init
 from shoal.cluster.local import supervisor_files as files
-from shoal.cluster.local import supervisor_init as init
-from shoal.cluster.local import supervisor_outcome as outcome
 from shoal.cluster.local import supervisor_processes as processes
 from shoal.cluster.local.isolation import cgroups, syscalls
-from shoal.cluster.local.supervisor_birth import Child, StartFailed, bear
-from shoal.cluster.local.supervisor_log import Pump
+from shoal.cluster.local.supervisor_child import Child, StartFailed, bear
 from shoal.cluster.local.supervisor_plan import Plan
-from shoal.cluster.local.supervisor_stop import Stopping
-from shoal.cluster.local.supervisor_watch import MemoryWatch
+from shoal.history import segments
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     import signal
-    from typing import Any
+    from typing import Any, Literal
 else:
     import _signal as signal
 
-__all__ = ["ALREADY_BEGUN", "main"]
+__all__ = ["ALREADY_BEGUN", "MemoryWatch", "Pump", "Stopping", "main"]
 
 ALREADY_BEGUN = 3
 """Exit code of a supervisor that finds its task begun by another."""
 
 _PAUSE_SECONDS = 0.002
+_LAST_RESORT_SECONDS = 2.0
+_INTERVAL_SECONDS = 0.2
+_PIPE_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
+_SMALL_BYTES = 1 << 15
+_BATCH_SECONDS = 0.01
+_DRAIN_SECONDS = 0.5
+_F_SETPIPE_SZ = 1031
 
 
 def main(arguments: list[str]) -> int:
@@ -78,7 +84,7 @@ class Supervisor:
     def run(self) -> None:
         """From the first fork to the last file."""
         if self._stopping.read():
-            self._publish(outcome.not_started("", self._stopping.stop))
+            self._publish(files.not_started("", self._stopping.stop))
             return
         status = files.Status(self._plan.folder)
         try:
@@ -86,7 +92,7 @@ class Supervisor:
             child = bear(self._plan, self._groups, status, self._pump.output, own)
         except (StartFailed, OSError) as failure:
             self._pump.say(f"the task could not be started: {failure}")
-            self._publish(outcome.not_started(str(failure)))
+            self._publish(files.not_started(str(failure)))
             return
         try:
             self._pump.close_output()
@@ -179,7 +185,7 @@ class Supervisor:
         status = files.Status.read(self._plan.folder)
         if status is None and self._stopping.grace_over:
             status = {"exit_code": 137, "signal": 9}  # its init did not answer, and reported nothing
-        ended = outcome.classify(
+        ended = files.classify(
             status,
             stop=self._stopping.stop,
             out_of_memory_kills=max(self._groups.out_of_memory_kills(), int(watch.exceeded)),
@@ -187,7 +193,7 @@ class Supervisor:
             grace_over=self._stopping.grace_over,
         )
         if not self._released:
-            ended = outcome.not_started("", self._stopping.stop)
+            ended = files.not_started("", self._stopping.stop)
         if ended["reason"] == "CommandNotFound":
             self._pump.say(ended["message"])
         _end_strays()
@@ -257,3 +263,124 @@ def _listen() -> int:
 
 def _heard(number: int, frame: object) -> None:
     pass
+
+
+class Stopping:
+    """The stop of one task, if there is one."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.stop: dict[str, Any] | None = None
+        self.next_at: float | None = None
+        """When (monotonic) the next step is due; None: there is none."""
+        self.grace_over = False
+
+    def read(self) -> bool:
+        """Read what is asked for; True when there is a stop."""
+        self.stop = files.read(self._folder, "stop.json") or self.stop
+        return self.stop is not None
+
+    def heard(self, now: float) -> Literal["", "term", "kill", "destroy"]:
+        """SIGTERM has come: what to send to the task."""
+        first = self.stop is None
+        if not self.read() or self.stop is None or self.grace_over:
+            return ""
+        grace_seconds = max(0.0, float(self.stop["grace_seconds"]))
+        self.next_at = min(now + grace_seconds, self.next_at or now + grace_seconds)
+        if self.next_at <= now:
+            return self.due(now)
+        return "term" if first else ""
+
+    def due(self, now: float) -> Literal["", "kill", "destroy"]:
+        """What to send because it is time: `kill` through the init, at last `destroy` the init."""
+        if self.next_at is None or now < self.next_at:
+            return ""
+        self.next_at = now + _LAST_RESORT_SECONDS
+        if self.grace_over:
+            return "destroy"
+        self.grace_over = True
+        return "kill"
+
+
+class MemoryWatch:
+    """The memory of everything below a process; idle when there is no limit to hold."""
+
+    def __init__(self, limit_bytes: int | None, ancestor: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._ancestor = ancestor
+        self.next_at: float | None = None if limit_bytes is None else 0.0
+        """When (monotonic) to look again; None: never."""
+        self.peak_bytes = 0
+        self.exceeded = False
+
+    def look(self, now: float) -> bool:
+        """True when the task is to be killed for its memory; looks only when it is time."""
+        if self._limit_bytes is None or self.next_at is None or now < self.next_at:
+            return False
+        self.next_at = now + _INTERVAL_SECONDS
+        used = processes.memory_bytes(processes.descendants(self._ancestor))
+        self.peak_bytes = max(self.peak_bytes, used)
+        if used <= self._limit_bytes:
+            return False
+        self.exceeded = True
+        return True
+
+
+class Pump:
+    """From a pipe to the segments of a log."""
+
+    def __init__(self, log: dict[str, Any]) -> None:
+        self._writer = segments.Writer(log["directory"], log["max_segment_bytes"], log["max_segments"])
+        self.reader, self.output = os.pipe()
+        """Where to read, and where the task is to write."""
+        os.set_blocking(self.reader, False)
+        self.resume_at = 0.0
+        """When (monotonic) it is next worth looking."""
+        self._last = 0.0
+        self._buffer = bytearray(_READ_BYTES)
+        try:
+            fcntl.fcntl(self.output, _F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            return  # over this user's allowance: the ordinary size works too
+
+    def close_output(self) -> None:
+        """Let go of the writing end, so that the end of the task is the end of the log; idempotent."""
+        if self.output >= 0:
+            os.close(self.output)
+            self.output = -1
+
+    @property
+    def dropped_bytes(self) -> int:
+        """What the disk had no room for."""
+        return self._writer.dropped_bytes
+
+    def move(self, now: float) -> bool:
+        """Move what there is, up to a piece; False when the pipe has no writer any more."""
+        try:
+            count = os.readv(self.reader, [self._buffer])
+        except BlockingIOError:
+            self.resume_at = 0.0
+            return True
+        if count == 0:
+            return False
+        self._writer.write(memoryview(self._buffer)[:count], time.time())
+        chatty = count < _SMALL_BYTES and now - self._last < 2 * _BATCH_SECONDS
+        self.resume_at = now + _BATCH_SECONDS if chatty else 0.0
+        self._last = now
+        return True
+
+    def say(self, sentence: str) -> None:
+        """Add a line of our own."""
+        self._writer.write(f"shoal: {sentence}\n".encode(errors="surrogateescape"), time.time())
+
+    def finish(self) -> None:
+        """Move what is left, once the task's processes are gone, and close the log."""
+        waiting = select.poll()
+        waiting.register(self.reader, select.POLLIN)
+        # should a process have escaped with the other end, silence is the end
+        while waiting.poll(_DRAIN_SECONDS * 1000) and self.move(time.monotonic()):
+            pass
+        if self.dropped_bytes:
+            self.say(f"{self.dropped_bytes} bytes of this log were dropped: {self._writer.last_error}")
+        self._writer.close()
+        os.close(self.reader)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from shoal.cluster.local.isolation import devices, names
-from shoal.cluster.local.isolation.mounts import View
-from shoal.cluster.local.isolation.paths import within
+from shoal.cluster.local.isolation import namespaces
+from shoal.cluster.local.isolation.mounts import View, within
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-__all__ = ["PRIVATE", "Plan"]
+__all__ = ["PRIVATE", "Plan", "environment", "files"]
 
 PRIVATE = "private"
 """The folder, in the task's, that holds its own /tmp and /var/tmp."""
@@ -43,14 +42,14 @@ class Plan:
         isolation: dict[str, Any] = launch.get("isolation", {})
         self.strict: bool = isolation.get("mode") == "strict"
         self.names: tuple[str, ...] = tuple(isolation.get("wanted", ())) or (
-            names.STRICT if self.strict else names.DEFAULT
+            namespaces.STRICT if self.strict else namespaces.DEFAULT
         )
         self.sandbox: str = isolation.get("sandbox", "")
         self.home: str = isolation.get("home", "")
         self._other_homes: tuple[str, ...] = tuple(isolation.get("other_homes", ()))
         self._tasks_socket: str = isolation.get("tasks_socket", "")
         self._keep: tuple[str, ...] = tuple(isolation.get("keep", ()))
-        self.env: dict[str, str] = launch["env"] | devices.environment(self.devices)
+        self.env: dict[str, str] = launch["env"] | environment(self.devices)
 
     @property
     def private(self) -> str:
@@ -78,7 +77,7 @@ class Plan:
             view.seal(socket_folder)
         view.keep(self._allowed(self._named_in_tmp(view)))
         view.protect(_existing([_PACKAGE_ROOT, sys.prefix, environment, *self._keep]))
-        view.device_files = devices.files(self.devices)
+        view.device_files = files(self.devices)
         return view
 
     def _allowed(self, paths: list[str]) -> list[str]:
@@ -116,3 +115,45 @@ def _is_managed(path: str, home: str) -> bool:
 
 def _existing(paths: list[str]) -> list[str]:
     return [path for path in paths if path and "\0" not in path and os.path.exists(path)]
+
+
+def environment(devices: tuple[str, ...]) -> dict[str, str]:
+    """The variables that CUDA and NVIDIA's tools heed; without devices nothing is visible."""
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(devices),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(devices) or "void",
+    }
+
+
+def files(devices: tuple[str, ...], root: str = "") -> list[str]:
+    """The device files that these GPUs need, of those that there are. `root` is for tests."""
+    if not devices:
+        return []
+    try:
+        namespaces = os.listdir(f"{root}/dev")
+    except OSError:
+        return []
+    shared = [name for name in namespaces if name.startswith("nvidia") and not name[6:].isdigit()]
+    own = {f"nvidia{minor}" for minor in _minors(devices, root)}
+    return [f"/dev/{name}" for name in sorted(shared + [name for name in namespaces if name in own])]
+
+
+def _minors(devices: tuple[str, ...], root: str) -> list[str]:
+    """Numbers of the device files; without the driver's own numbers they are the indices."""
+    gpus = f"{root}/proc/driver/nvidia/gpus"
+    by_id: dict[str, str] = {}
+    try:
+        # CUDA counts in the order of bus addresses, which is how these folders are named
+        for index, address in enumerate(sorted(os.listdir(gpus))):
+            facts = _facts(f"{gpus}/{address}/information")
+            minor = facts.get("Device Minor", str(index))
+            by_id[str(index)] = by_id[facts.get("GPU UUID", "")] = minor
+    except OSError:
+        return list(devices)
+    return [by_id.get(device, device) for device in devices]
+
+
+def _facts(path: str) -> dict[str, str]:
+    with open(path, encoding="ascii", errors="replace") as file:
+        lines = [line.partition(":") for line in file]
+    return {name.strip(): value.strip() for name, _, value in lines}

@@ -126,7 +126,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     isolation: Isolation = Isolation()
     cgroup_parents: dict[str, str] = {}
-    """What `isolation.cgroup_parents.prepare` returned: where the task's control groups go."""
+    """What `groups.prepare` returned: where the task's control groups go."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):

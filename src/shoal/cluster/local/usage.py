@@ -53,7 +53,7 @@ class Meter:
     def usages(self, keys: Iterable[TaskKey]) -> tuple[Usage | None, ...]:
         """What each task has used so far, or had when it ended; None: it is not here."""
         keys = tuple(keys)
-        running = (key for key in keys if key in self._node.attendants)
+        running = (key for key in keys if key in self._node.monitors)
         table = _table() if any(not self._counted(key) for key in running) else {}
         return tuple(self._usage(key, table) for key in keys)
 
@@ -75,7 +75,7 @@ class Meter:
         )
 
     def _sample(self) -> None:
-        running = [key for key, attendant in self._node.attendants.items() if attendant.started]
+        running = [key for key, monitor in self._node.monitors.items() if monitor.started]
         for key in self._histories.keys() - set(running):
             del self._histories[key]
         table = _table() if any(not self._counted(key) for key in running) else {}
@@ -102,20 +102,20 @@ class Meter:
 
     def _counted(self, key: TaskKey) -> bool:
         """True when control groups count all that the process table would be asked for."""
-        attendant = self._node.attendants[key]
-        groups = attendant.started.cgroups if attendant.started is not None else ()
+        monitor = self._node.monitors[key]
+        groups = monitor.started.cgroups if monitor.started is not None else ()
         return _group_cpu(groups) is not None and _group_memory(groups)[0] is not None
 
     def _measure(self, key: TaskKey, table: dict[int, _Process]) -> tuple[float, int, int]:
         """CPU seconds, memory, and peak memory (0: not kept)."""
-        attendant = self._node.attendants.get(key)
-        if attendant is None:
+        monitor = self._node.monitors.get(key)
+        if monitor is None:
             return 0.0, 0, 0
-        groups = attendant.started.cgroups if attendant.started is not None else ()
+        groups = monitor.started.cgroups if monitor.started is not None else ()
         cpu = _group_cpu(groups)
         memory, peak = _group_memory(groups)
         if cpu is None or memory is None:
-            below = _below(attendant.pid, table or _table())
+            below = _below(monitor.pid, table or _table())
             cpu = sum(process.cpu_seconds for process in below) if cpu is None else cpu
             memory = sum(process.memory_bytes for process in below) if memory is None else memory
         return cpu, memory, peak

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from shoal import faults
+from shoal import faults, metrics
 from shoal.cluster.base import Cluster, Task
 from shoal.control.cache import ObjectCache
 from shoal.control.job.actions import (
@@ -147,12 +147,13 @@ class JobController:
                 faults.point("server.job.status.written")
             case Note(reason, message, warning):
                 self._notebook.event(job, reason, message, warning=warning, at=now)
+                metrics.JOB_EVENTS.labels(reason).inc()
                 faults.point("server.job.event.noted")
             case Acknowledge(task):
                 if task.refusal is None:  # it never ran
                     self._notebook.attempt(job, task)
                 faults.point("server.job.attempt.noted")
-                _spare(unreachable, lambda: self._tasks.acknowledge(task.spec.key))
+                _spare(unreachable, lambda: self._acknowledge(task))
                 faults.point("server.job.task.acknowledged")
             case Stop(task, grace, reason):
                 _spare(unreachable, lambda: self._cluster.stop(task, grace_seconds=grace, reason=reason))
@@ -174,6 +175,13 @@ class JobController:
                 self._jobs.delete(job)
                 faults.point("server.job.deleted")
         return job
+
+    def _acknowledge(self, task: Task) -> None:
+        self._tasks.acknowledge(task.spec.key)
+        if task.refusal is not None:
+            metrics.TASK_REFUSALS.labels(task.refusal.reason).inc()
+        else:
+            metrics.TASK_ENDS.labels(task.stop_reason or "Exited").inc()
 
     def _end_orphans(self, key: Key, job: Job | None) -> None:
         """End tasks of a job that is gone: it was deleted while their node did not answer."""
@@ -235,6 +243,7 @@ class JobController:
             rendered = self._rendezvous(job, attempt, tuple(specs), endpoints)
             bootstraps.update((spec.key, rendered[spec.name]) for spec in specs)
         self._cluster.bootstrap(bootstraps)
+        metrics.TASK_STARTS.inc(len(bootstraps))
 
     def _write(self, job: Job, fields: Mapping[str, object]) -> Job:
         """What was decided on a spec that has changed since is decided again."""

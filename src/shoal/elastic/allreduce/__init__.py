@@ -9,8 +9,7 @@
 - `streams`      which streams of a GPU have written into a bucket
 - `layout`       which gradient lies where in which bucket
 - `control`      the small vector that rides with the last bucket: counts, readiness, notices
-- `votes`        with backup workers: when a step goes on, and with whom
-- `backup`       with backup workers: who stands in for a rank that is late
+- `bucket_manager`  the buckets of a rank, and the codec they go through
 - `reducer`      gradient hooks that fill buckets and send them while backward goes on
 - `rollforward`  after a loss: what everybody has, and what follows from it
 

@@ -1,7 +1,8 @@
-"""The small vector that rides with the last bucket: everybody acts on its sum at the same step.
+"""The small vector that is summed with the last bucket: all ranks act on its sum at the same step.
 
-So a change of members, a stop, and a check for divergence cost no message of their own. Elements are
-small whole numbers: sums over a few hundred ranks are exact in fp32.
+So a change of members, a stop, and a check for divergence cost no message of their own. Numbers that are
+compared or counted travel as digits below 16 with their squares, or below 256, so every sum over up to
+65,000 ranks is a whole number below 2**24, which fp32 holds exactly.
 """
 
 # torch's own types are partial
@@ -15,29 +16,29 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["FIXED", "Said", "Sum", "pieces_of", "read", "write"]
+__all__ = ["FIXED", "Said", "Sum", "digits_of", "read", "write"]
 
-_PIECES = 6
-_HASH = 6
-_PLACE = _HASH + 2 * _PIECES
-_PLACE_PIECES = 2
-_NOISE = _PLACE + 2 * _PLACE_PIECES
-_WEIGHT = _NOISE + 2
+_SAMPLES_BASE = 256
+_DIGEST_DIGITS = 12
+_SHORT_DIGITS = 4
+_EPOCH = 5
+_DIGEST = _EPOCH + 2 * _SHORT_DIGITS
+_PLACE = _DIGEST + 2 * _DIGEST_DIGITS
+_WEIGHT = _PLACE + 2 * _SHORT_DIGITS
 FIXED = _WEIGHT + 1
 """Elements before those that tell which parameters were used."""
 
-_EPOCHS = 255
+_EPOCHS = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
 class Said:
-    """What one rank says.
+    """The part of one rank.
 
     `samples` of this step here; `ready` the epoch whose group is built here (0: none is wanted),
     `leaving`: it wants to go; `digest`: 48 bits over its parameters, or None when nothing is checked in
-    this step; `place`: 16 bits over where in the training it is. `noise` and `noisy`: its part of what
-    AdaScale is estimated from (`adascale.contribution`), and whether it has one. `weight`: by how much
-    its samples count, where that is not their number.
+    this step; `place`: 16 bits over its position in the training. `weight`: by how much its samples
+    count, where that is not their number.
     """
 
     samples: int
@@ -46,8 +47,6 @@ class Said:
     stop: bool = False
     digest: int | None = None
     place: int = 0
-    noise: float = 0.0
-    noisy: bool = False
     weight: float | None = None
 
     @property
@@ -58,10 +57,10 @@ class Said:
 
 @dataclass(frozen=True)
 class Sum:
-    """What all said. `ready`: everybody has built the same next epoch, and it is the one asked for.
-    `same`: None when nobody checked, else whether all digests that were said are equal. `used[i]`: some
-    rank has a gradient for parameter i. `level`: all are at the same place. `noise` of `parts` ranks.
-    `weight`: by how much the samples count together."""
+    """The sum over all ranks. `ready`: every rank has built the same next epoch, and it is the one asked
+    for. `same`: None when no rank sent a digest, else whether all digests are equal. `used[i]`: some
+    rank has a gradient for parameter i. `level`: all ranks are at the same position. `weight`: by how
+    much the samples count together."""
 
     samples: int
     ready: bool
@@ -70,26 +69,22 @@ class Sum:
     same: bool | None
     used: tuple[bool, ...]
     level: bool = True
-    noise: float = 0.0
-    parts: int = 0
     weight: float = 0.0
 
 
-def pieces_of(digest: int, count: int = _PIECES) -> list[int]:
-    """A digest as six numbers below 256."""
-    return [(digest >> (8 * i)) & 0xFF for i in range(count)]
+def digits_of(number: int, count: int) -> list[int]:
+    """A number as `count` digits below 16, the lowest first."""
+    return [(number >> (4 * i)) & 0xF for i in range(count)]
 
 
 def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
     """Fill the vector: shape (FIXED + parameters,), fp32."""
-    epoch = said.ready % _EPOCHS + 1 if said.ready else 0
-    head = [said.samples, epoch, epoch * epoch, int(said.leaving), int(said.stop)]
-    head.append(int(said.digest is not None))
-    pieces = pieces_of(said.digest) if said.digest is not None else [0] * _PIECES
-    head += pieces + [piece * piece for piece in pieces]
-    place = pieces_of(said.place, _PLACE_PIECES)
-    head += place + [piece * piece for piece in place]
-    head += [said.noise, int(said.noisy), said.counts]
+    head: list[float] = [said.samples % _SAMPLES_BASE, said.samples // _SAMPLES_BASE]
+    head += [int(said.leaving), int(said.stop), int(said.digest is not None)]
+    head += _compared(_epoch_number(said.ready), _SHORT_DIGITS)
+    head += _compared(said.digest or 0, _DIGEST_DIGITS)
+    head += _compared(said.place, _SHORT_DIGITS)
+    head.append(said.counts)
     control[:FIXED] = torch.tensor(head, dtype=torch.float32)
     if all(used):
         control[FIXED:] = 1.0
@@ -100,17 +95,29 @@ def write(control: torch.Tensor, said: Said, used: Sequence[bool]) -> None:
 def read(control: torch.Tensor, ranks: int, ready: int) -> Sum:
     """Understand the sum over `ranks`. `ready` is what this rank itself said."""
     values: list[float] = control.tolist()
-    epoch = ready % _EPOCHS + 1 if ready else 0
-    all_ready = bool(epoch) and values[1] == ranks * epoch and values[2] == ranks * epoch * epoch
-    same: bool | None = None
-    if values[5]:  # those for whom others stand in say nothing
-        same = _equal(values[_HASH:_PLACE], round(values[5]))
-    level = _equal(values[_PLACE:_NOISE], ranks)
-    noise, parts = values[_NOISE], round(values[_NOISE + 1])
-    used = tuple(value > 0 for value in values[FIXED:])
-    leaving, stop = round(values[3]), values[4] > 0
-    weight = values[_WEIGHT]
-    return Sum(round(values[0]), all_ready, leaving, stop, same, used, level, noise, parts, weight)
+    wanted = _compared(_epoch_number(ready), _SHORT_DIGITS)
+    all_ready = bool(ready) and values[_EPOCH:_DIGEST] == [ranks * each for each in wanted]
+    same = _equal(values[_DIGEST:_PLACE], ranks) if values[4] else None
+    return Sum(
+        samples=round(values[0] + _SAMPLES_BASE * values[1]),
+        ready=all_ready,
+        leaving=round(values[2]),
+        stop=values[3] > 0,
+        same=same,
+        used=tuple(value > 0 for value in values[FIXED:]),
+        level=_equal(values[_PLACE:_WEIGHT], ranks),
+        weight=values[_WEIGHT],
+    )
+
+
+def _epoch_number(ready: int) -> int:
+    return ready % _EPOCHS + 1 if ready else 0
+
+
+def _compared(number: int, count: int) -> list[int]:
+    """Digits and their squares: sums of both show whether all ranks have the same number."""
+    digits = digits_of(number, count)
+    return digits + [digit * digit for digit in digits]
 
 
 def _equal(values: Sequence[float], ranks: int) -> bool:

@@ -14,35 +14,22 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from shoal.elastic.allreduce import control
-from shoal.elastic.allreduce.arrangement import Arrangement
-from shoal.elastic.allreduce.backup import Backup, Result
+from shoal.elastic.allreduce.bucket_manager import BucketManager
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
 from shoal.elastic.allreduce.layout import Layout
 from shoal.elastic.allreduce.sending import buffers
 from shoal.elastic.allreduce.streams import Writers
-from shoal.elastic.codecs.tuner import Plan
+from shoal.elastic.codecs.catalogue import Plan
 from shoal.elastic.errors import ElasticError, GroupFailed
-from shoal.elastic.optim.adascale import contribution, square_norm
 
-__all__ = ["Enough", "Reducer"]
-
-
-@dataclass(frozen=True)
-class Enough:
-    """A step goes on with the gradients of so many `ranks`. `ready`, called by any thread: the epoch
-    whose group is built here, for a rank that is late says it too."""
-
-    ranks: int
-    ready: Callable[[], int]
+__all__ = ["Reducer"]
 
 
 class Reducer:
@@ -58,24 +45,15 @@ class Reducer:
         averaged: Sequence[torch.Tensor],
         ended: Callable[[], None],
         plan: Plan,
-        say: Callable[[str], None] = lambda text: None,
-        clock: Callable[[], float] = time.perf_counter,
-        enough: Enough | None = None,
     ) -> None:
-        """`averaged`: fp32 buffers whose mean over the samples is agreed on with each step. `plan`: how
-        buckets may travel; `say` is told what was chosen of it. `enough`: not every rank is waited
-        for."""
+        """`averaged`: fp32 buffers whose mean over the samples is agreed on with each step. `plan`: the
+        codec and the size of buckets."""
         self.parameters = list(parameters)
         self._averaged = list(averaged)
         self._ended = ended
-        self._clock = clock
-        self._enough = enough
-        self._backup: Backup | None = None
         self._fixed = control.FIXED + len(self.parameters)
-        # with something to measure, a duration is said too
-        self._timed = plan.measures
-        extra = self._fixed + sum(each.numel() for each in self._averaged) + self._timed
-        self._arrangement = Arrangement([p.data for p in self.parameters], extra, plan, say)
+        extra = self._fixed + sum(each.numel() for each in self._averaged)
+        self._buckets = BucketManager([p.data for p in self.parameters], extra, plan)
         self._writers = Writers(self.layout.device)
         self._used = [False] * len(self.parameters)
         self._fired = [False] * len(self.parameters)
@@ -93,11 +71,7 @@ class Reducer:
         self._share = 0.0
         self._armed = False
         self._fresh = True
-        self._began = self._seconds = 0.0
         self.backwards = 0
-        self.measures_noise = False
-        """Whether AdaScale wants to know how much this rank's gradient differs from others'."""
-        self._square = 0.0
         self._looked: tuple[torch.Tensor, torch.Tensor] | None = None
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(functools.partial(self._made, index))
@@ -107,7 +81,7 @@ class Reducer:
     @property
     def layout(self) -> Layout:
         """Of the current step."""
-        return self._arrangement.layout
+        return self._buckets.layout
 
     @property
     def finite(self) -> bool:
@@ -124,27 +98,16 @@ class Reducer:
         return self._said.ready
 
     @property
-    def late(self) -> bool:
-        """Whether the others go on without this rank in the step that is to begin."""
-        return self._backup is not None and self._backup.late
-
-    @property
-    def kept(self) -> bool:
-        """Whether what others made of the step that is to begin is here, whatever becomes of them."""
-        return self._backup is not None and self._backup.kept
-
-    @property
     def finished(self) -> tuple[bool, ...]:
         """Of the current step: which of `buffers` hold the sum over all ranks."""
-        return self._arrangement.sending.finished
+        return self._buckets.sending.finished
 
     def begin_step(self) -> None:
         """Nothing of an earlier step is left in the buckets."""
         self._used = [False] * len(self.parameters)
-        self._square = 0.0
         self._broken = None
         self._fresh = True
-        self._arrangement.sending.begin_step()
+        self._buckets.sending.begin_step()
 
     def begin_part(self, group: Group, weight: float, last: bool, said: Said, share: float) -> None:
         """What comes next is a part of this weight; `said` goes with the last one. `share`: this rank's
@@ -155,8 +118,7 @@ class Reducer:
             parameter.grad = None
         if self._fresh:
             self._fresh = False
-            self._arrangement.begin_step(group)
-            self._back_up(group)
+            self._buckets.begin_step(group)
         for each in self._weights.values():
             each.fill_(weight)
         self._fired = [False] * len(self.parameters)
@@ -164,7 +126,6 @@ class Reducer:
         self._queued = False
         self._armed = True
         self.backwards = 0
-        self._began = self._clock()
 
     def rest(self) -> None:
         """Gradients that are made from now on are nobody's business."""
@@ -178,18 +139,8 @@ class Reducer:
         """
         if self._broken is not None:
             raise self._broken
-        group, backup = self._the_group(), self._backup
-        result = backup.meet(self._said.place) if backup is not None else None
-        if result is None:
-            self._send_full(everything=True)
-            self._arrangement.sending.finish(group)
-        else:
-            self._take(result)
-        if backup is not None:
-            backup.advance()
-        if self._arrangement.measures:
-            self._seconds = self._clock() - self._began
-            self._arrangement.record(float(self.layout.control[-1]), group)
+        self._send_full(everything=True)
+        self._buckets.sending.finish(self._the_group())
         return self.understood()
 
     def understood(self) -> Sum:
@@ -200,23 +151,16 @@ class Reducer:
     def abandon(self) -> None:
         """The group is broken, and has been interrupted: nothing writes into the buckets after this.
         `finished` then tells which had come all the same."""
-        if self._backup is not None:
-            self._backup.close()
-            self._backup = None
         if self._group is not None:
-            self._arrangement.sending.abandon(self._group)
-
-    def average_square(self) -> float:
-        """The squared norm of the average gradient, after `install`: the same number on every rank."""
-        return sum(float(square_norm(bucket.views)) for bucket in self.layout.buckets)
+            self._buckets.sending.abandon(self._group)
 
     def complete(self) -> None:
         """Every bucket holds the sum: what this rank lacked has come from peers."""
-        self._arrangement.sending.complete()
+        self._buckets.sending.complete()
 
     def install(self, total: Sum, planned: int) -> None:
         """Hand the averages to the parameters; `planned` samples were dealt for this step."""
-        self._arrangement.commit()
+        self._buckets.commit()
         correct = planned / total.weight if 0 < total.weight != planned else 1.0
         for bucket in self.layout.buckets:
             if correct != 1.0:
@@ -224,11 +168,10 @@ class Reducer:
             for index, view in zip(bucket.indices, bucket.views, strict=True):
                 self.parameters[index].grad = view if total.used[index] else None
                 if not total.used[index]:
-                    self._arrangement.keep(index, view, self._the_group())
+                    self._buckets.keep(index, view, self._the_group())
         if total.samples:
-            present = total.samples / planned  # by samples, however much each of them counts
             for buffer, agreed in zip(self._averaged, self._statistics(), strict=True):
-                buffer.copy_(agreed if present == 1.0 else agreed / present)
+                buffer.copy_(agreed)
 
     def buffers(self) -> list[torch.Tensor]:
         """What a peer needs to have a bucket: the flat tensors, in order."""
@@ -236,7 +179,7 @@ class Reducer:
 
     def owe_nothing(self) -> None:
         """This rank has taken another's state: what codecs left out of its own gradients is void."""
-        self._arrangement.owe_nothing()
+        self._buckets.owe_nothing()
 
     def close(self) -> None:
         """Take the hooks away."""
@@ -261,7 +204,7 @@ class Reducer:
             raise ElasticError("sparse gradients cannot be summed in buckets: use sparse=False")
         if gradient.requires_grad:
             gradient = gradient.detach()  # of a backward that can be differentiated again
-        number, view = self._arrangement.places[index]
+        number, view = self._buckets.places[index]
         if self._used[index]:
             view.add_(gradient, alpha=self._weight)
         else:
@@ -270,40 +213,14 @@ class Reducer:
         self._used[index] = self._fired[index] = True
         parameter.grad = None
         self._waiting[number] -= 1
-        if self._last and self._backup is None and not self._waiting[number]:
+        if self._last and not self._waiting[number]:
             self._send_full(everything=False)
-
-    def _back_up(self, group: Group) -> None:
-        """Where not every rank is waited for, nothing is sent before it is known who is in the step."""
-        if self._backup is not None and self._backup.group is not group:
-            self._backup.close()
-            self._backup = None
-        enough = self._enough
-        if enough is not None and self._backup is None and group.size > enough.ranks:
-            device = self.layout.device
-            self._backup = Backup(group, enough.ranks, self._zeros, enough.ready, device)
-
-    def _zeros(self, said: Said) -> list[torch.Tensor]:
-        """What `buffers` gives, of a rank that has nothing to add."""
-        found = [torch.zeros_like(each) for each in self.buffers()]
-        vector = found[-1][-self.layout.control.numel() :]
-        control.write(vector[: self._fixed], said, [False] * len(self.parameters))
-        return found
-
-    def _take(self, result: Result) -> None:
-        """The step is made of others' gradients."""
-        for flat, sums in zip(self.buffers(), result.sums, strict=True):
-            flat.copy_(sums)
-            if sums.is_cuda:  # it was made on another stream, whose memory it goes back to
-                sums.record_stream(torch.cuda.current_stream(sums.device))
-        self._said = result.said
-        self._arrangement.sending.complete()
 
     def _send_full(self, *, everything: bool) -> None:
         """Send full buckets, in order; with `everything` also those that lack gradients."""
         if self._broken is not None:
             return
-        group, sending = self._the_group(), self._arrangement.sending
+        group, sending = self._the_group(), self._buckets.sending
         while (number := sending.sent) < len(self._waiting):
             if self._waiting[number] and not everything:
                 return
@@ -320,12 +237,10 @@ class Reducer:
     def _fill_up(self, number: int) -> None:
         """What this rank has nothing to add to is zero, but for what it owes; the control vector goes
         with the last bucket."""
-        bucket, carried = self.layout.buckets[number], self._arrangement.carried
+        bucket, carried = self.layout.buckets[number], self._buckets.carried
         for index, view in zip(bucket.indices, bucket.views, strict=True):
             if not self._used[index] or not self._said.counts:
                 view.zero_()
-        if self.measures_noise:
-            self._square += float(square_norm(bucket.views))
         for index, view in zip(bucket.indices, bucket.views, strict=True):
             if index in carried:
                 view.add_(carried[index])
@@ -348,14 +263,9 @@ class Reducer:
     def _speak(self) -> None:
         vector = self.layout.control
         used = self._used if self._said.counts else [False] * len(self.parameters)
-        if self.measures_noise and self._said.samples and self._share > 0:
-            own = contribution(self._square, self._share, self._said.samples)
-            self._said = replace(self._said, noise=own, noisy=True)
         control.write(vector[: self._fixed], self._said, used)
         for buffer, target in zip(self._averaged, self._statistics(), strict=True):
             torch.mul(buffer, self._share, out=target)
-        if self._timed:
-            vector[-1] = self._seconds
 
     def _statistics(self) -> list[torch.Tensor]:
         """Where the averaged buffers lie in the control vector."""

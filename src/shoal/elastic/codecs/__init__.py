@@ -1,15 +1,14 @@
 """Smaller gradients on the wire: what a bucket becomes before it is summed, and what the sum becomes.
 
-All codecs are lossy but `none`; none is used unless the script allows it, and the tuner then refuses
-those that do not pay here. The formulas, their sources and what survives a change of the view are in
-`docs/design/elastic-codecs.md`. Nothing here sends anything.
+All codecs are lossy but `none`; none is used unless the script names it. The formulas, their
+sources and what survives a change of the view are in `docs/design/elastic-codecs.md`. Nothing here sends
+anything.
 
 - `base`         what a codec is: rounds of tensors that are summed over all ranks
 - `exchange`     many buckets through one codec, in the same order on every rank
 - `plain`, `half`, `powersgd`   the codecs; `orthogonal` is PowerSGD's linear algebra
 - `residuals`    error feedback: what a codec left out is owed to the next step
-- `catalogue`    codecs by name
-- `autotune`     the choice, a pure function of measurements; `tuner` makes them
+- `catalogue`    codecs by name; the plan of a job
 """
 
 from __future__ import annotations

@@ -1,41 +1,53 @@
-"""Codecs by name."""
+"""Codecs by name, and the plan of a job: its codec and the size of its buckets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
-from shoal.elastic.codecs.autotune import ONE_BUCKET
 from shoal.elastic.codecs.base import Codec
 from shoal.elastic.codecs.half import Half
 from shoal.elastic.codecs.plain import Plain
 from shoal.elastic.codecs.powersgd import PowerSGD
-from shoal.elastic.codecs.tuner import Plan
 from shoal.elastic.errors import ElasticError
 
-__all__ = ["NAMES", "make", "plan"]
+__all__ = ["NAMES", "Plan", "make", "plan"]
 
 NAMES = ("none", "bf16", "bf16+ef", "fp16", "fp16+ef", "powersgd:RANK")
 
-_TRIED = ("none", "bf16", "fp16", "powersgd:4")
 _MIB = 1 << 20
-_SIZES = (25 * _MIB, 1 * _MIB, 4 * _MIB, ONE_BUCKET)
 
 
-def plan(codec: str = "none", bucket: int | str = 25 * _MIB) -> Plan:
-    """What `job.wrap` was told: `codec` a name or "auto", `bucket` a number of bytes or "auto".
+@dataclass(frozen=True)
+class Plan:
+    """How gradients are exchanged: by which codec, in buckets of how many bytes."""
+
+    codec: str = "none"
+    bucket_bytes: int = 25 * _MIB
+
+    def __str__(self) -> str:
+        return f"{self.codec} in buckets of {self.bucket_bytes / _MIB:g} MiB"
+
+
+def plan(codec: str = "none", bucket: object = 25 * _MIB) -> Plan:
+    """The options `codec` and `bucket` of `job.wrap`, checked.
 
     Raises:
-        ElasticError: there is no such codec, or `bucket` is neither.
+        ElasticError: there is no such codec, or `bucket` is no number of bytes.
     """
-    if bucket != "auto" and (isinstance(bucket, str) or bucket < 1):
-        raise ElasticError(f'a bucket size is a number of bytes, or "auto", not {bucket!r}')
-    if codec != "auto":
-        try:
-            make(codec)
-        except ValueError as error:
-            raise ElasticError(str(error)) from None
-    sizes = _SIZES if isinstance(bucket, str) else (bucket,)
-    return Plan(_TRIED if codec == "auto" else (codec,), sizes, counted=1)
+    if codec == "auto" or bucket == "auto":
+        raise ElasticError(
+            "codec='auto' and bucket='auto' were removed: name a codec "
+            f"({', '.join(NAMES)}) and a bucket size in bytes"
+        )
+    if not isinstance(bucket, int) or bucket < 1:
+        raise ElasticError(f"bucket must be a number of bytes, at least 1, not {bucket!r}")
+    try:
+        make(codec)
+    except ValueError as error:
+        raise ElasticError(str(error)) from None
+    return Plan(codec, bucket)
 
 
 def make(name: str) -> Codec:
@@ -52,4 +64,4 @@ def make(name: str) -> Codec:
     kind, _, rank = name.partition(":")
     if kind == "powersgd" and rank.isdecimal() and int(rank) > 0:
         return PowerSGD(int(rank))
-    raise ValueError(f"no codec {name!r}: there are {', '.join(NAMES)}, auto")
+    raise ValueError(f"no codec {name!r}: there are {', '.join(NAMES)}")

@@ -157,7 +157,7 @@ def _publish(
     for member in ordered:
         turn.tell(member.incarnation, message)
         peer = state.peers[member.incarnation]
-        turn.update(replace(peer, donor=None, stalled_at=None))
+        turn.update(replace(peer, donor=None, stalled_at=None, broken=0))
     kept = {member.incarnation for member in ordered}
     reasons: list[str] = []
     for member in former:

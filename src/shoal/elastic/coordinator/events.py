@@ -22,9 +22,9 @@ __all__ = [
     "Heard",
     "Leaving",
     "Left",
-    "Progress",
     "Publish",
     "Recovered",
+    "Report",
     "Resize",
     "SidecarHello",
     "SidecarSaid",
@@ -32,7 +32,6 @@ __all__ = [
     "Started",
     "Switched",
     "Tick",
-    "Trouble",
     "Unbuilt",
     "Wanted",
     "WorkerHello",
@@ -176,14 +175,6 @@ class Recovered:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """An operation of that epoch failed at the sender."""
-
-    connection: int
-    epoch: int
-
-
-@dataclass(frozen=True)
 class Unbuilt:
     """The group of that epoch could not be built; whom the sender reaches."""
 
@@ -228,8 +219,12 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far the sender is."""
+class Report:
+    """The state of a worker, sent again on each connection and twice a second: the newest counts.
+
+    `epoch`: of the group that it uses; 0: none. `broken`: the epoch in which its operations fail, or do
+    not end; 0: none. `step` -1: nothing is known yet of this epoch.
+    """
 
     connection: int
     step: int
@@ -237,6 +232,8 @@ class Progress:
     step_seconds: float
     samples: int
     world: int
+    epoch: int = 0
+    broken: int = 0
 
 
 @dataclass(frozen=True)
@@ -272,13 +269,12 @@ Event = (
     | CaughtUp
     | Switched
     | Recovered
-    | Trouble
     | Unbuilt
     | Leaving
     | Left
     | Failed
     | Done
-    | Progress
+    | Report
     | Resize
     | Publish
 )

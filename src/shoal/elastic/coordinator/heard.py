@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from shoal.elastic.coordinator import changes, events
+from shoal.elastic.coordinator import arrivals, changes, events
 from shoal.elastic.coordinator.effects import Grant
 from shoal.elastic.coordinator.partition import largest_connected
 from shoal.elastic.coordinator.record import Failure
@@ -45,11 +45,10 @@ def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
             turn.update(replace(peer, caught_up_at=turn.now))
         case events.Switched(epoch=epoch, step=step, cursor=cursor):
             turn.adopt(epoch)
+            _in_use(turn, peer, epoch)
             turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
         case events.Recovered():
             _recovered(turn, peer, event)
-        case events.Trouble(epoch=epoch):
-            _trouble(turn, epoch)
         case events.Unbuilt():
             _unbuilt(turn, peer, event)
         case events.Leaving():
@@ -62,9 +61,8 @@ def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
             # Who goes early is through with its own life, not with the training.
             turn.update(replace(peer, done=peer.leaving_at is None and not peer.departed))
             turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
-        case events.Progress(step=step, cursor=cursor):
-            turn.update(replace(peer, step_seconds=event.step_seconds))
-            turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
+        case events.Report():
+            _report(turn, peer, event)
         case events.Resize(size=size):
             _resize(turn, size)
             # after what was to be kept: who hears it need not say it again
@@ -165,7 +163,15 @@ def _blob(turn: Turn, peer: Peer, event: events.Blob) -> None:
             turn.tell(member.incarnation, message)
 
 
+def _in_use(turn: Turn, peer: Peer, epoch: int) -> None:
+    """The sender takes part in this epoch: an earlier one that was broken does not matter any more."""
+    peer = turn.state.peers[peer.incarnation]
+    if peer.broken < epoch:
+        turn.update(replace(peer, broken=0))
+
+
 def _recovered(turn: Turn, peer: Peer, event: events.Recovered) -> None:
+    _in_use(turn, peer, event.epoch)
     turn.heard_step(turn.state.peers[peer.incarnation], event.step, event.cursor)
     newest = turn.state.recoveries[-1] if turn.state.recoveries else None
     if newest is None or newest.epoch != event.epoch or peer.incarnation in newest.reports:
@@ -181,11 +187,18 @@ def _reported(recovery: Recovery, peer: Peer, event: events.Recovered) -> Recove
     return replace(recovery, reports=reports)
 
 
-def _trouble(turn: Turn, epoch: int) -> None:
-    turn.adopt(epoch)
+def _report(turn: Turn, peer: Peer, event: events.Report) -> None:
+    turn.adopt(event.epoch)
+    peer = replace(turn.state.peers[peer.incarnation], broken=event.broken)
+    turn.update(replace(peer, step_seconds=event.step_seconds or peer.step_seconds))
+    if event.step >= 0:
+        turn.heard_step(turn.state.peers[peer.incarnation], event.step, event.cursor)
     view = turn.record.view
-    if view is not None and view.epoch == epoch and turn.state.trouble_at is None:
-        turn.set(trouble_at=turn.now, began_at=turn.state.began_at or turn.now)
+    if view is None or not 0 < event.broken < view.epoch or view.kind == "switch":
+        return
+    if view.rank_of(peer.name, peer.incarnation) is not None:
+        # it waits for a view, and this one was lost on its way
+        turn.tell(peer.incarnation, arrivals.view_message(turn))
 
 
 def _unbuilt(turn: Turn, peer: Peer, event: events.Unbuilt) -> None:

@@ -13,6 +13,7 @@ from shoal.elastic.coordinator.effects import Effect, Wake
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.state import Peer, Settings, State
 from shoal.elastic.coordinator.turn import Turn
+from shoal.elastic.view import View
 
 __all__ = ["resume", "step"]
 
@@ -87,12 +88,12 @@ def _pressing(turn: Turn) -> bool:
 def _changes_nothing(before: State, turn: Turn, event: events.Event) -> bool:
     """Whether this is one of the words that all members say again and again, and no decision hangs on
     it: weighing takes time for each of them, at each of their words."""
-    if not isinstance(event, (events.Progress, events.Gossips)) or _pressing(turn):
+    if not isinstance(event, (events.Report, events.Gossips)) or _pressing(turn):
         return False
     old, new = before.peer_at(event.connection), turn.state.peer_at(event.connection)
     if old is None or new is None:
         return True
-    same = old.gossip == new.gossip and old.stalled_at == new.stalled_at
+    same = (old.gossip, old.stalled_at, old.broken) == (new.gossip, new.stalled_at, new.broken)
     former, record = before.record, turn.record
     return same and former.view is record.view and former.stateless == record.stateless
 
@@ -224,13 +225,33 @@ def _stalls(turn: Turn) -> float | None:
 
 
 def _troubles(turn: Turn) -> float | None:
-    if turn.state.trouble_at is None or turn.state.renew is not None:
+    """Operations fail and no member is known to be lost: a new view of the same members, soon.
+
+    At once if they fail for all members, unless the view has only just been published.
+    """
+    state, view = turn.state, turn.record.view
+    if view is None or state.renew is not None:
         return None
-    due = turn.state.trouble_at + turn.state.settings.trouble_seconds
+    alive = [state.peers[member.incarnation] for member in view.members if turn.alive(member)]
+    broken = [peer for peer in alive if _is_broken(peer, view)]
+    if not broken:
+        turn.set(trouble_at=None)
+        return None
+    patience = state.settings.trouble_seconds
+    since = state.trouble_at if state.trouble_at is not None else turn.now
+    turn.set(trouble_at=since, began_at=state.began_at if state.began_at is not None else turn.now)
+    published = state.recoveries[-1].published_at if state.recoveries else float("-inf")
+    fresh = turn.now < published + patience
+    due = since if len(broken) == len(alive) and not fresh else since + patience
     if turn.now < due:
         return due
-    turn.set(renew="an operation failed and nobody is lost")
+    turn.set(renew="an operation failed and no member is lost")
     return None
+
+
+def _is_broken(peer: Peer, view: View) -> bool:
+    """Whether it needs a view after this one: it cannot follow a switch once its group is broken."""
+    return peer.broken == view.epoch or (0 < peer.broken < view.epoch and view.kind == "switch")
 
 
 def _cuts(turn: Turn) -> float | None:

@@ -175,10 +175,6 @@ def _recovered(connection: int, message: wire.Message) -> events.Event:
     )
 
 
-def _trouble(connection: int, message: wire.Message) -> events.Event:
-    return events.Trouble(connection, _whole(message, "epoch"))
-
-
 def _unbuilt(connection: int, message: wire.Message) -> events.Event:
     reached = _list(message.get("reached"), "reached", 65536)
     names = tuple(str(name)[:MAX_NAME] for name in reached)
@@ -211,14 +207,16 @@ def _done(connection: int, message: wire.Message) -> events.Event:
     return events.Done(connection, _step(message), _cursor(message))
 
 
-def _progress(connection: int, message: wire.Message) -> events.Event:
-    return events.Progress(
+def _report(connection: int, message: wire.Message) -> events.Event:
+    return events.Report(
         connection,
         _step(message),
         _cursor(message),
         _seconds(message, "step_seconds"),
         _whole(message, "samples"),
         _whole(message, "world"),
+        _whole(message, "epoch"),
+        _whole(message, "broken"),
     )
 
 
@@ -238,13 +236,12 @@ _WORKER: dict[str, Callable[[int, wire.Message], events.Event]] = {
     "caught_up": _caught_up,
     "switched": _switched,
     "recovered": _recovered,
-    "trouble": _trouble,
     "unbuilt": _unbuilt,
     "leaving": _leaving,
     "left": _left,
     "failed": _failed,
     "done": _done,
-    "progress": _progress,
+    "report": _report,
     "resize": _resize,
     "publish": _publish,
 }

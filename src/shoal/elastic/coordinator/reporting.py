@@ -25,7 +25,7 @@ class Telemetry:
         self._worlds: deque[tuple[float, int]] = deque(maxlen=_CHANGES)
         self._origin: float | None = None
 
-    def heard(self, progress: events.Progress, now: float) -> None:
+    def heard(self, progress: events.Report, now: float) -> None:
         """A member has said how fast it steps."""
         if progress.step_seconds > 0:
             self._step_seconds.append(progress.step_seconds)

@@ -156,7 +156,7 @@ class Service:
 
     def _step(self, event: events.Event) -> None:
         now = self._clock.monotonic()
-        if isinstance(event, events.Progress):
+        if isinstance(event, events.Report) and event.step >= 0:
             self._telemetry.heard(event, now)
         self._state, effects = machine.step(self._state, event, now)
         deferred: list[Effect] = []

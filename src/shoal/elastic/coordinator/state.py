@@ -98,6 +98,8 @@ class Peer:
     """From when on its sidecar may be asked to gossip; infinite: it has been."""
     accused: Accusation | None = None
     """Nothing has been heard of it since."""
+    broken: int = 0
+    """The epoch in which its operations fail, as its newest report says; 0: none."""
     stopped_at: float | None = None
     stalled_at: float | None = None
     leaving_at: float | None = None

@@ -131,7 +131,6 @@ def _install_rest(training: Training, event: Applied) -> None:
     for buffer, value in zip(training.objects.buffers(), event.rest["buffers"], strict=True):
         buffer.copy_(value)
     training.objects.install_others(event.rest["others"])
-    training.late_samples = int(event.rest["late"])
     for number, options in enumerate(event.rest["options"]):
         training.objects.set_options(number, options)
     training.follow_to(event.step, event.cursor)

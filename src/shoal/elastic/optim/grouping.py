@@ -10,7 +10,7 @@ __all__ = ["split"]
 
 
 def split(*models: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameter groups for `LARS` and `LAMB`: matrices and more, with decay and adaptation; vectors and
+    """Parameter groups for `LARS`: matrices and more, with decay and adaptation; vectors and
     single numbers (biases, normalisation), with neither. Empty groups are left out."""
     found = {id(p): p for model in models for p in model.parameters() if p.requires_grad}
     wide = [p for p in found.values() if p.ndim > 1]

@@ -1,4 +1,4 @@
-"""What LARS and LAMB share: the walk over groups, exact loading. What a step is, each says itself."""
+"""The frame of LARS: the walk over groups, exact loading. What a step is, each says itself."""
 
 # torch's own types are partial
 # pyright: reportUnknownMemberType=false

@@ -1,9 +1,9 @@
 """Training alone for some steps, then agreeing: the state of local SGD and DiLoCo on one worker.
 
-After each local step `stepped` is called. It ends the exchange that is due and begins the one that is
-due, through a call that is handed in. What was agreed changes only in `apply`, which touches either
-everything or nothing: if the group breaks before it, the parameters, local and agreed, are what they
-were, no local step is lost, and the exchange is made again.
+After each local step `stepped` is called. Every `every` steps it makes an exchange, through a call that
+is handed in. What was agreed changes only in `apply`, which touches either everything or nothing: if the
+group breaks before it, the parameters, local and agreed, are what they were, no local step is lost, and
+the exchange is made again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from shoal.elastic.optim.blocks import Rhythm, divide
-from shoal.elastic.optim.outer import Outer, blend, outer_step, pseudo_gradient
+from shoal.elastic.optim.outer import Outer, outer_step, pseudo_gradient
 
 __all__ = ["LocalSteps", "Sum"]
 
@@ -28,7 +27,6 @@ _BUCKET_BYTES = 25 << 20
 
 @dataclass
 class _Exchange:
-    block: int
     total: torch.Tensor
     waits: list[Callable[[], None]]
 
@@ -44,36 +42,27 @@ class LocalSteps:
     def __init__(
         self,
         parameters: Sequence[torch.Tensor],
-        rhythm: Rhythm,
+        every: int,
         outer: Outer | None = None,
         *,
-        alpha: float = 0.0,
         bucket_bytes: int = _BUCKET_BYTES,
     ) -> None:
-        """`alpha`: how much of its own a worker keeps at an agreement. Parameters on one device.
-
-        Raises:
-            ValueError: there are fewer parameters than blocks, or alpha is not in [0, 1].
-        """
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha {alpha} must be in [0, 1]")
+        """Parameters on one device."""
         self.parameters = list(parameters)
-        self.rhythm = rhythm
+        self.every = every
         self.steps = 0
         self.agreements = 0
         self._outer = outer or Outer()
-        self._alpha = alpha
         self._bucket_bytes = bucket_bytes
-        self._blocks = divide([p.numel() for p in self.parameters], rhythm.blocks)
         self.agreed: list[torch.Tensor] = [_precise(p) for p in self.parameters]
         self.velocity: list[torch.Tensor] = [torch.zeros_like(each) for each in self.agreed]
         self._exchange: _Exchange | None = None
         self._last: torch.Tensor | None = None
 
     @property
-    def under_way(self) -> int | None:
-        """The block whose exchange has begun and is not applied."""
-        return None if self._exchange is None else self._exchange.block
+    def under_way(self) -> bool:
+        """Whether an exchange has begun and is not applied."""
+        return self._exchange is not None
 
     def stepped(self, weight: float, add_up: Sum) -> None:
         """A local step is done. `weight`: how much this worker counts in an exchange that begins now,
@@ -83,39 +72,29 @@ class LocalSteps:
         `apply`, end it.
         """
         self.steps += 1
-        if self._exchange is not None and self.rhythm.ends(self.steps) == self._exchange.block:
+        if self.steps % self.every == 0:
+            self.begin(weight, add_up)
             self.finish()
-        block = self.rhythm.begins(self.steps)
-        if block is not None:
-            self.begin(block, weight, add_up)
-            if self.rhythm.delay == 0:
-                self.finish()
 
-    def begin(self, block: int, weight: float, add_up: Sum) -> None:
-        """Begin to exchange a block.
+    def begin(self, weight: float, add_up: Sum) -> None:
+        """Begin an exchange.
 
         Raises:
             RuntimeError: another exchange is under way.
         """
         if self._exchange is not None:
-            raise RuntimeError(f"block {self._exchange.block} is still being exchanged")
-        indices = self._blocks[block]
-        total = pseudo_gradient(
-            [self.agreed[i] for i in indices],
-            [self.parameters[i].detach() for i in indices],
-            weight,
-        )
-        exchange = self._exchange = _Exchange(block, total, [])
+            raise RuntimeError("an exchange is under way")
+        total = pseudo_gradient(self.agreed, [each.detach() for each in self.parameters], weight)
+        exchange = self._exchange = _Exchange(total, [])
         count = max(1, self._bucket_bytes // total.element_size())
         # one at a time: if the second cannot begin, the first is awaited by whoever abandons the group
         exchange.waits.extend(add_up(piece) for piece in torch.split(total, count))
 
     def again(self, weight: float, add_up: Sum) -> None:
-        """In a new group: exchange the block that was under way once more, from the beginning."""
-        block = self.under_way
-        if block is not None:
+        """In a new group: make the exchange that was under way once more, from the beginning."""
+        if self.under_way:
             self._exchange = None
-            self.begin(block, weight, add_up)
+            self.begin(weight, add_up)
 
     def finish(self) -> None:
         """Wait for the exchange under way and apply it."""
@@ -139,18 +118,8 @@ class LocalSteps:
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
-        indices = self._blocks[exchange.block]
-        agreed, velocity = outer_step(
-            [self.agreed[i] for i in indices],
-            exchange.total,
-            [self.velocity[i] for i in indices],
-            self._outer,
-        )
-        with torch.no_grad():
-            for i, base, speed in zip(indices, agreed, velocity, strict=True):
-                self.agreed[i], self.velocity[i] = base, speed
-                own = self.parameters[i]
-                own.copy_(blend(own, base, self._alpha))
+        self.agreed, self.velocity = outer_step(self.agreed, exchange.total, self.velocity, self._outer)
+        self.adopt()
         self.agreements += 1
         self._last = exchange.total
 

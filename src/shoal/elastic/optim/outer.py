@@ -7,8 +7,6 @@ own. Its average over the workers is handed to an outer optimizer, which moves t
   momentum, which is the mean of the workers' parameters (`AVERAGE`)
 - Douillard and others, "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
   arXiv 2311.08105: SGD with Nesterov's momentum, rate 0.7, momentum 0.9 (the default)
-- Douillard and others, "Streaming DiLoCo with overlapping communication", 2025, arXiv 2501.18512:
-  `blend`
 
 All functions are pure: they change no tensor that they are given.
 """
@@ -20,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["AVERAGE", "Outer", "blend", "outer_step", "pseudo_gradient"]
+__all__ = ["AVERAGE", "Outer", "outer_step", "pseudo_gradient"]
 
 
 @dataclass(frozen=True)
@@ -85,13 +83,3 @@ def outer_step(
         moved.append(base - outer.lr * direction)
         speeds.append(speed)
     return moved, speeds
-
-
-def blend(own: torch.Tensor, agreed: torch.Tensor, alpha: float) -> torch.Tensor:
-    """What a worker goes on with: alpha * own + (1 - alpha) * agreed; exactly `agreed` for 0, exactly
-    `own` for 1. Shape and type of `own`."""
-    if alpha == 1.0:
-        return own.clone()
-    if alpha == 0.0:
-        return agreed.to(own.dtype, copy=True)
-    return torch.lerp(agreed, own.to(agreed.dtype), alpha).to(own.dtype)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from shoal.elastic.optim import rules
-from shoal.elastic.optim.adascale import AdaScale, Noise
 from shoal.elastic.optim.rules import Ramp
 
 __all__ = ["Fixed", "Policy", "Rule", "Scale", "Scaling"]
 
-Rule = Literal["linear", "sqrt", "adascale"]
+Rule = Literal["linear", "sqrt"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Scale:
     """The global batch grows with the world; `batch_size` is that of `reference` workers.
 
     `rule` gives the factor of the learning rate; `warmup` is the number of steps in which a new factor
-    is reached. With "adascale" the factor is measured.
+    is reached.
 
     Raises:
         ValueError: no such rule, or a value that is not positive.
@@ -43,8 +42,9 @@ class Scale:
     warmup: int = 0
 
     def __post_init__(self) -> None:
-        if self.rule not in ("linear", "sqrt", "adascale"):
-            raise ValueError(f"rule {self.rule!r}: there are linear, sqrt and adascale")
+        if self.rule not in ("linear", "sqrt"):
+            removed = " (adascale was removed)" if self.rule == "adascale" else ""
+            raise ValueError(f"rule {self.rule!r}: there are linear and sqrt{removed}")
         if self.reference < 1 or self.warmup < 0:
             raise ValueError(
                 f"reference {self.reference} must be positive, warmup {self.warmup} not negative"
@@ -62,23 +62,20 @@ Policy = Fixed | Scale
 class Scaling:
     """A policy in a run: which factor the next step's learning rate gets.
 
-    Call `world_is` when the view changes, `factor` before each applied step and `applied` after it, with
-    the same numbers on every rank. `samples`: the batch that the rate was chosen for. Not thread-safe.
+    Call `world_is` when the view changes and `factor` before each applied step, with the same
+    numbers on every rank. `samples`: the batch that the rate was chosen for. Not thread-safe.
     """
 
     policy: Policy
     samples: int
     world: int = 0
     ramp: Ramp = field(default_factory=Ramp)
-    measured: AdaScale | None = None
 
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise ValueError(f"a batch of {self.samples} samples is no batch")
         if isinstance(self.policy, Scale):
             self.ramp = Ramp(steps=self.policy.warmup)
-            if self.policy.rule == "adascale":
-                self.measured = AdaScale(self.samples)
 
     @property
     def batch(self) -> int:
@@ -103,34 +100,22 @@ class Scaling:
             return 1.0
         return self.ramp.at(step, self._aim())
 
-    def applied(self, seen: Noise | None, samples: int) -> int:
-        """A step of `samples` was applied; `seen`: its noise, for "adascale".
-
-        How often the learning rate's schedule is to be stepped for it: once, but for "adascale".
-        """
-        return 1 if self.measured is None else self.measured.applied(seen, samples)
-
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers; the policy is the script's."""
         return {
             "world": self.world,
             "ramp": [self.ramp.start, self.ramp.step],
-            "measured": None if self.measured is None else self.measured.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave, of this or another policy: AdaScale without a past begins."""
+        """What `state_dict` gave, of this or another policy."""
         self.world = int(state["world"])
         start, step = state["ramp"]
         self.ramp = Ramp(float(start), int(step), self.ramp.steps)
-        if self.measured is not None and state["measured"] is not None:
-            self.measured.load_state_dict(state["measured"])
 
     def _aim(self) -> float:
         policy = self.policy
         if isinstance(policy, Fixed):
             return 1.0
-        if self.measured is not None:
-            return self.measured.factor(self.batch)
         scale = self.batch / self.samples
         return rules.linear(scale) if policy.rule == "linear" else rules.root(scale)

@@ -7,7 +7,7 @@ for.
   1 Hour", 2017, arXiv 1706.02677, sections 2.1 and 2.2
 - square root, which keeps the variance of a step: Krizhevsky, "One weird trick for parallelizing
   convolutional neural networks", 2014, arXiv 1404.5997, section 5; advised for adaptive optimizers by
-  You and others (LAMB), arXiv 1904.00962
+  You and others, arXiv 1904.00962
 """
 
 from __future__ import annotations

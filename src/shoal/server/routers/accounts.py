@@ -62,6 +62,7 @@ async def list_users(services: ServicesNow, actor: ActorNow) -> Response:
 @router.post("/api/v1/users", operation_id="createUser", response_class=Response, response_model=None)
 async def create_user(request: Request, services: ServicesNow, actor: ActorNow) -> Response:
     """Add a user: `{name, bindings: [{role, namespace}]}`."""
+    require(actor, "users")
     asked = codec.from_body(await request.body(), _NewUser)
     made = await services.on_store.call(
         services.accounts.create_user, asked.name, asked.bindings, actor=actor

@@ -19,6 +19,7 @@ from shoal.objects.kinds import Kind, kind_at
 from shoal.objects.meta import API_VERSION
 from shoal.server.middleware import document_of
 from shoal.server.services import ActorNow, Services, ServicesNow
+from shoal.store.authorise import authorise
 from shoal.store.base import Actor, Event, Page, Record, Watch
 
 __all__ = ["router", "stream_list", "watch_stream"]
@@ -187,8 +188,9 @@ async def patch_status(
 ) -> Response:
     """Set the status fields of one writer (for controllers outside this server): `{writer, uid,
     counter, fields, generation}`; null removes a field."""
-    kind, body = kind_at(plural), await request.body()
-    patch = codec.from_body(body, _Patch, "the patch of a status")
+    kind = kind_at(plural)
+    authorise(actor, "patch_status", kind, _space(kind, namespace), name)
+    patch = codec.from_body(await request.body(), _Patch, "the patch of a status")
     record = await services.on_store.call(
         services.store.patch_status,
         kind,

@@ -13,10 +13,10 @@ from shoal import __version__
 from shoal.client.reports import Readiness, VersionReport
 from shoal.objects import codec
 from shoal.objects.errors import Forbidden, Invalid, Unauthenticated
-from shoal.objects.kinds import kind_named
+from shoal.objects.kinds import LEASE, kind_named
 from shoal.objects.meta import API_VERSION
 from shoal.server.services import ActorNow, ServicesNow, actor_of_request
-from shoal.store.authorise import allows
+from shoal.store.authorise import allows, authorise
 from shoal.store.base import Actor, Lease
 
 __all__ = ["router"]
@@ -87,6 +87,7 @@ async def schema(kind: str) -> Response:
 async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Take or renew a lease: `{holder, durationSeconds}`. The answer is the lease, or null while
     another holds it."""
+    authorise(actor, "lease", LEASE, "", name)
     asked = codec.from_body(await request.body(), _Acquire)
     lease = await services.on_store.call(
         services.store.acquire, name, asked.holder, asked.duration_seconds, actor=actor
@@ -102,6 +103,7 @@ async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name
 )
 async def release(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a lease (the body) back if it is still held by its holder."""
+    authorise(actor, "lease", LEASE, "", name)
     lease = codec.from_body(await request.body(), Lease)
     if lease.name != name:
         raise Invalid(f"the lease is called {lease.name}, and its address {name}")

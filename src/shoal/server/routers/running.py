@@ -104,6 +104,7 @@ async def exec_(
     job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
     task = await services.on_store.call(find_task, services.tasks, job, asked.role, asked.index)
     session = await services.on_nodes.call(services.cluster.exec, task, asked.command, tty=asked.tty)
+    services.audit.audited("exec", actor, job, job)
     return ExecAnswer(session, rest, job.metadata.uid)
 
 

@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from shoal.cluster.local import launch, supervisor_processes, taskfiles
-from shoal.cluster.local.isolation import cgroup_parents, cgroups
+from shoal.cluster.local import groups, launch, supervisor_processes, taskfiles
+from shoal.cluster.local.isolation import cgroups
 from shoal.history import segments
 
 TIMEOUT_SECONDS = 30.0
@@ -71,7 +71,7 @@ class Bench:
         self.cwd = self.folder("cwd")
         for name in ("keys", "tasks", "logs", "output", "nodes/one/tasks", "sandboxes"):
             self.folder(f"home/{name}")
-        self.parents = cgroup_parents.prepare(f"test-{os.getpid()}-{self.base.name}")
+        self.parents = groups.prepare_parents(f"test-{os.getpid()}-{self.base.name}")
 
     def folder(self, name):
         path = self.base
@@ -85,7 +85,7 @@ class Bench:
     def delegate(self):
         """Let the user make control groups, as an administrator would."""
         # version 2 lets nobody in from outside what is delegated
-        cgroup_parents.release({"": self.parents.pop(cgroups.KILL, "")})
+        groups.release_parents({"": self.parents.pop(cgroups.KILL, "")})
         for folder in self.parents.values():
             for path in (folder, f"{folder}/cgroup.procs"):
                 self.user.own(path)
@@ -144,7 +144,7 @@ class Bench:
         assert left == ["none"]
         for parent in set(self.parents.values()):
             assert not [path for path in Path(parent).iterdir() if path.is_dir()], parent
-        cgroup_parents.release(self.parents)
+        groups.release_parents(self.parents)
         shutil.rmtree(self.base)
 
     def _left(self):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.local.isolation import cgroup_parents, cgroups
+from shoal.cluster.local import groups
+from shoal.cluster.local.isolation import cgroups
 
 
 class Machine:
@@ -36,7 +37,7 @@ class Machine:
     def prepare(self):
         (self.root / "proc/self/mountinfo").write_text("\n".join(self.lines))
         (self.root / "proc/self/cgroup").write_text("".join(f"{line}\n" for line in self.own))
-        return cgroup_parents.prepare("s", self.root)
+        return groups.prepare_parents("s", self.root)
 
 
 def version_2(folder, *, controllers="cpu memory pids io", handed_down="", processes="", root=False):
@@ -63,7 +64,7 @@ def test_version_1_below_our_own_group(machine):
     assert machine.prepare() == parents
     for folder in parents.values():
         (Path(folder) / "cgroup.procs").unlink()
-    cgroup_parents.release(parents)
+    groups.release_parents(parents)
     assert not (memory / "shoal-s").exists()
 
 
@@ -108,7 +109,7 @@ def test_version_2_in_a_container_moves_what_is_there_down(machine, monkeypatch)
         if path.endswith("shoal-control/cgroup.procs"):
             (own / "cgroup.procs").write_text("")
 
-    monkeypatch.setattr(cgroup_parents, "write", write)
+    monkeypatch.setattr(groups, "write", write)
     (own / "cgroup.subtree_control").write_text("cpu memory pids")
     assert set(machine.prepare()) == {"cpu", "memory", "pids"}
     assert moved == [("shoal-control", "cgroup.procs", "1")]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.local.isolation import cgroup_parents, cgroups, cleanup
+from shoal.cluster.local import groups
+from shoal.cluster.local.isolation import cgroups, cleanup
 from shoal.testing.require import require
 
 
@@ -120,7 +121,7 @@ def test_it_ends_at_its_deadline(tmp_path):
 
 @pytest.mark.process
 def test_nested_control_groups_are_ended_and_removed():
-    parents = cgroup_parents.prepare(f"nested-{os.getpid()}")
+    parents = groups.prepare_parents(f"nested-{os.getpid()}")
     if not parents:
         require("cgroups", "no control groups can be made here")
     try:
@@ -148,4 +149,4 @@ def test_nested_control_groups_are_ended_and_removed():
         assert not group.exists()
         assert {sleeper.wait() for sleeper in sleepers} == {-9}
     finally:
-        cgroup_parents.release(parents)
+        groups.release_parents(parents)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.local.isolation import devices
+from shoal.cluster.local import supervisor_plan
 from shoal.cluster.local.isolation.probe import probe
 
 
@@ -37,23 +37,26 @@ def machine(tmp_path):
 def test_files(machine, given, own):
     shared = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-caps"}
     expected = set() if own is None else shared | {f"/dev/{name}" for name in own}
-    assert set(devices.files(given, machine)) == expected
+    assert set(supervisor_plan.files(given, machine)) == expected
 
 
 def test_a_driver_that_tells_nothing_numbers_by_index(tmp_path):
     (tmp_path / "dev").mkdir()
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         (tmp_path / "dev" / name).touch()
-    assert devices.files(("1",), str(tmp_path)) == ["/dev/nvidia1", "/dev/nvidiactl"]
-    assert devices.files(("1",), str(tmp_path / "nowhere")) == []
+    assert supervisor_plan.files(("1",), str(tmp_path)) == ["/dev/nvidia1", "/dev/nvidiactl"]
+    assert supervisor_plan.files(("1",), str(tmp_path / "nowhere")) == []
 
 
 def test_environment():
-    assert devices.environment(("0", "2")) == {
+    assert supervisor_plan.environment(("0", "2")) == {
         "CUDA_VISIBLE_DEVICES": "0,2",
         "NVIDIA_VISIBLE_DEVICES": "0,2",
     }
-    assert devices.environment(()) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    assert supervisor_plan.environment(()) == {
+        "CUDA_VISIBLE_DEVICES": "",
+        "NVIDIA_VISIBLE_DEVICES": "void",
+    }
 
 
 @pytest.mark.process
@@ -68,9 +71,9 @@ def test_device_files_and_folders_of_them_are_put_back():
         pytest.skip("no folder of devices in /dev")
     program = (
         "import os, sys\n"
-        "from shoal.cluster.local.isolation import covers, namespaces\n"
+        "from shoal.cluster.local.isolation import mounts, namespaces\n"
         "namespaces.leave(['devices'])\n"
-        "cover = covers.Devices('devices', sys.argv[1:])\n"
+        "cover = mounts.Devices('devices', sys.argv[1:])\n"
         "cover.prepare(); cover.lay('/dev'); cover.close()\n"
         "print(sorted(os.listdir('/dev')), sorted(os.listdir(sys.argv[1])))\n"
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from shoal.cluster.local import isolation, supervisor_processes
-from shoal.cluster.local.isolation import names
+from shoal.cluster.local.agent import task_folder
+from shoal.cluster.local.isolation import namespaces
 from shoal.cluster.local.isolation.enter import NO_TASK
-from shoal.cluster.local.isolation.peers import task_folder
 from shoal.cluster.local.isolation.probe import probe
 from tests.cluster.local.isolation.harness import wait_for
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 ENTER = str(Path(isolation.__file__).with_name("enter.py"))
 
 
-STRICT = tuple(name for name in names.STRICT if name not in ("cpu", "memory"))
+STRICT = tuple(name for name in namespaces.STRICT if name not in ("cpu", "memory"))
 
 
 @pytest.fixture(params=["default", "strict"])

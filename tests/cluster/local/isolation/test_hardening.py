@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.local.isolation import filter as system_calls
-from shoal.cluster.local.isolation import names, privileges
+from shoal.cluster.local.isolation import namespaces, privileges
+from shoal.cluster.local.isolation import privileges as system_calls
 from shoal.cluster.local.isolation.probe import probe
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 MIB = 1 << 20
-FILE_SYSTEM = tuple(name for name in names.STRICT if name not in ("cpu", "memory", "pids"))
+FILE_SYSTEM = tuple(name for name in namespaces.STRICT if name not in ("cpu", "memory", "pids"))
 SETTINGS = [
     "/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sys/fs/file-max",
     "/proc/sys/kernel/panic", "/proc/sys/net/ipv4/ip_forward", "/proc/irq/default_smp_affinity",

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.local.isolation import names
-from shoal.cluster.local.isolation.peers import task_folder
+from shoal.cluster.local.agent import task_folder
+from shoal.cluster.local.isolation import namespaces
 from shoal.cluster.local.isolation.probe import probe
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 WAIT = "echo ready; while [ ! -e go ]; do sleep 0.02; done; "
-FILE_SYSTEM = tuple(name for name in names.STRICT if name not in ("cpu", "memory"))
+FILE_SYSTEM = tuple(name for name in namespaces.STRICT if name not in ("cpu", "memory"))
 """Strict, on machines that delegate no control groups too."""
 
 

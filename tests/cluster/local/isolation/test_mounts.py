@@ -5,9 +5,8 @@ import os
 import pytest
 
 from shoal.cluster.local import supervisor_plan
-from shoal.cluster.local.isolation import names
-from shoal.cluster.local.isolation.mounts import View, arrange
-from shoal.cluster.local.isolation.paths import aliases, within
+from shoal.cluster.local.isolation import namespaces
+from shoal.cluster.local.isolation.mounts import View, aliases, arrange, within
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def launch(tmp_path, **fields):
 
 
 def test_what_is_kept_and_what_may_be_written(tmp_path):
-    view = launch(tmp_path).view(names.STRICT)
+    view = launch(tmp_path).view(namespaces.STRICT)
     place = os.path.realpath(tmp_path)
     assert view.writable == [f"{place}/cwd", f"{place}/output", f"{place}/scratch"]
     visible = {path for path in view.kept if path.startswith(place)}
@@ -108,7 +107,7 @@ def test_what_a_job_asks_to_see_of_the_home_is_kept_unless_it_is_shoals(tmp_path
         "argv": {"argv": ["cat", path]},
         "link": {"cwd": str(tmp_path / "link")},
     }[ask]
-    view = launch(tmp_path, **asked).view(names.DEFAULT)
+    view = launch(tmp_path, **asked).view(namespaces.DEFAULT)
     in_tmp = str(tmp_path).startswith("/tmp/")
     assert (os.path.realpath(path) in view.kept) == (kept and (in_tmp or ask not in ("PATH", "argv")))
 
@@ -128,7 +127,7 @@ def test_words_of_the_command_that_name_something_in_tmp_are_kept(tmp_path, monk
         "/",
         "train.py",
     ]
-    view = launch(tmp_path, argv=argv).view(names.DEFAULT)
+    view = launch(tmp_path, argv=argv).view(namespaces.DEFAULT)
     assert {path for path in view.kept if path.startswith(str(shared))} == {
         f"{shared}/train.py",
         f"{shared}/deep",
@@ -136,4 +135,4 @@ def test_words_of_the_command_that_name_something_in_tmp_are_kept(tmp_path, monk
 
 
 def test_the_root_folder_as_working_directory_opens_nothing(tmp_path):
-    assert "/" not in launch(tmp_path, cwd="/").view(names.STRICT).writable
+    assert "/" not in launch(tmp_path, cwd="/").view(namespaces.STRICT).writable

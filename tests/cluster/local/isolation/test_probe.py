@@ -5,7 +5,7 @@ import json
 import pytest
 
 from shoal.cluster.local import launch
-from shoal.cluster.local.isolation import names
+from shoal.cluster.local.isolation import namespaces
 from shoal.cluster.local.isolation import probe as probing
 from shoal.cluster.local.isolation.probe import probe
 
@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 def test_every_isolation_has_an_answer():
     found = probe()
-    assert tuple(found) == names.STRICT
-    assert set(names.DEFAULT) < set(found)
+    assert tuple(found) == namespaces.STRICT
+    assert set(namespaces.DEFAULT) < set(found)
     for why in found.values():
         assert why == "enforced" or (len(why) > 10 and "\n" not in why)
 
@@ -37,4 +37,4 @@ def test_a_machine_on_which_nothing_starts_says_so(tmp_path, monkeypatch):
     script = tmp_path / "supervisor.py"
     script.write_text("raise SystemExit('something is missing')")
     monkeypatch.setattr(launch, "SUPERVISOR", str(script))
-    assert probe() == dict.fromkeys(names.STRICT, "no task can be started: something is missing")
+    assert probe() == dict.fromkeys(namespaces.STRICT, "no task can be started: something is missing")

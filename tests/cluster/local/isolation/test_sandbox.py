@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cluster.local import supervisor_processes
-from shoal.cluster.local.isolation import cleanup, names
+from shoal.cluster.local.isolation import cleanup, namespaces
 from shoal.cluster.local.isolation.probe import probe
 from shoal.cluster.local.isolation.sandbox import Sandbox
 from tests.cluster.local.isolation.harness import wait_for
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 STRICT = {
     "mode": "strict",
-    "wanted": tuple(name for name in names.STRICT if name not in ("cpu", "memory")),
+    "wanted": tuple(name for name in namespaces.STRICT if name not in ("cpu", "memory")),
 }
 SERVE = (
     "import socket, sys\n"

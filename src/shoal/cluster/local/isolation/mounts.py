@@ -15,14 +15,27 @@ from __future__ import annotations
 
 import os
 
-from shoal.cluster.local.isolation import covers, syscalls
-from shoal.cluster.local.isolation.paths import aliases, control_group_mounts, within
+from shoal.cluster.local.isolation import syscalls
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-__all__ = ["View", "apply", "arrange"]
+__all__ = [
+    "Cover",
+    "Devices",
+    "Folder",
+    "Home",
+    "Runtime",
+    "SharedMemory",
+    "View",
+    "aliases",
+    "apply",
+    "arrange",
+    "control_group_mounts",
+    "put_back",
+    "within",
+]
 
 _KERNEL_SETTINGS = (
     "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi",
@@ -32,6 +45,14 @@ _KERNEL_SECRETS = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched
 """Files about the whole machine: each is covered by /dev/null."""
 _DEVICE_SETTINGS = "/sys"
 """Control groups are usually below it."""
+_PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 
 
 class View:
@@ -80,20 +101,20 @@ class View:
         """Let these not be written in strict mode."""
         self.protected = sorted({os.path.realpath(path) for path in paths}.union(self.protected))
 
-    def covers(self) -> dict[str, covers.Cover]:
+    def covers(self) -> dict[str, Cover]:
         """Folders to cover, each with what goes over it."""
-        found: dict[str, covers.Cover] = {}
+        found: dict[str, Cover] = {}
         if "system" in self.names:
-            found["/run"] = covers.Runtime("system")
-            found["/dev"] = covers.Devices("system", self.device_files)
+            found["/run"] = Runtime("system")
+            found["/dev"] = Devices("system", self.device_files)
         if "tmp" in self.names:
             for path, own in (("/tmp", "tmp"), ("/var/tmp", "var-tmp")):
-                found[os.path.realpath(path)] = covers.Folder("tmp", f"{self.private}/{own}")
-            found[os.path.realpath("/dev/shm")] = covers.SharedMemory("tmp", self.shared_memory_bytes)
+                found[os.path.realpath(path)] = Folder("tmp", f"{self.private}/{own}")
+            found[os.path.realpath("/dev/shm")] = SharedMemory("tmp", self.shared_memory_bytes)
         if "home" in self.names and self.home:
             own = aliases(self.home)
             self.others = {path for home in self.hidden for path in aliases(home)}.difference(own)
-            found |= {path: covers.Home("home") for path in [*own, *self.others]}
+            found |= {path: Home("home") for path in [*own, *self.others]}
         return {path: cover for path, cover in found.items() if os.path.isdir(path)}
 
 
@@ -177,13 +198,13 @@ def _attempt(failed: dict[str, str], name: str, step: Callable[[], None]) -> Non
         failed[name] = f"{error.filename}: {error.strerror}"
 
 
-def _cover(cover: covers.Cover, path: str, kept: dict[str, int]) -> None:
+def _cover(cover: Cover, path: str, kept: dict[str, int]) -> None:
     """Lay the cover and bind back what is kept; all of it or, but for the cover's folder, nothing."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     cover.lay(path)
     try:
         for back, handle in kept.items():
-            covers.put_back(handle, back)
+            put_back(handle, back)
     except OSError:
         syscalls.umount(path, syscalls.MNT_DETACH)
         raise
@@ -193,7 +214,7 @@ def _new_proc() -> None:
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
 
 
-def _seal(laid: dict[str, covers.Cover], sealed: Iterable[str]) -> None:
+def _seal(laid: dict[str, Cover], sealed: Iterable[str]) -> None:
     """Make the empty home, and what all tasks share in it, read-only."""
     homes = [path for path, cover in laid.items() if cover.name == "home"]
     for path in homes:
@@ -226,7 +247,7 @@ def _hide_secrets() -> None:
             syscalls.mount(os.devnull, path, None, syscalls.MS_BIND)
 
 
-def _make_read_only(view: View, laid: dict[str, covers.Cover], bound: set[str]) -> None:
+def _make_read_only(view: View, laid: dict[str, Cover], bound: set[str]) -> None:
     """Everything but the covers and what the task may write; deeper paths have the last word."""
     read_only = {"/": True, "/proc": False}
     read_only |= {path: cover.name == "home" for path, cover in laid.items()}
@@ -268,3 +289,172 @@ def _set_mode(path: str, read_only: bool) -> None:
         syscalls.set_read_only(place, False)  # one below it is read-only for good: leave it so
     finally:
         os.close(handle)
+
+
+class Cover:
+    """One cover. `prepare` is called while everything can still be seen, `lay` when it is its turn."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """The isolation that it is part of."""
+
+    def prepare(self) -> None:
+        """Open what will be out of sight."""
+
+    def lay(self, path: str) -> None:
+        """Cover the folder."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what `prepare` opened."""
+
+
+class Folder(Cover):
+    """A folder of the task's own, on the disk: what goes to /tmp may be large."""
+
+    def __init__(self, name: str, folder: str) -> None:
+        super().__init__(name)
+        self._folder = folder
+        self._handle = -1
+
+    def prepare(self) -> None:
+        """See `Cover.prepare`."""
+        self._handle = os.open(self._folder, os.O_PATH | os.O_CLOEXEC)
+
+    def lay(self, path: str) -> None:
+        """See `Cover.lay`."""
+        syscalls.mount(f"/proc/self/fd/{self._handle}", path, None, syscalls.MS_BIND)
+
+    def close(self) -> None:
+        """See `Cover.close`."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+class SharedMemory(Cover):
+    """Memory of the task's own, which counts against its limit."""
+
+    def __init__(self, name: str, size_bytes: int | None) -> None:
+        super().__init__(name)
+        self._size_bytes = size_bytes
+
+    def lay(self, path: str) -> None:
+        """See `Cover.lay`."""
+        size = "" if self._size_bytes is None else f",size={self._size_bytes}"
+        _tmpfs("shoal-shm", path, "mode=1777" + size)
+
+
+class Home(Cover):
+    """Nothing, where everybody's files are."""
+
+    def lay(self, path: str) -> None:
+        """See `Cover.lay`."""
+        _tmpfs("shoal-home", path, "mode=0700,size=1m")
+
+
+class Runtime(Cover):
+    """Nothing, where the sockets of the machine's services are (/run)."""
+
+    def lay(self, path: str) -> None:
+        """See `Cover.lay`."""
+        _tmpfs("shoal-run", path, "mode=0755,size=16m")
+
+
+class Devices(Cover):
+    """The devices that any program may expect, terminals of its own, and the GPUs given (/dev)."""
+
+    def __init__(self, name: str, device_files: list[str]) -> None:
+        super().__init__(name)
+        self._files = device_files
+        self._handles: dict[str, int] = {}
+
+    def prepare(self) -> None:
+        """See `Cover.prepare`."""
+        for path in [f"/dev/{name}" for name in _PLAIN_DEVICES] + self._files:
+            if os.path.exists(path):
+                self._handles[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+    def lay(self, path: str) -> None:
+        """See `Cover.lay`."""
+        syscalls.mount("shoal-dev", path, "tmpfs", syscalls.MS_NOSUID, "mode=0755,size=1m")
+        for target, handle in self._handles.items():
+            put_back(handle, target)
+        for name, target in _LINKS.items():
+            os.symlink(target, f"{path}/{name}")
+        for name in ("pts", "shm", "mqueue"):
+            os.mkdir(f"{path}/{name}", 0o755)
+        os.chmod(f"{path}/shm", 0o1777)
+        syscalls.mount("devpts", f"{path}/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
+                       "newinstance,ptmxmode=0666,mode=620")  # fmt: skip
+
+    def close(self) -> None:
+        """See `Cover.close`."""
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles = {}
+
+
+def put_back(handle: int, path: str) -> None:
+    """Let what the handle is open on be seen at the path again."""
+    source = f"/proc/self/fd/{handle}"
+    if os.path.isdir(source):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+    syscalls.mount(source, path, None, syscalls.MS_BIND | syscalls.MS_REC)
+
+
+def _tmpfs(source: str, path: str, options: str) -> None:
+    syscalls.mount(source, path, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+
+
+def within(path: str, folder: str) -> bool:
+    """True when the path is the folder or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def aliases(path: str, mountinfo: str | None = None) -> list[str]:
+    """Every place where the folder can be seen: its own first, then those that other mounts of the
+    same file system give it. `mountinfo` is for tests."""
+    if mountinfo is None:
+        with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+            mountinfo = file.read()
+    lines = map(str.split, mountinfo.splitlines())
+    mounts = [(fields[2], _plain(fields[3]), _plain(fields[4])) for fields in lines]
+    here = [mount for mount in mounts if within(path, mount[2])]
+    if not here:
+        return [path]
+    # of several on one place the last is the one that is seen
+    device, root, point = max(reversed(here), key=lambda mount: len(mount[2]))
+    inside = os.path.normpath(root + path[len(point.rstrip("/")) :])
+    found = [path]
+    for other_device, other_root, other_point in mounts:
+        if other_device == device and within(inside, other_root):
+            place = os.path.normpath(other_point + inside[len(other_root.rstrip("/")) :])
+            if place not in found and _same(place, path):
+                found.append(place)
+    return found
+
+
+def control_group_mounts() -> list[str]:
+    """Every place where control groups are mounted."""
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+        lines = [line.split() for line in file]
+    return [_plain(line[4]) for line in lines if line[line.index("-") + 1] in ("cgroup", "cgroup2")]
+
+
+def _plain(field: str) -> str:
+    """A path as mountinfo writes it, with its escapes undone."""
+    if "\\" not in field:
+        return field
+    parts = field.split("\\")
+    return parts[0] + "".join(chr(int(part[:3], 8)) + part[3:] for part in parts[1:])
+
+
+def _same(place: str, path: str) -> bool:
+    try:
+        return os.path.samefile(place, path)
+    except OSError:
+        return False

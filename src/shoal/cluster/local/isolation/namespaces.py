@@ -18,8 +18,41 @@ TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["KINDS", "MOUNT_NAMES", "Ungranted", "counts_processes", "kinds", "leave"]
+__all__ = [
+    "DEFAULT",
+    "KINDS",
+    "MOUNT_NAMES",
+    "PROMISES",
+    "STRICT",
+    "Ungranted",
+    "counts_processes",
+    "kinds",
+    "leave",
+]
 
+PROMISES = {
+    "processes": "it sees only its own processes, in a PID namespace and a /proc of its own",
+    "tmp": "/tmp, /var/tmp and /dev/shm of its own",
+    "home": "of $SHOAL_HOME it sees only its own folders and the tasks' socket",
+    "ipc": "System V and POSIX message queues and shared memory of its own",
+    "privileges": "run by root it cannot mount, trace, load modules or otherwise undo the rest; run by "
+    "any user, it gains nothing by set-user-id programs, makes no user namespaces, uses no kernel "
+    "keyrings and writes neither control groups nor the kernel's settings",
+    "cpu": "CPU by weight, and a hard quota where one is set",
+    "memory": "a hard limit on memory where one is set",
+    "pids": "a limit on how many processes and threads it has",
+    "network": "a network with nothing but a loopback, shared by the job's tasks on this machine",
+    "system": "everything but its own folders is read-only; /run, /dev and the kernel's settings are "
+    "out of reach",
+    "devices": "the device files of its own GPUs and of no others",
+}
+"""What each isolation gives a task."""
+
+STRICT = tuple(PROMISES)
+"""All of them, none of which may be missing."""
+
+DEFAULT = tuple(name for name in PROMISES if name not in ("network", "system", "devices"))
+"""What a task gets, as far as it can be had, unless it asks for more."""
 MOUNT_NAMES = ("processes", "tmp", "home", "system", "devices")
 """Isolations that are made of mounts."""
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import shoal
 from shoal import statefiles
-from shoal.cluster.local import launch
-from shoal.cluster.local.isolation import cgroup_parents, names
+from shoal.cluster.local import groups, launch
+from shoal.cluster.local.isolation import namespaces
 
 __all__ = ["probe"]
 
@@ -67,13 +67,13 @@ def _decode(document: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _try_all() -> dict[str, str]:
-    parents = cgroup_parents.prepare(f"probe-{os.getpid()}")
+    parents = groups.prepare_parents(f"probe-{os.getpid()}")
     base = Path(tempfile.mkdtemp(prefix="shoal-probe-"))
     try:
         return _try_in(base, parents)
     finally:
         shutil.rmtree(base)
-        cgroup_parents.release(parents)
+        groups.release_parents(parents)
 
 
 def _try_in(base: Path, parents: dict[str, str]) -> dict[str, str]:
@@ -88,7 +88,7 @@ def _try_in(base: Path, parents: dict[str, str]) -> dict[str, str]:
         "limits": {"cpu_millis": 100, "cpu_limit_millis": 1000, "memory_bytes": 256 << 20, "pids": 64},
         "cgroup_parents": parents,
         "isolation": {
-            "mode": "default", "wanted": names.STRICT, "home": str(base / "home"),
+            "mode": "default", "wanted": namespaces.STRICT, "home": str(base / "home"),
             "sandbox": str(base / "sandbox"),
         },
     }  # fmt: skip
@@ -105,8 +105,8 @@ def _try_in(base: Path, parents: dict[str, str]) -> dict[str, str]:
         started = json.loads((task / "started.json").read_text())
     except FileNotFoundError:
         last = said[-1] if said else "its supervisor gave no reason"
-        return dict.fromkeys(names.STRICT, f"no task can be started: {last}")
+        return dict.fromkeys(namespaces.STRICT, f"no task can be started: {last}")
     if ended["exit_code"] != 0:
-        return dict.fromkeys(names.STRICT, f"no task can be started: {ended['message']}")
+        return dict.fromkeys(namespaces.STRICT, f"no task can be started: {ended['message']}")
     lacking = dict(entry.split(": ", 1) for entry in started["unenforced"])
-    return {name: lacking.get(name, _ENFORCED) for name in names.STRICT}
+    return {name: lacking.get(name, _ENFORCED) for name in namespaces.STRICT}

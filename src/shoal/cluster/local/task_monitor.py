@@ -1,30 +1,46 @@
-"""Looks after one launched task until its end is known: starts its supervisor, or finds it again.
+"""Monitors one launched task until its end is known: starts its supervisor, or finds it again.
 
 What there is to do follows from what is on the disk alone, so a restarted agent does what the one
 before would have done next (see `begin`). The task's folder has a lock that its supervisor holds from
 birth; a process that gets the lock knows that no supervisor is there.
+
+`settle` finishes the work of a supervisor that is gone before it could say how its task ended. The init
+notices within an instant that its supervisor is gone and ends the task; or it had noted the command's
+end before. So there is little to do but wait until nothing of the task is left, by whatever means it
+takes, and then to report what the supervisor would have reported: the command's own exit, if that had
+already happened, otherwise that the supervisor was lost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import selectors
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from shoal import faults
-from shoal.cluster.local import launch, processes, supervisor_recovery, taskfiles
-from shoal.cluster.local.folders import TaskFolders
+from shoal.cluster.local import launch, processes, supervisor_processes, taskfiles
+from shoal.cluster.local import supervisor_files as files
+from shoal.cluster.local.isolation import cgroups
+from shoal.cluster.local.isolation.sandbox import sweep
+from shoal.cluster.local.launch import TaskFolders
 from shoal.cluster.local.ledger import Record, StopRequest, copy_of
-from shoal.cluster.local.loop import Loop, Timer
-from shoal.cluster.local.taskfiles import Exit, Started
+from shoal.cluster.local.loop import Timer
+from shoal.cluster.local.taskfiles import Exit, Launch, Started, Stop
 from shoal.objects.task import TaskBootstrap
 
-__all__ = ["Attendant", "Host", "supervisor_of"]
+if TYPE_CHECKING:
+    from shoal.cluster.local.node import Node
+
+__all__ = ["TaskMonitor", "settle", "supervisor_of"]
 
 SEARCH_SECONDS = 0.05
 SEARCHES = 40
@@ -36,58 +52,26 @@ SPAWNS = 3
 
 _ERRORS = "errors"
 _NEVER_RAN = Exit(exit_code=143, signal=15, reason="Signalled")
+_log = logging.getLogger(__name__)
+
+_SCRATCH = "SHOAL_SCRATCH"
+_SCRIPT = "/supervisor.py"
+_PATIENCE_SECONDS = 1.0
+_POLL_SECONDS = 0.002
+_LONGEST_PAUSE_SECONDS = 0.25
 
 
-class Host(Protocol):
-    """What an attendant needs of its node."""
-
-    loop: Loop
-
-    @property
-    def cgroup_parents(self) -> Mapping[str, str]:
-        """Where the tasks' control groups are."""
-        ...
-
-    def describe(self, record: Record, folders: TaskFolders) -> taskfiles.Launch:
-        """What the supervisor is given."""
-        ...
-
-    def claims(self, record: Record) -> list[int]:
-        """Descriptors that the supervisor is to hold."""
-        ...
-
-    def remaining_grace(self, stop: StopRequest) -> float:
-        """Seconds that the task still has."""
-        ...
-
-    def started(self, record: Record, started: Started) -> None:
-        """The command runs."""
-        ...
-
-    def ended(self, record: Record, end: Exit) -> None:
-        """Nothing of the task is left."""
-        ...
-
-    def damaged(self, message: str) -> None:
-        """A file of the task was put aside."""
-        ...
-
-    def reap(self) -> None:
-        """Collect children without an attendant: what a dead supervisor has left."""
-        ...
-
-
-class Attendant:
+class TaskMonitor:
     """See the module's docstring. Belongs to the loop's thread."""
 
-    def __init__(self, host: Host, record: Record, folders: TaskFolders) -> None:
+    def __init__(self, node: Node, record: Record, folders: TaskFolders) -> None:
         self.record = record
         self.folders = folders
         self.pid = 0
         """The supervisor's; 0 while none is known."""
         self.started: Started | None = None
-        self._host = host
-        self._loop = host.loop
+        self._node = node
+        self._loop = node.loop
         self._ticks = 0
         self._pidfd = -1
         self._ready = -1
@@ -114,7 +98,7 @@ class Attendant:
             if lock_file.exists():  # nothing can be said of it at this moment
                 self._timer = self._loop.later(RETRY_SECONDS, self.begin)
             else:
-                self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
+                self._node.ended(self.record, _failed(f"the task cannot be started: {error}"))
             return
         if lock < 0:
             self._find()
@@ -129,7 +113,7 @@ class Attendant:
         stop = self.record.progress.stop
         if stop is None or stop == self._delivered or not self.pid:
             return
-        grace = self._host.remaining_grace(stop)
+        grace = self._node.remaining_grace(stop)
         try:
             taskfiles.write(
                 str(self.folders.task),
@@ -153,9 +137,9 @@ class Attendant:
         if self.started is not None:
             return
         folder = str(self.folders.task)
-        self.started = taskfiles.read(folder, taskfiles.STARTED, Started, self._host.damaged)
+        self.started = taskfiles.read(folder, taskfiles.STARTED, Started, self._node.damaged)
         if self.started is not None:
-            self._host.started(self.record, self.started)
+            self._node.started(self.record, self.started)
 
     def close(self) -> None:
         """Let go; what runs goes on running."""
@@ -169,24 +153,24 @@ class Attendant:
         if (self.folders.task / taskfiles.BEGUN).exists():
             self._settle()
         elif self.record.progress.stop is not None:
-            self._host.ended(self.record, _NEVER_RAN)
+            self._node.ended(self.record, _NEVER_RAN)
         else:
             try:
                 self._prepare()
                 self._spawn(lock)
             except OSError as error:
-                self._host.ended(self.record, _failed(f"the task cannot be started: {error}"))
+                self._node.ended(self.record, _failed(f"the task cannot be started: {error}"))
 
     def _prepare(self) -> None:
         self.folders.create(self.record.bootstrap or TaskBootstrap())
         folder = str(self.folders.task)
         taskfiles.write(folder, taskfiles.RECORD, copy_of(self.record))
-        taskfiles.write(folder, taskfiles.LAUNCH, self._host.describe(self.record, self.folders))
+        taskfiles.write(folder, taskfiles.LAUNCH, self._node.describe(self.record, self.folders))
         taskfiles.reserve(folder, taskfiles.STOP)
         faults.point("agent.launch.prepared")
 
     def _spawn(self, lock: int) -> None:
-        held = [lock, *self._host.claims(self.record)]
+        held = [lock, *self._node.claims(self.record)]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         errors = os.open(self.folders.task / _ERRORS, flags, 0o600)
         try:
@@ -210,7 +194,7 @@ class Attendant:
     def _find(self) -> None:
         """A supervisor holds the lock, or what is left of its task does."""
         self.look_for_start()
-        pid = supervisor_of(self.folders.task, self._host.damaged)
+        pid = supervisor_of(self.folders.task, self._node.damaged)
         if pid:
             self._watch(pid, processes.start_ticks(pid))
             if self.started is None:
@@ -271,20 +255,20 @@ class Attendant:
         """It never came to start the command: a SIGTERM may have come before it could take one."""
         crashed = status is not None and os.WIFEXITED(status)
         if self.record.progress.stop is not None:
-            self._host.ended(self.record, _NEVER_RAN)
+            self._node.ended(self.record, _NEVER_RAN)
         elif crashed or self._spawns >= SPAWNS:
-            self._host.ended(self.record, _failed(self._complaint()))
+            self._node.ended(self.record, _failed(self._complaint()))
         else:
             self.begin()
 
     def _settle(self) -> None:
         """Finish the work of a supervisor that is gone: nothing of the task may be left, and its
         end must be recorded. Elsewhere, for it may take a while."""
-        folder, parents = str(self.folders.task), self._host.cgroup_parents
+        folder, parents = str(self.folders.task), self._node.cgroup_parents
 
         def job() -> Callable[[], None]:
             problems: list[str] = []
-            end = supervisor_recovery.settle(folder, parents, problems.append)
+            end = settle(folder, parents, problems.append)
             return lambda: self._settled(end, problems)
 
         def failed(error: Exception) -> Callable[[], None]:
@@ -293,25 +277,25 @@ class Attendant:
         self._loop.work(job, failed)
 
     def _settle_later(self, error: Exception) -> None:
-        self._host.damaged(f"the end of task {self.record.spec.name} cannot be recorded yet: {error}")
+        self._node.damaged(f"the end of task {self.record.spec.name} cannot be recorded yet: {error}")
         self._timer = self._loop.later(RETRY_SECONDS, self._settle)
 
     def _settled(self, end: Exit, problems: list[str]) -> None:
         faults.point("agent.supervisor.settled")
         for problem in problems:
-            self._host.damaged(problem)
-        self._host.reap()
+            self._node.damaged(problem)
+        self._node.reap()
         self.look_for_start()
-        self._host.ended(self.record, end)
+        self._node.ended(self.record, end)
 
     def _conclude(self) -> None:
         """The task has ended, and its folder says how."""
         self.look_for_start()
-        end = taskfiles.read(str(self.folders.task), taskfiles.EXIT, Exit, self._host.damaged)
+        end = taskfiles.read(str(self.folders.task), taskfiles.EXIT, Exit, self._node.damaged)
         if end is None:
             self._settle()  # what the init noted says the same
         else:
-            self._host.ended(self.record, end)
+            self._node.ended(self.record, end)
 
     def _complaint(self) -> str:
         try:
@@ -378,3 +362,86 @@ def _reap(pid: int) -> int | None:
 
 def _failed(message: str) -> Exit:
     return Exit(exit_code=-1, reason="StartFailed", message=message)
+
+
+def settle(
+    folder: str,
+    cgroup_parents: Mapping[str, str] = {},
+    report: Callable[[str], None] = _log.warning,
+) -> Exit:
+    """The supervisor of the task with this folder is gone: end what is left of the task, and say how it
+    ended, in `exit.json` too unless the disk has no room for it. Returns when nothing is left, however
+    long that takes: an instant, but for a process that the kernel itself holds. Idempotent.
+
+    `cgroup_parents` and the folder's own name serve where `launch.json` is gone or damaged; `report` is
+    given a sentence about each damaged file.
+
+    A living supervisor would be taken for a part of what is left. Where there is no `begun` nothing has
+    happened yet, and the task may as well be started again as settled.
+    """
+    launch = taskfiles.read(folder, taskfiles.LAUNCH, Launch, report)
+    parents = cgroup_parents if launch is None else launch.cgroup_parents
+    groups = cgroups.Groups(dict(parents), Path(folder).name)
+    groups.find()
+    _await_silence(folder, _scratch(folder) if launch is None else launch.env.get(_SCRATCH, ""))
+    killed_for_memory, peak = groups.out_of_memory_kills(), groups.peak_memory_bytes()
+    cpu_seconds = groups.cpu_seconds()
+    while not cgroups.remove(groups.paths):
+        continue  # it has its own patience
+    if launch is not None and launch.isolation.sandbox:
+        sweep(launch.isolation.sandbox)
+    found = taskfiles.read(folder, taskfiles.EXIT, Exit, report)
+    if found is not None:
+        return found
+    stop = taskfiles.read(folder, taskfiles.STOP, Stop, report)
+    ended = files.classify(
+        files.Status.read(folder),
+        stop=None if stop is None else msgspec.to_builtins(stop),
+        out_of_memory_kills=killed_for_memory,
+        memory_bytes=None if launch is None else launch.limits.memory_bytes,
+    )
+    ended |= {"peak_memory_bytes": peak, "cpu_seconds": cpu_seconds, **_times(folder, report)}
+    with contextlib.suppress(OSError):  # the caller has the answer
+        files.ExitDraft(folder).publish(ended)
+    return msgspec.convert(ended, Exit)
+
+
+def _await_silence(folder: str, scratch: str) -> None:
+    """Wait until none of the task's processes is left: a moment for the init to do it, then by force."""
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    pause = _POLL_SECONDS
+    while left := _left(folder, scratch):
+        for pid in left if time.monotonic() > patience else ():
+            supervisor_processes.kill(pid)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _scratch(folder: str) -> str:
+    """The task's scratch folder, as `folders.TaskFolders` has it."""
+    node, name = Path(folder).parents[1], Path(folder).name
+    return str(node / "work" / name / "scratch")
+
+
+def _left(folder: str, scratch: str) -> list[int]:
+    """Processes of the supervisor's that still live: itself, its init; and, where no PID namespace held
+    them, those that were started with the task's scratch folder in their environment."""
+    own = supervisor_processes.with_argument(folder, _SCRIPT)
+    if own:
+        return own
+    strays = supervisor_processes.with_environment(f"{_SCRATCH}={scratch}") if scratch else []
+    for pid in strays:
+        supervisor_processes.kill(pid)  # no other process is left to do it
+    return strays
+
+
+def _times(folder: str, report: Callable[[str], None]) -> dict[str, float]:
+    """When it was started, and when its end was noted, if it was."""
+    started = taskfiles.read(folder, taskfiles.STARTED, Started, report)
+    ended = time.time()
+    if files.Status.read(folder) is not None:
+        ended = (Path(folder) / "status").stat().st_mtime
+    begun = 0.0 if started is None else started.started
+    with contextlib.suppress(FileNotFoundError):
+        begun = begun or (Path(folder) / "begun").stat().st_mtime
+    return {"started": begun or ended, "ended": max(begun, ended)}
