@@ -8,7 +8,16 @@ from shoal.cli.launch import narrator
 from shoal.cli.launch.narrator import Narrator
 from shoal.cli.settings import Settings
 from shoal.history.base import About, Entry
-from shoal.objects.job import ElasticStatus, Job, JobSpec, JobStatus, Restart, Role, Scheduling
+from shoal.objects.job import (
+    ElasticStatus,
+    Job,
+    JobSpec,
+    JobStatus,
+    Restart,
+    Role,
+    Scheduling,
+    WorldSize,
+)
 from shoal.objects.meta import Condition, Metadata
 
 
@@ -160,7 +169,10 @@ def test_a_script_that_does_not_join_is_warned_of(
     clock: _Time, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tells = Narrator(Settings(), "job/x")
-    tells.tell(_elastic(phase="Running", elastic=ElasticStatus(world=0)))
+    empty = ElasticStatus(
+        world=0, sizes=(WorldSize(at=1.0, size=0),)
+    )  # what a coordinator reports first
+    tells.tell(_elastic(phase="Running", elastic=empty))
     clock.seconds += 31
     tells.speak()
     (line,) = _told(capsys)

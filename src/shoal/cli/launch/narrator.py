@@ -134,7 +134,9 @@ class Narrator:
         if job.spec.runtime != "elastic" or self._joined:
             return
         reported = job.status.elastic
-        self._joined = reported is not None and (reported.world > 0 or bool(reported.sizes))
+        self._joined = reported is not None and (
+            reported.world > 0 or any(each.size for each in reported.sizes)
+        )
         if self._joined:
             self._join_by = math.inf
         elif job.status.phase == "Running" and self._join_by == math.inf and not self._warned:
