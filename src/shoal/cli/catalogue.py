@@ -45,6 +45,7 @@ _SELF = "Shoal itself"
 
 VERBS: dict[str, Verb] = {
     "run": _verb("verbs.run", _START, "Run a command as a job and follow it."),
+    "search": _verb("verbs.search", _START, "Search for the best parameters of a command."),
     "apply": _verb("verbs.apply", _START, "Create or change objects from YAML files."),
     "up": _verb("offline.up", _START, "Start Shoal on this machine."),
     "down": _verb("offline.down", _START, "Stop Shoal on this machine."),
