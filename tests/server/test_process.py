@@ -175,6 +175,25 @@ def test_a_broken_file_is_named(start, tmp_path: Path, file: str) -> None:
     assert "Traceback" not in broken.log.read_text()
 
 
+def test_a_damaged_file_of_the_server_does_not_change_its_store(start, tmp_path: Path) -> None:
+    first = start("--store", f"sqlite:///{tmp_path}/elsewhere.db")
+    with first.client() as client:
+        client.create(a_job())
+    assert first.stop() == 0
+    run = first.home / "run"
+    for damaged in ("server-options.json", "server-options.copy.json"):
+        (run / damaged).write_bytes(b"\x00\xff{garbage")
+        (first.home / "server.json").write_bytes(b"\x00\xff{garbage")
+        again = start()
+        with again.client() as client:
+            assert client.get(Job, "default", "train").metadata.name == "train"
+            announced = json.loads((first.home / "server.json").read_text())
+            assert announced["pid"] == again.process.pid
+        assert again.stop() == 0
+        assert "Traceback" not in again.log.read_text()
+    assert list(run.glob("server-options.json.damaged-*"))
+
+
 def test_a_home_that_cannot_be_made_is_said(start, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     broken = start(home=tmp_path / "file" / "home")

@@ -26,7 +26,8 @@ def _token(sh: Shell, user: str) -> tuple[str, str]:
 
 
 def _name(server: LiveServer, token: str) -> str:
-    with Client.connect(url=server.url, token=token, **server.trust) as client:
+    pin = server.trust["fingerprint"]
+    with Client.connect(url=server.url, token=token, fingerprint=pin) as client:
         return client.whoami().name
 
 
