@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.cluster.simulated import run_for
-from shoal.control.allocated import attained_service, service_rate
+from shoal.control.queue_usage import attained_service, service_rate
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Resources, Role, Slots
 from shoal.objects.meta import Metadata

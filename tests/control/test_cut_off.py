@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.cluster.simulated import Script
-from shoal.control.allocated import holds_of
+from shoal.control.queue_usage import holds_of
 from shoal.control.rows import node_row
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import Job, JobSpec

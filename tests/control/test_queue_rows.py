@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.control.queue_rows import queue_row, queue_rows
+from shoal.control.rows import queue_row, queue_rows
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import CpuMillis
 from shoal.objects.queue import Amounts, Queue, QueueBudget, QueueSpec, QueueStatus, Quota

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.control.allocated import release_reason
-from shoal.control.queue_rows import queue_row
-from shoal.control.rows import form_of, job_row, node_row, priority_of
+from shoal.control.queue_usage import release_reason
+from shoal.control.rows import form_of, job_row, node_row, priority_of, queue_row
 from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import (
     Allocation,

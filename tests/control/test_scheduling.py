@@ -7,8 +7,8 @@ import pytest
 
 from shoal.clock import SystemClock
 from shoal.cluster.simulated import Script, run_for
-from shoal.control.allocated import holds_of
 from shoal.control.lease import AlwaysLeader, NotLeader
+from shoal.control.queue_usage import holds_of
 from shoal.objects.job import Gang
 from shoal.objects.node import Taint
 from shoal.objects.quantities import CpuMillis

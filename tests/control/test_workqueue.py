@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from shoal.control.workqueue import WorkQueue
+from shoal.control.runner import WorkQueue
 from shoal.testing.clock import VirtualClock
 
 A, B = ("n", "a"), ("n", "b")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from shoal.control.cache import ObjectCache
 from shoal.control.controllers import ControllerContext, Registration
 from shoal.control.lease import Guard
-from shoal.control.runner import Source
-from shoal.control.workqueue import Key
+from shoal.control.runner import Key, Source
 from tests.kinds.counter import COUNTER, Counter
 
 

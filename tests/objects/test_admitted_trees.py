@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.control.queue_rows import queue_row, queue_rows
+from shoal.control.rows import queue_row, queue_rows
 from shoal.objects.admit import check_rules
 from shoal.objects.meta import Metadata
 from shoal.objects.quantities import CpuMillis

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import FrameType
+
 import pytest
 
+import shoal
 from shoal.cluster.simulated import Script, run_for
 from shoal.objects.job import ArraySpec, Gang, Job, JobSpec, Resources, Restart, Role, Runtime
 from shoal.objects.kinds import KINDS
@@ -159,3 +164,24 @@ def test_a_busy_cluster_of_failing_jobs_settles(seed: int):
 
 def _fields(role: Role) -> dict[str, object]:
     return {name: getattr(role, name) for name in role.__struct_fields__}
+
+
+def test_a_single_task_job_enters_few_modules():
+    root = str(Path(shoal.__file__).parent) + "/"
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(root):
+            entered.add(code.co_filename.removeprefix(root))
+
+    plane = Plane({"n0": capacity(2)}, run_for(5))
+    sys.setprofile(note)
+    try:
+        plane.submit(job("a"))
+        plane.until(lambda: plane.job("a").status.phase == "Succeeded")
+    finally:
+        sys.setprofile(None)
+    others = sorted(each for each in entered if not each.startswith("schedule/"))
+    assert "control/job/controller.py" in others
+    assert len(others) <= 45, others

@@ -31,7 +31,7 @@ import msgspec
 
 from shoal.admission.admission import Admission
 from shoal.clock import Clock
-from shoal.control.workqueue import Key
+from shoal.control.runner import Key
 from shoal.metrics import UNDECODABLE
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable, VersionSkew

@@ -26,7 +26,7 @@ from shoal.control.lease import Guard
 from shoal.control.metric_collector import MetricCollector, Outputs
 from shoal.control.metric_feed import MetricFeed
 from shoal.control.node import NodeController, NodeStates
-from shoal.control.queue import QueueController
+from shoal.control.queue_usage import QueueController
 from shoal.control.runner import Controller
 from shoal.control.scheduling import DecisionRecorder, SchedulingController, WaitingOrder
 from shoal.control.task_cache import TaskCache

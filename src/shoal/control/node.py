@@ -20,9 +20,8 @@ from shoal.clock import Clock
 from shoal.cluster.base import Cluster, NodeState, NodeWatch
 from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
-from shoal.control.runner import Source
+from shoal.control.runner import Key, Source
 from shoal.control.task_cache import TaskCache
-from shoal.control.workqueue import Key
 from shoal.objects.errors import Exists
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus, Reported

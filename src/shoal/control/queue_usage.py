@@ -1,7 +1,15 @@
-"""Use of queues: what each job adds to its queue's numbers, kept up to date job by job, and budgets.
+"""Use of queues: what each job holds and adds to its queue's numbers, kept up to date job by job, and
+budgets. The scheduler, quotas, budgets and queue status all count with this.
+
+An index holds its node's capacity while the allocation names it there, while the job controller has
+given it to that node (it says so in the status before it starts anything), or while a task of it is
+there that has not ended. A slot that was taken back is thus free only once its task has gone.
 
 Ten thousand waiting jobs are not counted again because one of them changed: its old share is taken off
 the queue's totals and its new one added.
+
+The queue controller writes how much of each queue is waiting, running and in use. Jobs change far more
+often than these numbers are read, so changes within a quarter of a second cost one write.
 """
 
 from __future__ import annotations
@@ -12,18 +20,37 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
+from shoal import faults
 from shoal.cluster.base import Task
-from shoal.control.allocated import holds_of, release_reason, task_holds
-from shoal.control.cache import ObjectCache
+from shoal.control.cache import ObjectCache, changed_fields
+from shoal.control.lease import Guard
+from shoal.control.runner import Key, Source
 from shoal.control.task_cache import TaskCache
-from shoal.control.workqueue import Key
-from shoal.objects.job import Job
+from shoal.objects.elastic import own_roles
+from shoal.objects.job import Job, Resources, share_of
+from shoal.objects.job_rules import LARGEST_JOB
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
-from shoal.objects.queue import Queue
+from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import Queue, QueueStatus, QueueUsage
+from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.snapshot import Hold
 
-__all__ = ["BudgetMeter", "QueueUsageIndex", "Totals", "below"]
+__all__ = [
+    "BudgetMeter",
+    "QueueController",
+    "QueueUsageIndex",
+    "Totals",
+    "attained_service",
+    "below",
+    "holds_of",
+    "queue_status",
+    "release_reason",
+    "service_rate",
+    "task_holds",
+]
 
 _LOG = logging.getLogger("shoal.control")
 
@@ -33,6 +60,138 @@ Rates = dict[str, float]
 
 _HOUR = 3600.0
 _GIB = 2.0**30
+WRITER = "queue"
+_COALESCE_SECONDS = 0.25
+_ACCOUNT_SECONDS = 10.0
+"""Budgets are counted at least so often."""
+
+
+def holds_of(job: Job, tasks: Iterable[Task]) -> tuple[Hold, ...]:
+    """Everything that the job holds, by role, index and node."""
+    there: dict[tuple[str, int, str], _Held] = {}
+    resources = {role.name: role.resources for role in job.spec.roles}
+    for slots in job.status.allocation.slots:
+        indices = _listed(IndexSet.parse(slots.indices))
+        share = len(slots.devices) // max(1, len(indices))
+        for position, index in enumerate(indices):
+            held = there[slots.role, index, slots.node] = _Held(slot=True)
+            held.ask(resources.get(slots.role, _NOTHING))
+            held.devices = list(slots.devices[position * share : (position + 1) * share])
+    if job.status.phase not in ("Succeeded", "Failed", "Cancelled"):
+        for role in job.status.roles:
+            outcomes, nodes = IndexMap.parse(role.outcomes), IndexMap.parse(role.nodes)
+            for index in _listed(nodes.indices):
+                node = nodes[index]
+                if index not in outcomes:
+                    held = there.setdefault((role.name, index, node), _Held())
+                    held.claimed = True
+                    held.ask(resources.get(role.name, _NOTHING))
+    for task in tasks:
+        if task.phase != "Ended":
+            spec = task.spec
+            held = there.setdefault((spec.role, spec.index, spec.placement.node), _Held())
+            held.add(task)
+    return tuple(held.row(*key) for key, held in sorted(there.items()))
+
+
+def _listed(indices: IndexSet) -> list[int]:
+    """The indices one by one; a status may claim more of them than memory can hold.
+
+    Raises:
+        ValueError: there are more than any job may have.
+    """
+    if len(indices) > LARGEST_JOB:
+        raise ValueError(f"a status names {len(indices)} indices; a job has {LARGEST_JOB} at most")
+    return list(indices)
+
+
+def task_holds(tasks: Iterable[Task]) -> tuple[Hold, ...]:
+    """What tasks of jobs that are gone hold."""
+    there: dict[tuple[str, int, str], _Held] = {}
+    for task in tasks:
+        if task.phase != "Ended":
+            key = (task.spec.name, task.spec.index, task.spec.placement.node)
+            there.setdefault(key, _Held()).add(task)
+    return tuple(held.row(*key) for key, held in sorted(there.items()))
+
+
+def release_reason(job: Job) -> str:
+    """Why the job is to hold nothing; empty while it may."""
+    if job.metadata.deleted:
+        return "Deleted"
+    if job.status.phase in ("Succeeded", "Failed", "Cancelled"):
+        return "Finished"
+    if job.spec.cancelled:
+        return "Cancelled"
+    return "Suspended" if job.spec.suspend else ""
+
+
+def attained_service(job: Job, now: Stamp) -> float:
+    """Up to now, over all of its attempts."""
+    held = job.status.allocation
+    return held.served + service_rate(job) * max(0.0, now - held.changed)
+
+
+def service_rate(job: Job) -> float:
+    """So much more each second, with the slots that it has."""
+    own = own_roles(job.spec)
+    gpus = {role.name: role.resources.gpu + share_of(role.resources) / 1000 for role in own}
+    each = gpus if any(gpus.values()) else dict.fromkeys(gpus, 1.0)
+    return sum(
+        each.get(slots.role, 0.0) * len(IndexSet.parse(slots.indices))
+        for slots in job.status.allocation.slots
+    )
+
+
+_NOTHING = Resources(cpu=CpuMillis(0))
+"""Of a role that is no longer there."""
+
+
+@dataclass
+class _Held:
+    slot: bool = False
+    claimed: bool = False
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+    share: int = 0
+    devices: list[str] = field(default_factory=list[str])
+    live_cpu: int = 0
+    live_memory: int = 0
+    live: bool = False
+
+    def ask(self, resources: Resources) -> None:
+        self.cpu = max(self.cpu, int(resources.cpu))
+        self.memory = max(self.memory, int(resources.memory or 0))
+        self.gpu = max(self.gpu, resources.gpu)
+        self.share = share_of(resources)
+
+    def add(self, task: Task) -> None:
+        spec = task.spec
+        self.live = True
+        self.live_cpu += int(spec.cpu)
+        self.live_memory += int(spec.memory or 0)
+        self.cpu = max(self.cpu, self.live_cpu)
+        self.memory = max(self.memory, self.live_memory)
+        self.devices += [each for each in spec.placement.devices if each not in self.devices]
+        self.share = max(self.share, spec.placement.share)
+        if not self.share:
+            self.gpu = max(self.gpu, len(self.devices))
+
+    def row(self, role: str, index: int, node: str) -> Hold:
+        return Hold(
+            role=role,
+            index=index,
+            node=node,
+            devices=tuple(self.devices),
+            cpu=self.cpu,
+            memory=self.memory,
+            gpu=self.gpu,
+            share=self.share,
+            slot=self.slot,
+            live=self.live,
+            claimed=self.claimed,
+        )
 
 
 @dataclass
@@ -192,3 +351,102 @@ def _rates(totals: Iterable[Totals]) -> Rates:
         "gpu": total("gpu") + total("share") / 1000,
         "node": float(total("nodes")),
     }
+
+
+class QueueController:
+    """See the module's docstring; needs one thread."""
+
+    name = "queue"
+
+    def __init__(
+        self,
+        *,
+        queues: ObjectCache[Queue],
+        jobs: ObjectCache[Job],
+        nodes: ObjectCache[Node],
+        tasks: TaskCache,
+        guard: Guard,
+    ) -> None:
+        self._queues = queues
+        self._jobs = jobs
+        self._nodes = nodes
+        self._tasks = tasks
+        self._guard = guard
+        self._shares = QueueUsageIndex(jobs=jobs, nodes=nodes, tasks=tasks)
+        self._spending = BudgetMeter()
+
+    def sources(self) -> Sequence[Source]:
+        """Queues, and what changes their jobs' shares."""
+        return (
+            Source(self._queues, _on_spec),
+            Source(self._jobs, self._queues_of, _COALESCE_SECONDS),
+            Source(self._tasks, self._queue_of_task, _COALESCE_SECONDS),
+            Source(self._nodes, self._on_lost, _COALESCE_SECONDS),
+        )
+
+    def reconcile(self, key: Key, now: float) -> float | None:
+        """Bring one queue's status up to date."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return None
+        totals = self._shares.of(queue.metadata.name)
+        spent, accounted = self._spending.accrue(queue, self._queues.all(), self._shares.of, now)
+        new = msgspec.structs.replace(queue_status(queue, totals), spent=spent, accounted=accounted)
+        fields = changed_fields(queue.status, new)
+        if fields:
+            self._guard.check()
+            self._queues.patch_status(queue, writer=WRITER, fields=fields)
+            faults.point("server.queue.status.written")
+        return _ACCOUNT_SECONDS if spent else None
+
+    def _queue_of_task(self, old: Task | None, new: Task | None) -> list[Key]:
+        task = new or old
+        if task is None or (old and new and (old.phase == "Ended") == (new.phase == "Ended")):
+            return []
+        job = self._jobs.get((task.spec.namespace, task.spec.job))
+        return [] if job is None else self._up([job.spec.queue])
+
+    def _queues_of(self, old: Job | None, new: Job | None) -> list[Key]:
+        return self._up([job.spec.queue for job in (old, new) if job is not None])
+
+    def _up(self, names: Sequence[str]) -> list[Key]:
+        """These queues, and those above them that pay."""
+        found = dict.fromkeys(names)
+        for name in names:
+            seen = {name}
+            queue = self._queues.get(("", name))
+            while queue is not None and queue.spec.parent and queue.spec.parent not in seen:
+                seen.add(queue.spec.parent)
+                queue = self._queues.get(("", queue.spec.parent))
+                if queue is not None and queue.spec.budgets:
+                    found[queue.metadata.name] = None
+        return [("", name) for name in found]
+
+    def _on_lost(self, old: Node | None, new: Node | None) -> list[Key]:
+        if (old is not None and old.spec.lost) == (new is not None and new.spec.lost):
+            return []
+        return [queue.key for queue in self._queues.all()]
+
+
+def queue_status(queue: Queue, totals: Totals) -> QueueStatus:
+    """What the queue's status is to show. Pure."""
+    numbers = totals.numbers
+    return QueueStatus(
+        pending=numbers["pending"],
+        running=numbers["running"],
+        usage=QueueUsage(
+            cpu=CpuMillis(numbers["cpu"]),
+            memory=Bytes(numbers["memory"]),
+            gpu=numbers["gpu"] + numbers["share"] / 1000,
+        ),
+        oldest_pending=totals.oldest,
+        conditions=queue.status.conditions,
+        observed_generation=queue.metadata.generation,
+    )
+
+
+def _on_spec(old: Queue | None, new: Queue | None) -> list[Key]:
+    """Not on this controller's own writes."""
+    if old is not None and new is not None and old.metadata.generation == new.metadata.generation:
+        return []
+    return [] if new is None else [new.key]

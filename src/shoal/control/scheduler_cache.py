@@ -18,12 +18,11 @@ from collections.abc import Callable
 import msgspec
 
 from shoal.cluster.base import Task
-from shoal.control.allocated import task_holds
 from shoal.control.cache import ObjectCache
-from shoal.control.queue_rows import queue_rows
-from shoal.control.rows import form_of, job_row, node_row
+from shoal.control.queue_usage import task_holds
+from shoal.control.rows import form_of, job_row, node_row, queue_rows
+from shoal.control.runner import Key
 from shoal.control.task_cache import TaskCache
-from shoal.control.workqueue import Key
 from shoal.objects.elastic import elastic_role
 from shoal.objects.job import FINISHED, Job
 from shoal.objects.meta import Metadata

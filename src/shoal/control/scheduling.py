@@ -20,13 +20,12 @@ import msgspec
 
 from shoal import faults, metrics
 from shoal.clock import Clock
-from shoal.control.allocated import attained_service, task_holds
 from shoal.control.cache import ObjectCache
 from shoal.control.lease import Guard
-from shoal.control.runner import Source
+from shoal.control.queue_usage import attained_service, task_holds
+from shoal.control.runner import Key, Source
 from shoal.control.scheduler_cache import SchedulerCache
 from shoal.control.task_cache import TaskCache
-from shoal.control.workqueue import Key
 from shoal.history.base import About
 from shoal.history.recorder import about
 from shoal.objects import codec

@@ -21,7 +21,7 @@ from shoal.objects.selectors import Selector
 from shoal.store import rules
 from shoal.store.backend import Backend, LeaseRow, Query, Transaction
 from shoal.store.base import Actor, Authorise, Lease, Page, Record, Watch
-from shoal.store.versions import Cursor, read_cursor, read_version, version_text
+from shoal.store.document import Cursor, read_cursor, read_version, version_text
 from shoal.store.watch_cache import expired
 
 __all__ = ["TransactionalStore"]

@@ -20,7 +20,7 @@ from shoal.objects.errors import Expired, Unavailable
 from shoal.objects.kinds import Kind
 from shoal.store.backend import Step, Window
 from shoal.store.base import Event, Record
-from shoal.store.versions import read_version, version_text
+from shoal.store.document import read_version, version_text
 
 __all__ = ["CacheWatch", "Older", "WatchCache"]
 

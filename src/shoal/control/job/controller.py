@@ -32,9 +32,8 @@ from shoal.control.job.dependencies import Dependents, ends_of
 from shoal.control.job.observe import FINALIZER, Observed
 from shoal.control.job.reconcile import reconcile_job
 from shoal.control.lease import Guard
-from shoal.control.runner import Source
+from shoal.control.runner import Key, Source
 from shoal.control.task_cache import TaskCache
-from shoal.control.workqueue import Key
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
 from shoal.objects.meta import Stamp

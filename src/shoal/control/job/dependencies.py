@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from shoal.control.cache import ObjectCache
 from shoal.control.job.observe import Observed, StatusDraft
-from shoal.control.workqueue import Key
+from shoal.control.runner import Key
 from shoal.objects.job import FINISHED, Dependency, Job, unmet_dependencies
 from shoal.objects.job_kind import dependency_uids
 

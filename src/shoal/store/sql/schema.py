@@ -37,8 +37,8 @@ from sqlalchemy.exc import DBAPIError
 
 from shoal import faults
 from shoal.objects.errors import Unavailable, VersionSkew
+from shoal.store.document import new_epoch
 from shoal.store.sql.connect import Database, translated, until_free
-from shoal.store.versions import new_epoch
 
 __all__ = [
     "CHANNEL",
