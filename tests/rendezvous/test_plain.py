@@ -4,7 +4,7 @@ import json
 
 from shoal import rendezvous
 from shoal.objects.job import Role
-from shoal.rendezvous.plain import LARGEST_VARIABLE
+from shoal.rendezvous.contracts import LARGEST_VARIABLE
 
 from .conftest import UID, a_job, a_spec, an_endpoint, told_of
 

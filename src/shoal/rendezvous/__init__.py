@@ -6,8 +6,7 @@ present, in the order of roles and indices, without holes. Every key that could 
 attempt holds the attempt.
 
 - `group`: the members, their ranks and addresses, what all contracts are made of
-- `plain`, `torchrun`, `tensorflow`, `mpi`, `jax`, `xgboost`, `paddle`: the contracts
-- `contracts`: which runtime has which
+- `contracts`: the contracts, and which runtime has which; `mpi`: MPI's, with its remote shell
 
 Imports `shoal.objects` alone; pure: no I/O, no clock, no randomness. `docs/design/rendezvous.md` lists
 every variable.
