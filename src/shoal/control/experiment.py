@@ -30,8 +30,7 @@ from shoal import faults
 from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
 from shoal.control.metric_feed import MetricFeed
-from shoal.control.runner import Source
-from shoal.control.workqueue import Key
+from shoal.control.runner import Key, Source
 from shoal.history.base import JobKey
 from shoal.history.base import Point as MetricPoint
 from shoal.objects import codec
