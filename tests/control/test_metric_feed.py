@@ -41,4 +41,4 @@ def test_after_a_restart_each_job_comes_again() -> None:
 def test_without_a_history_there_are_no_points() -> None:
     feed = MetricFeed(None)
     assert not feed.sync()
-    assert feed.points("default", "u1") == []
+    assert feed.points("default", "u1") == ()
