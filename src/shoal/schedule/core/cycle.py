@@ -320,13 +320,15 @@ class _Cycle:
         if reason is not None:
             self.denied[job.name] = reason
             return None
-        for counts in [job.missing()] if job.present else job.compositions():
-            if self._start_or_reserve(job, counts):
-                return None
+        reserved = any(each.job is job for each in self.profile.reservations)
+        known = None if job.present or reserved else self._full.get(job.kind)
+        if known is None:  # capacity only shrinks: what failed for an equal job fails again
+            for counts in [job.missing()] if job.present else job.compositions():
+                if self._start_or_reserve(job, counts):
+                    return None
         counts = job.missing() if job.present else job.gang()
-        if job.name in {each.job.name for each in self.profile.reservations}:
+        if reserved:
             return self._note_reserved(job)
-        known = self._full.get(job.kind)
         if known is None and self._reclaim(job, counts):
             return None
         if known is None:

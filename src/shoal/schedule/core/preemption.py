@@ -199,7 +199,7 @@ class _Attempt:
         self.first = len(session.evictions)
         self.moves = moves
         self.moving: set[str] = set()
-        self.units = list(self._units(turns))
+        self.units = sorted(self._units(turns), key=lambda unit: unit.order)
         self.by_node: dict[int, list[Unit]] = {}
         for unit in self.units:
             for node in unit.nodes:
@@ -266,11 +266,12 @@ class _Attempt:
     def _right(self, unit: Unit) -> bool:
         if not self.session.tasks(unit.job):
             return False
-        if unit.surplus:
-            loose = {(task.role, task.index) for task in unit.job.loose(self.session.tasks(unit.job))}
-            if not any((task.role, task.index) in loose for task in unit.tasks):
-                return False
-        return self.claim.may_take(unit.job, self._load(unit), surplus=unit.surplus)
+        if not self.claim.may_take(unit.job, self._load(unit), surplus=unit.surplus):
+            return False
+        if not unit.surplus:
+            return True
+        loose = {(task.role, task.index) for task in unit.job.loose(self.session.tasks(unit.job))}
+        return any((task.role, task.index) in loose for task in unit.tasks)
 
     def _may_move(self, unit: Unit) -> bool:
         session, row = self.session, unit.job.row
@@ -424,7 +425,7 @@ class _Attempt:
     def _relieve(self, refusal: Refusal) -> bool:
         """One more unit inside the queue whose limit refuses."""
         session = self.session
-        for unit in sorted(self.units, key=lambda unit: unit.order):
+        for unit in self.units:
             if refusal.queue >= 0 and refusal.queue not in session.queues.paths[unit.job.queue]:
                 continue
             if refusal.code == "UserCap" and unit.job.row.user != self.job.row.user:

@@ -90,6 +90,7 @@ class Profile:
         self.reservations: list[Reservation] = []
         self._releases: list[_Release] | None = None
         self._columns: _Columns | None = None
+        self._freed: dict[Stamp, tuple[list[_Release], Floats, list[_Release]]] = {}
         self._version = -1
         self._dates: dict[tuple[Any, ...], Stamp] = {}
         """Of the last job of each kind: an equal one starts no earlier."""
@@ -336,14 +337,26 @@ class Profile:
                     return False
             if not session.queues.binding[each.job.queue]:
                 continue
-            freed: Floats = np.zeros_like(session.queues.stays)
-            ended = [release for release in self.releases() if release.at <= each.at]
-            for release in ended:
-                freed[session.queues.paths[release.job.queue]] += release.load
+            before, ended = self._freed_by(each)
+            freed = before.copy()
             freed[session.queues.paths[job.queue]] -= load
             if not self._allowed(each.job, each.load, each.at, freed, ended):
                 return False
         return True
+
+    def _freed_by(self, reservation: Reservation) -> tuple[Floats, list[_Release]]:
+        """What releases give back to queues until a reservation starts."""
+        releases = self.releases()
+        known = self._freed.get(reservation.at)
+        if known is not None and known[0] is releases:
+            return known[1], known[2]
+        session = self.session
+        freed: Floats = np.zeros_like(session.queues.stays)
+        ended = releases[: bisect_right(releases, reservation.at, key=_at)]
+        for release in ended:
+            freed[session.queues.paths[release.job.queue]] += release.load
+        self._freed[reservation.at] = (releases, freed, ended)
+        return freed, ended
 
     def _licence(self, name: str, ask: int, reservation: Reservation) -> bool:
         free = self.session.licences.get(name, 0) - ask

@@ -207,6 +207,8 @@ class JobState:
     minimums: tuple[int, ...]
     maximums: tuple[int, ...]
     present: list[Task] = field(default_factory=list[Task])
+    roles: dict[str, int] = field(default_factory=dict[str, int])
+    """Positions by name."""
     kind: tuple[Any, ...] = ()
     """Equal for jobs that differ in name and age alone."""
 
@@ -217,15 +219,14 @@ class JobState:
 
     def counts(self) -> list[int]:
         """Tasks by role that are there to stay."""
-        by_name = {role.name: at for at, role in enumerate(self.row.roles)}
         found = [0] * len(self.row.roles)
         for task in self.present:
-            found[by_name[task.role]] += 1
+            found[self.roles[task.role]] += 1
         return found
 
     def role(self, name: str) -> int:
         """Position of a role."""
-        return next(at for at, role in enumerate(self.row.roles) if role.name == name)
+        return self.roles[name]
 
     def gang(self) -> list[int]:
         """Tasks by role with which it may start; roles beyond their own minimum come in order."""
@@ -332,6 +333,7 @@ def job_state(row: Job, queue: int, nodes: Nodes, resources: Sequence[str]) -> J
         minimums=tuple(min(role.minimum, role.maximum) for role in row.roles),
         maximums=tuple(role.maximum for role in row.roles),
         present=list(row.present),
+        roles={role.name: at for at, role in enumerate(row.roles)},
         kind=kind,
     )
 
