@@ -147,7 +147,8 @@ class _Seen:
 
 
 def _beneficiaries(obj: Object) -> tuple[str, ...]:
-    return obj.status.allocation.beneficiaries if isinstance(obj, Job) else ()
+    allocation = getattr(getattr(obj, "status", None), "allocation", None)
+    return () if allocation is None else allocation.beneficiaries
 
 
 def _room_for_more(size: Size, decisions: tuple[Entry, ...]) -> tuple[str, str]:
