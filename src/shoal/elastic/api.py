@@ -96,6 +96,7 @@ class Job:
         if keeper is not None:
             training.boundary.calls.append(keeper.look)
             training.before_first = keeper.load
+            self._loops.on_exhausted = keeper.save_last
         if membership is not None:
             atexit.register(self.close)
             self._presence.watch_ends(self._told_to_go)
@@ -248,8 +249,10 @@ class Job:
             ElasticError: `elastic.init` was given no folder for checkpoints.
         """
         keeper = self._checkpoints()
-        if self.rank == 0 and self._training.is_local:
+        if self.rank == 0 and self._training.is_local and not self._loops.exhausted:
             keeper.soon()
+        elif self.rank == 0 and self._loops.exhausted:
+            keeper.save_last()
         elif self.rank == 0:
             keeper.stage()
 
@@ -281,11 +284,7 @@ class Job:
             self._keeper.close()
         membership = self._membership
         if membership is not None and not self._presence.failed:
-            training = self._training
-            message = {"type": "done", "step": training.applied, "cursor": training.cursor.to_wire()}
-            if membership.leaving:
-                message = {"type": "left", "step": training.applied}
-            membership.send(message)
+            membership.send(self._outcome(membership))
         if self._guardian is not None:
             self._guardian.training(False)
         if membership is not None:
@@ -294,6 +293,21 @@ class Job:
             self._donor.close()
         if self._guardian is not None:
             self._guardian.close()
+
+    def _outcome(self, membership: Membership) -> dict[str, Any]:
+        """The last message to the coordinator. A worker has finished if its loader is exhausted and it
+        ends with exit code 0, as far as that can be known here."""
+        training, code = self._training, self._presence.exit_code
+        if membership.leaving:
+            return {"type": "left", "step": training.applied}
+        if code:
+            return self._presence.failure(f"it ended with exit code {code}")
+        if self._loops.exhausted:
+            cursor = training.cursor.to_wire()
+            return {"type": "done", "step": training.applied, "cursor": cursor}
+        if training.group is not None:
+            say(f"this worker ends after step {training.applied}, before its data were exhausted")
+        return {"type": "left", "step": training.applied}
 
     def _checkpoints(self) -> Keeper:
         if self._keeper is None:

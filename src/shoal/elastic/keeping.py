@@ -108,6 +108,18 @@ class Keeper:
         self._saver.stage(state, training.applied)
         self._staged = training.applied
 
+    def save_last(self) -> None:
+        """A loop has ended, its last step is committed: keep the state now, whatever the interval is."""
+        training = self._training
+        if training.rank != 0 or training.applied == 0:
+            return
+        self.stage()
+        assert self._saver is not None
+        self._saver.commit(training.applied, training.epoch)
+        self._staged = None
+        self._due_at = time.monotonic() + self._every
+        self._complain()
+
     def soon(self) -> None:
         """Stage at the next step boundary at which that can be done."""
         self._due_at = time.monotonic()

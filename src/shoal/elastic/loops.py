@@ -46,7 +46,8 @@ class Shards:
 
 
 class Loops:
-    """Of one process. `under_way`: the script is in a loop; `epoch`: that of the batch in hand.
+    """Of one process. `under_way`: the script is in a loop; `exhausted`: the newest loop has handed out
+    all its batches; `epoch`: that of the batch in hand.
 
     Calls in `changes` are told of each view, between two batches.
     """
@@ -55,12 +56,14 @@ class Loops:
         self, training: Training, membership: Membership | None, presence: Presence, backend: str | None
     ) -> None:
         self.under_way = False
+        self.exhausted = False
         self.epoch = 0
         self.changes: list[Callable[[View], None]] = []
         self._training = training
         self._membership = membership
         self._presence = presence
         self._backend = backend
+        self.on_exhausted: Callable[[], object] = lambda: None
         self._begun = 0
         self._epochs_given = 0
         self._told_epoch = 0
@@ -92,7 +95,7 @@ class Loops:
             raise ElasticError(
                 "a loop over job.shards() has not ended: two at a time would share the same samples out"
             )
-        self.under_way = True
+        self.under_way, self.exhausted = True, False
         first, self._epochs_given = self._epochs_given, self._epochs_given + loop.epochs
         self._training.begin_loop(self._terms(loop), first)
         self._begun += 1
@@ -103,6 +106,8 @@ class Loops:
         self._presence.expect(True)
         try:
             yield from self._parts(loop, self._epochs_given)
+            self.exhausted = True
+            self.on_exhausted()
             self._presence.at(self.epoch, 0, 0)  # what fails from here on does not fail on samples
         except GeneratorExit:
             self._training.break_off()

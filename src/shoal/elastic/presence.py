@@ -7,12 +7,14 @@ told what is wrong in one line.
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any, NoReturn
 
 import torch
 
@@ -20,6 +22,7 @@ from shoal.elastic.detect.guardian import Guardian
 from shoal.elastic.detect.progress import Where
 from shoal.elastic.membership import Membership
 from shoal.elastic.training import Training
+from shoal.elastic.wire import Message
 
 __all__ = ["Presence", "say"]
 
@@ -36,13 +39,15 @@ def say(text: str) -> None:
 class Presence:
     """Of one process; without membership and guardian nobody but a person is told anything.
 
-    `failed`: the script has raised, and the coordinator knows.
+    `failed`: the script has raised, and the coordinator knows. `exit_code`: that of the newest call of
+    `sys.exit` in the main thread since the last batch; None: there was none.
     """
 
     def __init__(
         self, training: Training, membership: Membership | None, guardian: Guardian | None
     ) -> None:
         self.failed = False
+        self.exit_code: int | None = None
         self._training = training
         self._membership = membership
         self._guardian = guardian
@@ -80,6 +85,7 @@ class Presence:
         if self._membership is None or now - self._told < _PROGRESS_SECONDS:
             return
         self._told = now
+        self.exit_code = None
         training = self._training
         self._membership.progress({
             "step": training.committed,
@@ -104,19 +110,35 @@ class Presence:
             previous(kind, error, trace)
 
         sys.excepthook = failed
+        self._watch_exit()
+
+    def _watch_exit(self) -> None:
+        """Note the exit code that a script asks for: functions of `atexit` cannot learn it otherwise."""
+        leave = sys.exit
+
+        @functools.wraps(leave)
+        def noted(status: Any = None, /) -> NoReturn:
+            if threading.current_thread() is threading.main_thread():
+                self.exit_code = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
+            leave(status)
+
+        sys.exit = noted
+
+    def failure(self, error: str) -> Message:
+        """What the coordinator is told of a worker that fails on the samples in hand."""
+        return {
+            "type": "failed",
+            "step": self._training.applied + 1,
+            "samples": [list(self._part)] if self._part != (0, 0) else [],
+            "epoch_of_data": self._epoch,
+            "error": error[:_MOST_ERROR],
+        }
 
     def _say_failed(self, kind: type[BaseException], error: BaseException) -> None:
         self.failed = True
         if self._membership is None:
             return
-        message = {
-            "type": "failed",
-            "step": self._training.applied + 1,
-            "samples": [list(self._part)] if self._part != (0, 0) else [],
-            "epoch_of_data": self._epoch,
-            "error": f"{kind.__name__}: {error}"[:_MOST_ERROR],
-        }
-        self._membership.send(message)
+        self._membership.send(self.failure(f"{kind.__name__}: {error}"))
 
     def _after_step(self) -> None:
         if not self._warned and not self._training.reducer.finite:

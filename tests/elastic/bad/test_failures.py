@@ -142,3 +142,78 @@ def test_long_work_after_the_loop_is_no_hang(tmp_path: Path):
     body = LOOP.format(harm="pass", stall=1).replace("finish()", "time.sleep(4); finish()")
     found = run(tmp_path, body)
     assert [end.code for end in found.values()] == [0, 0], found
+
+
+CAUGHT = """
+job = elastic.init()
+model, optimizer = job.wrap(model, optimizer)
+
+
+def main():
+    try:
+        for batch in job.shards(data, batch_size=16, epochs=125):
+            if job.step == 20:
+                raise ValueError("a fault")
+            time.sleep(0.1)  # so that steps are heard to be committed
+            step(batch)
+    except ValueError:
+        return 3
+    finish()
+    return 0
+
+
+sys.exit(main())
+"""
+
+
+def test_workers_that_all_end_with_an_exit_code_are_no_success(tmp_path: Path):
+    """badinput-1: an error that `main` turns into an exit code, in all workers."""
+    with ElasticJob(tmp_path, 2) as job:
+        command = write(tmp_path, CAUGHT)
+        for name in ("a", "b"):
+            job.start(name, command)
+        assert {name: job.wait(name, 120.0) for name in "ab"} == {"a": 3, "b": 3}
+        assert job.coordinator is not None
+        assert job.coordinator.poll() is None, "the restart policy decides"
+        for name in ("a", "b"):
+            job.start(name, command)
+        codes = {name: job.wait(name, 120.0) for name in "ab"}
+        assert job.coordinator.wait(30.0) == 4
+    assert 0 not in codes.values(), codes
+    said = (tmp_path / "a.log").read_text()
+    assert "there is no checkpoint to go on from" in said
+    assert "it ended with exit code 3" in "\n".join(messages(tmp_path))
+    assert "SystemExit: 0" not in said
+
+
+AFTERWARDS = """
+import pathlib
+job = elastic.init(checkpoint={folder!r})
+model, optimizer = job.wrap(model, optimizer)
+for batch in job.shards(data, batch_size=16, epochs=3):
+    step(batch)
+attempt = pathlib.Path({folder!r}, who + ".attempt")
+if who == "b" and not attempt.exists():
+    attempt.touch()
+    raise OSError("no room to save")
+pathlib.Path({folder!r}, who + ".saved").touch()
+finish()
+"""
+
+
+def test_a_worker_that_fails_to_save_its_model_is_restarted_to_save_it(tmp_path: Path):
+    """badinput-1: its peer has finished; the checkpoint of the last step is always there."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    with ElasticJob(tmp_path, 2) as job:
+        command = write(tmp_path, AFTERWARDS.format(folder=str(kept)))
+        for name in ("a", "b"):
+            job.start(name, command)
+        assert {name: job.wait(name, 120.0) for name in "ab"} == {"a": 0, "b": 1}
+        assert job.coordinator is not None
+        assert job.coordinator.poll() is None, "b has not finished"
+        job.start("b", command)
+        assert job.wait("b", 120.0) == 0
+        assert job.coordinator.wait(30.0) == 0
+    assert (kept / "b.saved").exists()
+    assert "resumed from the checkpoint of step 12" in (tmp_path / "b.log").read_text()

@@ -584,3 +584,59 @@ def test_nobody_is_waited_for_long_and_nobody_who_goes_waits() -> None:
     bench.caught_up("b")
     leave(bench, "z")
     assert bench.members == ["a", "b"]
+
+
+def test_a_worker_that_fails_after_the_last_batch_is_no_success() -> None:
+    """Its peer has finished; it raises while it saves its model. Its restart takes up the checkpoint."""
+    bench = Bench(minimum=2)
+    bench.start("a", "b")
+    bench.says("a", events.Publish, 1, {"step": 12, "cursor": [1, 0]})
+    for name in "ab":
+        bench.progress(name, 12)
+    bench.says("a", events.Done, 12, Cursor(1, 0))
+    bench.drop("a")
+    bench.says("b", events.Failed, 13, (), 0, "OSError: no room to save")
+    bench.drop("b")
+    bench.pass_time(10.0, silent=("a", "b"))
+    assert bench.end is None
+    bench.join("b")
+    bench.pass_time(0.1, silent=("a",))
+    assert (bench.view.kind, bench.members, bench.view.step) == ("first", ["b"], 12)
+    bench.recovered(bench.epoch, 12, "b")
+    bench.says("b", events.Done, 12, Cursor(1, 0))
+    assert bench.end is not None
+    assert not bench.end.failed
+
+
+@pytest.mark.parametrize("how", ["failed", "left"])
+def test_workers_that_end_in_the_middle_are_no_success(how: str) -> None:
+    bench = Bench(minimum=2)
+    bench.start("a", "b")
+    for name in "ab":
+        bench.progress(name, 20)
+        if how == "failed":
+            bench.says(name, events.Failed, 21, (), 0, "it ended with exit code 3")
+        else:
+            bench.says(name, events.Left, 20)
+        bench.drop(name)
+    bench.pass_time(10.0, silent=("a", "b"))
+    assert bench.end is None
+    bench.join("a", "b")
+    bench.pass_time(0.1)
+    assert bench.end is not None
+    assert bench.end.failed
+    assert "no checkpoint" in bench.end.reason
+
+
+def test_one_that_has_finished_is_not_missed() -> None:
+    """Its process has ended; the other has work to do after the loop, and is not disturbed."""
+    bench = Bench(minimum=2)
+    bench.start("a", "b")
+    bench.says("a", events.Done, 12, Cursor(1, 0))
+    bench.drop("a")
+    epoch = bench.epoch
+    bench.pass_time(30.0, silent=("a",))
+    assert (bench.epoch, bench.end) == (epoch, None)
+    bench.says("b", events.Done, 12, Cursor(1, 0))
+    assert bench.end is not None
+    assert not bench.end.failed

@@ -36,7 +36,7 @@ def advance(turn: Turn) -> float | None:
     empty = not any(turn.alive(member) for member in view.members)
     if broken or empty or turn.state.renew is not None:
         return _loss(turn, view)
-    return _planned(turn, view)
+    return _planned(turn, view) if not turn.finished else None
 
 
 def end(turn: Turn, reason: str, failed: bool) -> None:
@@ -54,10 +54,11 @@ def _is_lost(turn: Turn, member: Member) -> bool:
 
 
 def _all_done(turn: Turn, view: View) -> bool:
-    """All that are left have finished. One that finished and is gone since was not lost."""
-    members = [(member, turn.peer(member.incarnation)) for member in view.members]
-    finished = [member for member, peer in members if peer is not None and peer.done]
-    return bool(finished) and all(not turn.alive(member) or member in finished for member, _ in members)
+    """Every member has finished, but for those that were planned out. A member that was lost or that has
+    failed in the meantime has not finished: its restart decides."""
+    peers = [turn.peer(member.incarnation) for member in view.members]
+    finished = [peer for peer in peers if peer is not None and peer.done]
+    return bool(finished) and all(peer is not None and (peer.done or peer.departed) for peer in peers)
 
 
 def _hold(turn: Turn) -> float | None:
@@ -95,10 +96,10 @@ def _loss(turn: Turn, view: View) -> float | None:
     if any(member in holders for member in staying):
         base = tuple(staying)
     direct: list[Peer] = []
-    if len(base) < record.minimum:
+    if len(base) < turn.minimum:
         waiting = turn.joiners()
         direct = list(waiting if record.capacity is None else waiting[: record.capacity - len(base)])
-    if len(base) + len(direct) < record.minimum:
+    if len(base) + len(direct) < turn.minimum:
         _pause(turn, len(base) + len(direct))
         return None
     members = (*base, *(_member(peer) for peer in direct))
@@ -129,13 +130,13 @@ def _adrift(turn: Turn, base: tuple[Member, ...]) -> float | None:
 
 
 def _pause(turn: Turn, have: int) -> None:
-    paused = (have, turn.record.minimum)
+    paused = (have, turn.minimum)
     if turn.state.paused == paused:
         return
     turn.set(paused=paused)
     for member in turn.survivors():
         turn.tell(member.incarnation, arrivals.paused_message(*paused))
-    turn.report(f"paused: {have} of at least {turn.record.minimum} workers are here")
+    turn.report(f"paused: {have} of at least {turn.minimum} workers are here")
 
 
 def _publish(
@@ -161,7 +162,7 @@ def _publish(
     kept = {member.incarnation for member in ordered}
     reasons: list[str] = []
     for member in former:
-        if member.incarnation not in kept:
+        if member.incarnation not in kept and member.incarnation not in turn.finished:
             reason = state.lost.get(member.incarnation, "it was leaving")
             reasons.append(f"{member.name}: {reason}")
             arrivals.fence(turn, member.incarnation, f"epoch {view.epoch} goes on without it: {reason}")
@@ -224,7 +225,7 @@ def _wanted(turn: Turn) -> tuple[tuple[Member, ...], list[Peer]]:
     stuck: list[Peer] = []
     leavers = [peers[m.incarnation] for m in staying if peers[m.incarnation].leaving_at is not None]
     for peer in sorted(leavers, key=lambda each: (each.leaving_at or 0.0, -each.incarnation)):
-        if len(staying) - 1 >= record.minimum:
+        if len(staying) - 1 >= turn.minimum:
             staying = [member for member in staying if member.incarnation != peer.incarnation]
         else:
             stuck.append(peer)
@@ -360,7 +361,7 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
             return state.retry_at
         turn.set(retry_at=None)
     here = [*(state.peers[member.incarnation] for member in stateless), *turn.joiners()]
-    if len(here) < record.minimum:
+    if len(here) < turn.minimum:
         turn.set(minimum_met_at=None)
         if record.view is not None or here:
             _pause_newcomers(turn, here)
@@ -416,13 +417,13 @@ def lose_state(turn: Turn) -> bool:
 
 
 def _pause_newcomers(turn: Turn, here: list[Peer]) -> None:
-    paused = (len(here), turn.record.minimum)
+    paused = (len(here), turn.minimum)
     if turn.state.paused == paused:
         return
     turn.set(paused=paused)
     for peer in here:
         turn.tell(peer.incarnation, arrivals.paused_message(*paused))
-    turn.report(f"waiting: {len(here)} of at least {turn.record.minimum} workers are here")
+    turn.report(f"waiting: {len(here)} of at least {turn.minimum} workers are here")
 
 
 def _member(peer: Peer) -> Member:

@@ -123,6 +123,8 @@ def _was_renewed(turn: Turn, view: View) -> bool:
 
 
 def _gone(turn: Turn, peer: Peer, reason: str) -> None:
+    if peer.done:
+        return
     if any(member.incarnation == peer.incarnation for member in turn.record.members):
         if not peer.departed:
             turn.lose(peer.incarnation, reason)

@@ -180,6 +180,7 @@ def _settle(turn: Turn) -> None:
 def _weigh(turn: Turn) -> float | None:
     members = {member.incarnation for member in turn.record.members}
     alive = [peer for peer in turn.state.peers.values() if peer.incarnation not in turn.state.lost]
+    alive = [peer for peer in alive if not peer.done]
     voting = [peer for peer in alive if peer.incarnation in members and not peer.departed]
     view = turn.record.view
     in_use = {member.incarnation for member in view.members} if view is not None else set[int]()

@@ -39,8 +39,22 @@ class Turn:
         return member.incarnation not in self.state.lost and peer is not None and not peer.departed
 
     def survivors(self) -> tuple[Member, ...]:
-        """Who is left of the view and of the planned ones, the oldest first."""
-        return tuple(member for member in self.record.members if self.alive(member))
+        """Members of the view and of the planned ones that take part, the oldest first."""
+        return tuple(
+            member
+            for member in self.record.members
+            if self.alive(member) and member.incarnation not in self.finished
+        )
+
+    @property
+    def finished(self) -> set[int]:
+        """The incarnations that have exhausted their data and ended with exit code 0."""
+        return {incarnation for incarnation, peer in self.state.peers.items() if peer.done}
+
+    @property
+    def minimum(self) -> int:
+        """How many members a view needs: those that have finished are not missed."""
+        return max(1, self.record.minimum - len(self.finished))
 
     def joiners(self) -> tuple[Peer, ...]:
         """Workers that are in no view, want to be, and are here; the oldest first."""
