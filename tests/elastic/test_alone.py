@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from shoal import elastic
+from shoal.elastic import starting
 from shoal.elastic.api import Job
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.ledger.order import Order
@@ -219,3 +221,37 @@ def test_gradients_that_the_script_has_had_are_given_to_nobody():
         assert training.finished == ()
         optimizer.step()
     job.close()
+
+
+def test_a_relative_folder_for_checkpoints_is_in_the_output_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert starting.checkpoints_in(None) is None
+    assert starting.checkpoints_in("kept") == Path("kept")
+    monkeypatch.setenv("SHOAL_OUTPUT", str(tmp_path))
+    monkeypatch.setenv("SHOAL_RUNTIME", "elastic")
+    assert starting.checkpoints_in(None) == tmp_path / "checkpoints"
+    assert starting.checkpoints_in("kept") == tmp_path / "kept"
+    assert starting.checkpoints_in("/elsewhere/kept") == Path("/elsewhere/kept")
+
+
+def test_a_run_of_any_length_leaves_its_last_step_and_goes_on_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """And a second loop over several epochs is pointed out."""
+    data = [(torch.zeros(2), torch.zeros(1))] * 4
+    for first in (True, False):
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        job = elastic.init(checkpoint=tmp_path / "kept")
+        job.wrap(model, optimizer)
+        for _ in range(2):
+            for inputs, targets in job.shards(data, batch_size=2, epochs=2):
+                assert first, "nothing is left to do"
+                torch.nn.functional.mse_loss(model(inputs), targets).backward()
+                optimizer.step()
+        assert job.step == 8
+        job.close()
+    said = capsys.readouterr().err
+    assert "a second loop over job.shards(epochs=2)" in said
+    assert "resumed from the checkpoint of step 8" in said

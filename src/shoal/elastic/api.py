@@ -51,23 +51,22 @@ def init(
     """Take part in the job that this process was started for; alone if it was started by hand.
 
     `max_stall`: seconds without progress after which a running worker counts as hung. `checkpoint`: a
-    folder where the state is kept every `checkpoint_every` seconds, and taken up from; under `shoal run`
-    it is in `$SHOAL_OUTPUT` unless another is given. `backend`: "gloo" or "nccl"; by default, and with
-    "auto", what the parameters' devices allow.
+    folder where the state is kept every `checkpoint_every` seconds and at the end of each loop, and
+    taken up from; under `shoal run` a relative folder is one in `$SHOAL_OUTPUT`. `backend`: "gloo" or
+    "nccl"; by default, and with "auto", what the parameters' devices allow.
 
     Raises:
         ElasticError: the surroundings contradict each other.
     """
-    place = starting.place()
+    place, folder = starting.place(), starting.checkpoints_in(checkpoint)
     if place is None:
         alone = Training(None, None, say)
-        return Job(alone, keeper=_keeper(checkpoint, checkpoint_every, alone, None))
+        return Job(alone, keeper=_keeper(folder, checkpoint_every, alone, None))
     key = ""
     donor = Donor(place.host, lambda: key)
     membership = Membership(name or place.name, donor.address, place.contact, say)
     training = Training(membership, donor, say)
     guardian, key = starting.guard(place, membership, max_stall)
-    folder = checkpoint if checkpoint is not None else starting.checkpoints_in(place)
     keeper = _keeper(folder, checkpoint_every, training, membership)
     return Job(training, membership, donor, guardian, keeper, backend)
 
@@ -322,6 +321,6 @@ class Job:
 
 
 def _keeper(
-    folder: str | Path | None, every: float, training: Training, membership: Membership | None
+    folder: Path | None, every: float, training: Training, membership: Membership | None
 ) -> Keeper | None:
-    return Keeper(Path(folder), every, training, membership, say) if folder is not None else None
+    return Keeper(folder, every, training, membership, say) if folder is not None else None

@@ -14,7 +14,7 @@ from shoal.elastic.ledger.deal import Part, Step, next_step, parts_of
 from shoal.elastic.ledger.fetch import Fetch
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.membership import Membership
-from shoal.elastic.presence import Presence
+from shoal.elastic.presence import Presence, say
 from shoal.elastic.terms import Terms, described
 from shoal.elastic.training import Training
 from shoal.elastic.view import View
@@ -99,6 +99,11 @@ class Loops:
         first, self._epochs_given = self._epochs_given, self._epochs_given + loop.epochs
         self._training.begin_loop(self._terms(loop), first)
         self._begun += 1
+        if self._begun == 2 and loop.epochs > 1:
+            say(
+                f"a second loop over job.shards(epochs={loop.epochs}): each goes through the data "
+                f"{loop.epochs} times; in a loop over epochs leave epochs= out"
+            )
         return self._guarded(loop)
 
     def _guarded(self, loop: Loop) -> Iterator[Any]:

@@ -27,10 +27,13 @@ def place() -> environment.Place | None:
     return environment.find(os.environ) or embedded.under_torchrun(os.environ)
 
 
-def checkpoints_in(found: environment.Place) -> Path | None:
-    """The folder for checkpoints where a script names none."""
-    output = os.environ.get("SHOAL_OUTPUT") if found.kind == "platform" else None
-    return Path(output) / "checkpoints" if output else None
+def checkpoints_in(given: str | Path | None) -> Path | None:
+    """The folder for checkpoints: of a task of the platform one in `$SHOAL_OUTPUT`, unless the script
+    gives an absolute one; elsewhere what the script gives, if anything."""
+    output = os.environ.get("SHOAL_OUTPUT") if os.environ.get("SHOAL_RUNTIME") == "elastic" else None
+    if output:
+        return Path(output) / (given or "checkpoints")
+    return Path(given) if given is not None else None
 
 
 def guard(
