@@ -339,3 +339,17 @@ def test_a_trial_is_a_record_of_its_own() -> None:
     (trial,) = plane.trials()
     assert isinstance(trial, Trial)
     assert (trial.status.step, trial.status.values[0]) == (10, trial.status.latest)
+
+
+def test_of_one_step_the_first_report_counts() -> None:
+    from shoal.control.experiment import _Progress  # pyright: ignore[reportPrivateUsage]
+    from shoal.history.base import JobKey, Point
+
+    progress, job = _Progress(), JobKey(namespace="a", name="b", uid="c")
+    for order, (step, value) in enumerate([(5, 0.5), (5, 0.1), (None, 0.7), (6, 0.8)], 1):
+        progress.add(
+            Point(
+                job=job, name="f", value=value, at=0, step=step, writer="w", sequence=order, order=order
+            )
+        )
+    assert (progress.least["f"], progress.last["f"], progress.order) == (0.5, 0.8, 4)

@@ -180,7 +180,7 @@ class ExperimentController:
             if point.order > trial.status.reports:
                 return
             step = progress.add(point)
-            if point.name == metric:
+            if step is not None and point.name == metric:
                 memory.stopping.take(trial.spec.number, step, point.value)
 
     def _search(self, experiment: Experiment, memory: _Memory) -> Search:
@@ -276,7 +276,7 @@ class ExperimentController:
         points = self._metrics.points(trial.metadata.namespace, trial.status.job_uid, progress.order)
         for point in points:
             step = progress.add(point)
-            if point.name != objective.metric:
+            if step is None or point.name != objective.metric:
                 continue
             progress.step, progress.latest = step, point.value
             if point.order <= trial.status.reports:
@@ -577,11 +577,17 @@ class _Progress:
     most: dict[str, float] = field(default_factory=dict[str, float])
     not_finite: set[str] = field(default_factory=set[str])
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    steps: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
-    def add(self, point: MetricPoint) -> int:
-        """Take a point; its step, which is the number of its metric's points where none was given."""
+    def add(self, point: MetricPoint) -> int | None:
+        """Take a point; its step, which is the number of its metric's points where none was given.
+        None: its metric has a point of that step (another rank, or a step that was done again)."""
         self.order = point.order
         name, value = point.name, point.value
+        if point.step is not None:
+            if (name, point.step) in self.steps:
+                return None
+            self.steps.add((name, point.step))
         self.counts[name] = self.counts.get(name, 0) + 1
         step = self.counts[name] if point.step is None else point.step
         if not math.isfinite(value):
