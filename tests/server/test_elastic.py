@@ -314,7 +314,7 @@ def test_a_script_asks_for_another_size(server: LiveServer) -> None:
 
 
 def test_a_job_never_asks_for_more_than_users_did(server: LiveServer) -> None:
-    """Its token is in the hands of its code, which may be anybody's."""
+    """The token is in the hands of the job's code, which the platform does not trust."""
     job = elastic(server, least=2, most=4)
     task = Task(server, job)
     for size, code in ((5, 422), (2, 200), (4, 200), (50, 422), (3, 200), (4, 200)):

@@ -130,7 +130,7 @@ def task_evidence(pid: int, processes: Processes) -> tuple[str, str]:
 
 
 def _ancestry(pid: int, processes: Processes) -> tuple[str, str]:
-    """The task whose supervisor is an ancestor, and the evidence that there is one."""
+    """The task that has an ancestor as its supervisor, and the evidence that there is one."""
     for _ in range(_MOST_ANCESTORS):
         pid = processes.parent(pid)
         if pid <= 1:
