@@ -98,7 +98,7 @@ class Listener:
         HTTP_REFUSED.labels(self.name, reason).inc()
 
     def identify(self, old: str, new: str) -> bool:
-        """Count a connection for the job or user of the token that it shows; False when that has too many."""
+        """Count a connection for the job or user of its token; False when that has too many."""
         if self.name != "api" and new != old and self._identities[new] >= max(1, self.bound()):
             self.refused("identity")
             return False
