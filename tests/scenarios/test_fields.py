@@ -14,6 +14,7 @@ from tests.scenarios import (
     test_fields_role,  # noqa: F401
     test_fields_sharing,  # noqa: F401
     test_fields_speed,  # noqa: F401
+    test_secrets,  # noqa: F401
 )
 from tests.scenarios.fields import SHOWN, has, unwritten
 

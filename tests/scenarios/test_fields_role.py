@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 NOTE = 'echo "$SHOAL_ROLE $SHOAL_INDEX on $SHOAL_NODE" >> $SHOAL_OUTPUT/notes'
 STAY = f"{NOTE}; exec sleep 60"
 ROLE = "spec.roles[]"
+VOLUMES = [{"name": "data", "mountPath": "/data", "source": {"emptyDir": {}}, "readOnly": True}]
 
 
 @shows(JOB, f"{ROLE}.name", f"{ROLE}.replicas")
@@ -89,11 +90,13 @@ def test_the_task_runs_in_its_working_directory(cluster: Standing, tmp_path) -> 
 
 
 @shows(JOB, f"{ROLE}.image", f"{ROLE}.template")
+@shows(JOB, *(f"{ROLE}.volumes[].{name}" for name in ("name", "mountPath", "source", "readOnly")))
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
         ("image", "python:3.12", "needs a cluster that runs containers"),
         ("template", {"spec": {"hostNetwork": True}}, "needs a Kubernetes cluster"),
+        ("volumes", VOLUMES, "need a cluster that runs containers"),
     ],
 )
 def test_what_needs_containers_is_refused(cluster: Standing, field, value, reason) -> None:
@@ -135,6 +138,67 @@ while True:
     said, port = cluster.log(job, role="client").split()
     assert said == b"hello"
     assert 1024 < int(port) < 65536
+
+
+READY = 'test -e "$SHOAL_OUTPUT/ready"'
+SERVE = """
+import http.server, os, pathlib, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 500)
+        self.end_headers()
+ready = pathlib.Path(os.environ["SHOAL_OUTPUT"]) / "ready"
+while not ready.exists():
+    time.sleep(0.02)
+http.server.HTTPServer(("127.0.0.1", int(os.environ["SHOAL_PORT_WEB"])), Handler).serve_forever()
+"""
+
+
+@shows(JOB, f"{ROLE}.readiness.command", f"{ROLE}.readiness.tcp", f"{ROLE}.readiness.http")
+@shows(JOB, f"{ROLE}.readiness.periodSeconds", f"{ROLE}.readiness.failures")
+def test_a_task_is_ready_once_its_probe_succeeds(cluster: Standing) -> None:
+    often = {"periodSeconds": 0.1, "failures": 1}
+    serves = {"command": python(SERVE), "ports": [{"name": "web"}]}
+    probes = {"tcp": {"tcp": "web"}, "http": {"http": "web/health"}, "wrong": {"http": "web/none"}}
+    job = cluster.job(
+        role(STAY, name="command", readiness={"command": ["sh", "-c", READY], **often}),
+        *(role(name=name, readiness={**each, **often}, **serves) for name, each in probes.items()),
+        role(STAY, name="none"),
+    )
+    cluster.running(job)
+
+    def ready() -> set[str]:
+        return {task.role for task in cluster.tasks(job) if task.ready}
+
+    wait_until(lambda: ready() == {"none"}, what="no probe succeeds yet")
+    flag = cluster.output(job) / "ready"
+    flag.touch()
+    wait_until(lambda: ready() == {"none", "command", "tcp", "http"}, what="the probes succeed")
+    flag.unlink()
+    wait_until(lambda: "command" not in ready(), what="one failure takes readiness back")
+
+
+@shows(JOB, f"{ROLE}.readiness.timeoutSeconds")
+def test_a_probe_that_takes_too_long_fails(cluster: Standing) -> None:
+    slow = {"command": ["sh", "-c", "echo >> $SHOAL_OUTPUT/probes; sleep 1"], "periodSeconds": 0.05}
+    job = cluster.job(
+        role(STAY, readiness={**slow, "timeoutSeconds": 0.1}),
+        role(STAY, name="patient", readiness={**slow, "timeoutSeconds": 30}),
+    )
+    wait_until(lambda: len(cluster.notes(job, "probes")) > 5, what="several probes")
+    wait_until(lambda: {t.role for t in cluster.tasks(job) if t.ready} == {"patient"}, what="patience")
+
+
+def test_a_probe_has_one_way_and_names_a_port(cluster: Standing) -> None:
+    for probe, reason in (
+        ({}, "exactly one of command, tcp and http"),
+        ({"tcp": "web", "http": "web/"}, "exactly one of command, tcp and http"),
+        ({"tcp": "wb"}, "no port of the role is called wb; did you mean web?"),
+        ({"tcp": "web", "periodSeconds": 0}, "must be greater than 0"),
+    ):
+        with pytest.raises(Invalid) as refused:
+            cluster.job(role("true", ports=[{"name": "web"}], readiness=probe))
+        assert reason in refused.value.problems[0].message
 
 
 HOLD = """

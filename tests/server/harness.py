@@ -26,6 +26,7 @@ from shoal.server.accounts import Accounts
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator, JobTokens
 from shoal.server.listeners import Listener, Listeners, listen_tcp, server_tls
+from shoal.server.secrets import Secrets
 from shoal.server.services import Services
 from shoal.server.serving import Serving
 from shoal.store.authorise import authorise
@@ -74,6 +75,7 @@ class LiveServer:
             admission=Admission(self.store, self._nodes, lambda: self._levels, authorise=authorise),
             clock=SystemClock(),
             accounts=self.accounts,
+            secrets=Secrets(self.store, self.home.keys, SystemClock()),
             home=str(self.home.path),
         )
         self.services.history_part = self.history

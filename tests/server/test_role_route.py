@@ -31,6 +31,8 @@ RULES = {
     "explainInNamespace": "viewer", "explain": MEMBER,
     "logs": "viewer", "resumeLogs": "viewer", "tasks": "viewer", "exec": "user",
     "elastic": JOB_ONLY, "putElastic": JOB_ONLY, "reportElastic": JOB_ONLY, "resizeElastic": JOB_ONLY,
+    "listSecrets": "user", "getSecret": "user", "putSecret": "user", "deleteSecret": "user",
+    "rotateSecretKey": ADMIN,
     "listInNamespace": "viewer", "getInNamespace": "viewer",
     "createInNamespace": "user", "putInNamespace": "user", "deleteInNamespace": "user",
     "patchStatusInNamespace": CONTROLLER,

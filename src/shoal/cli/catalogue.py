@@ -70,6 +70,7 @@ VERBS: dict[str, Verb] = {
     "resume": _verb("verbs.lifecycle:resume", _CHANGE, "Continue suspended jobs."),
     "cancel": _verb("verbs.lifecycle:cancel", _CHANGE, "End jobs for good; they stay listed."),
     "delete": _verb("verbs.delete", _CHANGE, "Remove objects."),
+    "secret": _verb("verbs.secret:secret", _CHANGE, "Store values for tasks; they are never shown."),
     "cordon": _verb("verbs.nodes:cordon", _NODES, "Start no new tasks on nodes."),
     "uncordon": _verb("verbs.nodes:uncordon", _NODES, "Let tasks start on nodes again."),
     "drain": _verb("verbs.nodes:drain", _NODES, "Cordon nodes and move their tasks away."),

@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what only some verbs need is imported by those
         Identity,
         MetricPoint,
         Readiness,
+        SecretReport,
         TaskReport,
         TokenReport,
         UsageReport,
@@ -523,6 +524,49 @@ class Client(RemoteStore):
         """Audit events, oldest first: one for each write."""
         return self._entries("audit", namespace, kind, name, since=since, limit=limit)
 
+    # Secrets: values can be set, and are given to tasks alone
+
+    def secrets(self, namespace: str) -> tuple[SecretReport, ...]:
+        """The secrets of a namespace: names and keys, never values."""
+        return self._items(f"namespaces/{quote(namespace, safe='')}/secrets", _reports().SecretReport)
+
+    def secret(self, namespace: str, name: str) -> SecretReport:
+        """One secret: its keys, never its values.
+
+        Raises:
+            NotFound: there is none.
+        """
+        answer = self.transport.request("GET", _secret_path(namespace, name))
+        return codec.decode(answer.body, _reports().SecretReport)
+
+    def set_secret(
+        self,
+        namespace: str,
+        name: str,
+        values: Mapping[str, str | bytes],
+        *,
+        replace: bool = False,
+    ) -> SecretReport:
+        """Store values by their keys; with `replace` in place of all that the secret has.
+
+        Raises:
+            Exists: there is a secret of this name, and `replace` is false.
+        """
+        plain = {key: each.encode() if isinstance(each, str) else each for key, each in values.items()}
+        body = codec.encode({"values": plain, "replace": replace})
+        path = _secret_path(namespace, name)
+        answer = self.transport.request("PUT", path, body=body, repeatable=replace)
+        return codec.decode(answer.body, _reports().SecretReport)
+
+    def delete_secret(self, namespace: str, name: str) -> None:
+        """Remove a secret, at once. Tasks that have its values keep them until they end."""
+        self.transport.request("DELETE", _secret_path(namespace, name))
+
+    def rotate_secret_key(self) -> int:
+        """Encrypt all secrets with a new key and remove the old one; the number of secrets."""
+        answer = self.transport.request("POST", f"{API}/secrets/rotate-key")
+        return codec.decode(answer.body, dict[str, int])["secrets"]
+
     def __enter__(self) -> Self:
         return self
 
@@ -542,6 +586,10 @@ class Client(RemoteStore):
         asked |= {key: value for key, value in query.items() if value}
         answer = self.transport.request("GET", f"{API}/{what}", query=asked)
         return codec.decode(answer.body, tuple[Entry, ...])
+
+
+def _secret_path(namespace: str, name: str) -> str:
+    return f"{API}/namespaces/{quote(namespace, safe='')}/secrets/{quote(name, safe='')}"
 
 
 def _reports() -> Any:

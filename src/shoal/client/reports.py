@@ -17,6 +17,7 @@ __all__ = [
     "MetricPoints",
     "NodeUsage",
     "Readiness",
+    "SecretReport",
     "TaskReport",
     "TokenReport",
     "UsageReport",
@@ -38,6 +39,8 @@ class TaskReport(Part, frozen=True, kw_only=True):
     name: str
     node: str
     phase: TaskPhase
+    ready: bool = False
+    """It runs, and its readiness probe, if it has one, succeeds."""
     started: Stamp = 0.0
     ended: Stamp = 0.0
     idle_since: Stamp = 0.0
@@ -166,6 +169,19 @@ class UserReport(Part, frozen=True, kw_only=True):
     name: str
     created: Stamp = 0.0
     bindings: tuple[dict[str, str], ...] = ()
+
+
+class SecretReport(Part, frozen=True, kw_only=True):
+    """A secret without its values, which the API never shows."""
+
+    namespace: str
+    name: str
+    keys: tuple[str, ...] = ()
+    """Of its values."""
+    created: Stamp = 0.0
+    updated: Stamp = 0.0
+    """When a value was last set."""
+    submitter: str = ""
 
 
 class TokenReport(Part, frozen=True, kw_only=True):

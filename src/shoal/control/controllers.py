@@ -31,7 +31,7 @@ from shoal.control.runner import Controller
 from shoal.control.scheduling import DecisionRecorder, SchedulingController, WaitingOrder
 from shoal.control.task_cache import TaskCache
 from shoal.history.base import History, Logs
-from shoal.objects.kinds import EXPERIMENT, JOB, NODE, QUEUE, TRIAL, Kind
+from shoal.objects.kinds import EXPERIMENT, JOB, NODE, QUEUE, SECRET, TRIAL, Kind
 from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
 from shoal.store.base import SYSTEM, Store, allow_all
@@ -134,6 +134,7 @@ def _scheduling(context: ControllerContext) -> Controller:
         queues=context.cache(QUEUE),
         nodes=context.cache(NODE),
         tasks=context.tasks,
+        secrets=context.cache(SECRET),
         guard=context.guard,
         clock=context.clock,
         journal=context.recorder,

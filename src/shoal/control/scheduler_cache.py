@@ -3,8 +3,9 @@
 A change marks its job; the next snapshot makes that job's row anew and leaves all others as they are.
 Forms are shared by equal jobs and counted, so that none is kept longer than a job asks for it.
 
-A job with a spec or status that cannot be used (indices that are no indices) is skipped: it has no row,
-`skipped` says why, and its tasks count as used capacity. A node that cannot be decoded or used is not
+A job with a spec or status that cannot be used (indices that are no indices) is skipped, and so is one
+that holds nothing and names a secret that does not exist: it has no row, `skipped` says why, and its
+tasks count as used capacity. A node that cannot be decoded or used is not
 ready and keeps what it holds; such a queue stays as it was seen last.
 """
 
@@ -13,7 +14,8 @@ from __future__ import annotations
 import bisect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,19 +28,34 @@ from shoal.control.task_cache import TaskCache
 from shoal.objects.elastic import elastic_role
 from shoal.objects.job import FINISHED, Job
 from shoal.objects.meta import Metadata
+from shoal.objects.nearest import nearest
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.objects.secret import Secret
 from shoal.schedule.cycle import rows
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot
 from shoal.schedule.speed.learned import Slower, slower_with_more
 from shoal.schedule.speed.watching import Look, Watching
 
-__all__ = ["SchedulerCache"]
+__all__ = ["SECRET_MISSING", "UNUSABLE", "SchedulerCache", "Skipped"]
 
 _LOG = logging.getLogger("shoal.control")
 
 Order = tuple[int, float, str, str]
+
+UNUSABLE = "Unusable"
+"""Code of a job that the scheduler leaves out because its spec or status makes no sense."""
+SECRET_MISSING = "SecretMissing"
+"""Code of a job that waits for a secret."""
+
+
+class Skipped(NamedTuple):
+    """A job without a row, and why, as `shoal.schedule.explain` takes it."""
+
+    key: Key
+    code: str
+    evidence: Mapping[str, Any]
 
 
 class SchedulerCache:
@@ -51,15 +68,18 @@ class SchedulerCache:
         queues: ObjectCache[Queue],
         nodes: ObjectCache[Node],
         tasks: TaskCache,
+        secrets: ObjectCache[Secret] | None = None,
         policy: Callable[[], Policy] = Policy,
         levels: Callable[[], tuple[str, ...]] = tuple,
         slower: Callable[[Job, Slower], None] | None = None,
     ) -> None:
-        """`slower` is called once for each size that a job is held at, for more would slow it down."""
+        """Without `secrets` no job waits for one. `slower` is called once for each size that a job is
+        held at, for more would slow it down."""
         self._jobs = jobs
         self._queues = queues
         self._nodes = nodes
         self._tasks = tasks
+        self._secrets = secrets
         self._policy = policy
         self._levels = levels
         self._known_levels: tuple[str, ...] = ()
@@ -75,7 +95,7 @@ class SchedulerCache:
         self._said: dict[str, tuple[int, int]] = {}
         """By uid: with which slots it was said of it, and that it is fastest with so many tasks."""
         self._strangers: dict[str, tuple[Hold, ...]] = {}
-        self._skipped: dict[str, tuple[Key, str]] = {}
+        self._skipped: dict[str, Skipped] = {}
         """By uid: jobs without a row, and why."""
         self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
@@ -84,6 +104,8 @@ class SchedulerCache:
         tasks.on_change(self._task_changed)
         nodes.on_change(self._mark("nodes"))
         queues.on_change(self._mark("queues"))
+        if secrets is not None:
+            secrets.on_change(self._secret_changed)
 
     def snapshot(self) -> tuple[Snapshot, bool]:
         """What is known now, and whether anything in it that a decision could turn on is new since
@@ -118,8 +140,8 @@ class SchedulerCache:
         )
         return snapshot, news
 
-    def skipped(self) -> dict[str, tuple[Key, str]]:
-        """The jobs that the last snapshot leaves out: uid to key and reason."""
+    def skipped(self) -> dict[str, Skipped]:
+        """The jobs that the last snapshot leaves out, by uid."""
         return dict(self._skipped)
 
     def _make_node_rows(self) -> tuple[NodeRow, ...]:
@@ -152,6 +174,17 @@ class SchedulerCache:
             for task in (old, new):
                 if task is not None:
                     self._dirty.add(((task.spec.namespace, task.spec.job), task.spec.job_uid))
+
+    def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
+        key = (new or old).key  # type: ignore[union-attr]  # one of them is there
+        concerned = {
+            (job.key, job.metadata.uid)
+            for job in self._jobs.all()
+            if job.metadata.namespace == key[0] and not job.status.allocation.slots
+            if any(use.name == key[1] for role in job.spec.roles for use in role.secrets)
+        }
+        with self._lock:
+            self._dirty |= concerned
 
     def _mark(self, what: str) -> Callable[[object, object], None]:
         def changed(_old: object, _new: object) -> None:
@@ -187,6 +220,10 @@ class SchedulerCache:
             if holds:
                 self._strangers[uid] = holds
             return old is not None or holds != strangers
+        missing = self._missing_secret(job) if row is not None and not row.holds else None
+        if missing is not None:
+            self._skipped[uid] = Skipped(key, SECRET_MISSING, missing)
+            return old is not None
         if row is not None:
             row = msgspec.structs.replace(row, form=self._forms.take(made))
             self._insert(key, row)
@@ -196,8 +233,24 @@ class SchedulerCache:
 
     def _skip(self, key: Key, uid: str, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
-        self._skipped[uid] = (key, reason)
+        self._skipped[uid] = Skipped(key, UNUSABLE, {"error": reason})
         _LOG.warning("job %s is left out of scheduling: %s", "/".join(key), reason)
+
+    def _missing_secret(self, job: Job) -> dict[str, str] | None:
+        """The first value that the job's roles name and that does not exist."""
+        namespace, secrets = job.metadata.namespace, self._secrets
+        if secrets is None:
+            return None
+        for use in (use for role in job.spec.roles for use in role.secrets):
+            secret = secrets.get((namespace, use.name))
+            if secret is None:
+                known = [each.metadata.name for each in secrets.all() if each.key[0] == namespace]
+                near = nearest(use.name, known)
+                return {"namespace": namespace, "secret": use.name, "near": near}
+            if use.key not in secret.spec.sealed:
+                near = nearest(use.key, secret.spec.sealed)
+                return {"namespace": namespace, "secret": use.name, "key": use.key, "near": near}
+        return None
 
     def _learned(self, job: Job) -> tuple[float, ...]:
         """Its curve, from how its steps go and those of its application. It is watched until it ends."""

@@ -24,7 +24,7 @@ from shoal.control.cache import ObjectCache
 from shoal.control.lease import Guard
 from shoal.control.queue_usage import attained_service, task_holds
 from shoal.control.runner import Key, Source
-from shoal.control.scheduler_cache import SchedulerCache
+from shoal.control.scheduler_cache import UNUSABLE, SchedulerCache, Skipped
 from shoal.control.task_cache import TaskCache
 from shoal.history.base import About
 from shoal.history.recorder import about
@@ -34,6 +34,7 @@ from shoal.objects.job import Allocation, Job, Scheduling
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
+from shoal.objects.secret import Secret
 from shoal.schedule.cycle.invariants import broken
 from shoal.schedule.decide import Decided, Decider
 from shoal.schedule.explain import explain
@@ -67,8 +68,6 @@ _DENIALS_PER_PASS = 100
 _REFRESH_SECONDS = 60.0
 _LOOKED_AT = 20
 """Of so many plans that do something one is looked at."""
-UNUSABLE = "Unusable"
-"""Code of a job that the scheduler leaves out because its spec or status makes no sense."""
 _MOST_EXCLUDED_AT_ONCE = 16
 _MOST_BENEFICIARIES = 20
 _REFRESHED = 20
@@ -121,6 +120,7 @@ class SchedulingController:
         guard: Guard,
         clock: Clock,
         journal: DecisionRecorder,
+        secrets: ObjectCache[Secret] | None = None,
         policy: Callable[[], Policy] = Policy,
         levels: Callable[[], tuple[str, ...]] = tuple,
         record: Callable[[Record], None] | None = None,
@@ -132,6 +132,7 @@ class SchedulingController:
         self._queues = queues
         self._nodes = nodes
         self._tasks = tasks
+        self._secrets = secrets
         self._guard = guard
         self._clock = clock
         self._journal = journal
@@ -140,8 +141,8 @@ class SchedulingController:
         self._excluded: dict[str, tuple[JobRow, str]] = {}
         self._excluded_nodes: dict[str, NodeRow] = {}
         """By uid: rows with which no decision can be made, and why."""
-        self._reported: dict[str, str] = {}
-        """By uid: the reason that the status of a job that is left out says."""
+        self._reported: dict[str, Skipped] = {}
+        """By uid: why a job is left out, as its status says it."""
         self._order = order or WaitingOrder()
         self._record_decision = record
         self._scheduler_cache = SchedulerCache(
@@ -149,6 +150,7 @@ class SchedulingController:
             queues=queues,
             nodes=nodes,
             tasks=tasks,
+            secrets=secrets,
             policy=policy,
             levels=levels,
             slower=self._say_slower,
@@ -160,9 +162,11 @@ class SchedulingController:
 
     def sources(self) -> Sequence[Source]:
         """Everything that a decision depends on."""
-        caches = (self._jobs, self._queues, self._nodes, self._tasks)
+        caches = (self._jobs, self._queues, self._nodes, self._tasks, self._secrets)
         return tuple(
-            Source(cache, lambda old, new: (EVERYTHING,), _COALESCE_SECONDS) for cache in caches
+            Source(cache, lambda old, new: (EVERYTHING,), _COALESCE_SECONDS)
+            for cache in caches
+            if cache is not None
         )
 
     def reconcile(self, key: Key, now: float) -> float | None:
@@ -183,7 +187,7 @@ class SchedulingController:
         plan = decided.plan
         metrics.DECISIONS.labels("changed" if plan.writes else "unchanged").inc()
         metrics.DECISION_SECONDS.observe(self._clock.monotonic() - begun)
-        self._report_unusable(now)
+        self._report_skipped(now)
         self._order.publish(decided.steps.order)
         try:
             left = self._apply(plan, now)
@@ -274,32 +278,32 @@ class SchedulingController:
             return None
         return nodes[last], reason
 
-    def _report_unusable(self, now: Stamp) -> None:
+    def _report_skipped(self, now: Stamp) -> None:
         """Say on each job that is left out why it is."""
         left_out = self._scheduler_cache.skipped()
         for uid, (row, reason) in self._excluded.items():
-            left_out[uid] = ((row.namespace, row.name), reason)
+            left_out[uid] = Skipped((row.namespace, row.name), UNUSABLE, {"error": reason})
         self._reported = {uid: said for uid, said in self._reported.items() if uid in left_out}
-        for uid, (key, reason) in sorted(left_out.items()):
-            job = self._jobs.get(key)
-            if self._reported.get(uid) == reason or job is None or job.metadata.uid != uid:
+        for uid, skipped in sorted(left_out.items()):
+            job = self._jobs.get(skipped.key)
+            if self._reported.get(uid) == skipped or job is None or job.metadata.uid != uid:
                 continue
-            evidence = {"error": reason}
-            message = explain(UNUSABLE, evidence).sentence
+            code, evidence = skipped.code, dict(skipped.evidence)
+            message = explain(code, evidence).sentence
             old = job.status.scheduling
-            scheduling = Scheduling(code=UNUSABLE, message=message, evidence=evidence, since=now)
+            scheduling = Scheduling(code=code, message=message, evidence=evidence, since=now)
             try:
-                if (old.code, old.message) != (UNUSABLE, message):
+                if (old.code, old.message) != (code, message):
                     self._guard.check()
                     fields = {"scheduling": codec.builtins(scheduling)}
                     self._jobs.patch_status(job, writer=WRITER, fields=fields)
-                    data = {"code": UNUSABLE, "evidence": evidence}
+                    data = {"code": code, "evidence": evidence}
                     counter = job.status.writers.get(WRITER, 0) + 1
-                    self._journal.decision(about(job), f"{counter}.0", UNUSABLE, message, data)
+                    self._journal.decision(about(job), f"{counter}.0", code, message, data)
             except (Conflict, NotFound, Invalid) as error:
-                _log.warning("job %s cannot be marked as left out: %s", "/".join(key), error)
+                _log.warning("job %s cannot be marked as left out: %s", "/".join(skipped.key), error)
                 continue  # tried again by the next pass
-            self._reported[uid] = reason
+            self._reported[uid] = skipped
 
     def _look_at(self, decided: Decided, soon: Stamp) -> None:
         """Now and then: verify the plan, and report what is wrong with it. It is applied all the same,

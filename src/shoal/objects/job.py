@@ -15,6 +15,7 @@ from shoal.objects.errors import Invalid
 from shoal.objects.meta import Condition, Name, Object, Part, Stamp
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
+from shoal.objects.task import Probe, Volume
 
 __all__ = [
     "FINISHED",
@@ -41,6 +42,7 @@ __all__ = [
     "RoleStatus",
     "RoleTopology",
     "Scheduling",
+    "SecretUse",
     "Slots",
     "Speed",
     "Success",
@@ -193,6 +195,19 @@ class Topology(Part, frozen=True, kw_only=True):
     """Evenly over the domains of this level."""
 
 
+class SecretUse(Part, frozen=True, kw_only=True):
+    """One value of a secret, given to the tasks of a role as a variable or as a file."""
+
+    name: Name
+    """The secret, in the namespace of the job."""
+    key: str = "value"
+    """Which of its values."""
+    env: str = ""
+    """The environment variable that holds the value."""
+    file: str = ""
+    """The name of the file in `$SHOAL_SECRETS`, readable by the task's user alone, that holds it."""
+
+
 class Role(Part, frozen=True, kw_only=True):
     """Tasks that are alike."""
 
@@ -207,6 +222,9 @@ class Role(Part, frozen=True, kw_only=True):
     """Appended to `command`."""
     env: dict[str, str] = {}
     """Environment variables. Names that begin with `SHOAL_` are the platform's."""
+    secrets: tuple[SecretUse, ...] = ()
+    """Values that are not written here: the job waits until they exist, and each start of a task takes
+    what they are then."""
     working_directory: str = ""
     """Absolute; empty: the task's scratch folder."""
     image: str = ""
@@ -215,6 +233,10 @@ class Role(Part, frozen=True, kw_only=True):
     """An opaque pod template (Kubernetes only)."""
     ports: tuple[Port, ...] = ()
     """Ports that each task listens on."""
+    readiness: Probe | None = None
+    """How to find out whether a running task is ready; absent: it is once it runs."""
+    volumes: tuple[Volume, ...] = ()
+    """Storage that a container mounts (needs a cluster that runs containers)."""
     resources: Resources = Resources()
     node_selector: dict[str, str] = {}
     """Labels that a node must carry."""

@@ -27,6 +27,7 @@ from shoal.objects.job import (
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
 from shoal.objects.ranges import IndexSet
+from shoal.objects.secret import is_key
 from shoal.objects.selectors import label_key_problem, label_value_problem
 
 __all__ = [
@@ -292,6 +293,8 @@ def _check_role(role: Role, path: Path, *, may_wait: bool = False) -> Iterable[F
         yield Finding((*path, "minReplicas"), message, ((*path, "replicas"),))
     yield from _command(role, path, may_wait)
     yield from _environment(role, path)
+    yield from _secrets(role, path)
+    yield from _readiness(role, path)
     yield from _resources(role.resources, (*path, "resources"))
     yield from _role_ports(role, path)
     yield from _placement(role, path)
@@ -329,6 +332,9 @@ def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:
     if role.template:
         message = "template is a pod's and needs a Kubernetes cluster; this one runs processes"
         yield Finding((*path, "template"), message)
+    if role.volumes:
+        message = "volumes need a cluster that runs containers; this one runs processes"
+        yield Finding((*path, "volumes"), message)
     if not (role.command or role.image or role.template or (may_wait and not role.args)):
         said = "args are given without the program" if role.args else "a task needs a program"
         yield Finding((*path, "command"), f"{said}, such as [python, train.py]", ((*path, "args"),))
@@ -346,12 +352,61 @@ def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:
 def _environment(role: Role, path: Path) -> Iterable[Finding]:
     for name, value in role.env.items():
         where = (*path, "env", name)
-        if not name or "=" in name or "\0" in name:
-            yield Finding(where, "the name of a variable is not empty and holds no = and no NUL")
-        elif name.startswith("SHOAL_"):
-            yield Finding(where, "names that begin with SHOAL_ are set by the platform: choose another")
+        yield from _variable(name, where)
         if "\0" in value:
             yield Finding(where, "the value of a variable cannot hold a NUL character")
+
+
+def _variable(name: str, where: Path) -> Iterable[Finding]:
+    if not name or "=" in name or "\0" in name:
+        yield Finding(where, "the name of a variable is not empty and holds no = and no NUL")
+    elif name.startswith("SHOAL_"):
+        yield Finding(where, "names that begin with SHOAL_ are set by the platform: choose another")
+
+
+def _secrets(role: Role, path: Path) -> Iterable[Finding]:
+    given: dict[tuple[str, str], Path] = {("env", name): (*path, "env", name) for name in role.env}
+    for at, use in enumerate(role.secrets):
+        where: Path = (*path, "secrets", at)
+        if bool(use.env) == bool(use.file):
+            message = "a secret is given as a variable or as a file: write exactly one of env and file"
+            yield Finding(where, message)
+        for what, name in (("key", use.key), ("file", use.file)):
+            if name and not is_key(name):
+                message = f"{name[:60]!r} is not made of letters, digits, dots, dashes and underscores"
+                yield Finding((*where, what), message)
+        if use.env:
+            yield from _variable(use.env, (*where, "env"))
+        for what, name in (("env", use.env), ("file", use.file)):
+            if name and (what, name) in given:
+                noun = "variable" if what == "env" else "file"
+                message = f"the {noun} {name} is given twice"
+                yield Finding((*where, what), message, (given[what, name],))
+            given.setdefault((what, name), (*where, what))
+
+
+def _readiness(role: Role, path: Path) -> Iterable[Finding]:
+    probe = role.readiness
+    if probe is None:
+        return
+    where: Path = (*path, "readiness")
+    ways = [way for way in (probe.command, probe.tcp, probe.http) if way]
+    if len(ways) != 1:
+        yield Finding(where, "a probe has exactly one of command, tcp and http")
+    ports = [port.name for port in role.ports]
+    for what, text in (("tcp", probe.tcp), ("http", probe.http)):
+        name = text.partition("/")[0]
+        if text and name not in ports:
+            message = f"no port of the role is called {name}{did_you_mean(name, ports)}"
+            yield Finding((*where, what), message, ((*path, "ports"),))
+    for what, seconds in (
+        ("periodSeconds", probe.period_seconds),
+        ("timeoutSeconds", probe.timeout_seconds),
+    ):
+        if not (math.isfinite(seconds) and seconds > 0):
+            yield Finding((*where, what), f"must be greater than 0; found {seconds:g}")
+    if probe.failures < 1:
+        yield Finding((*where, "failures"), f"must be at least 1; found {probe.failures}")
 
 
 def _resources(resources: Resources, path: Path) -> Iterable[Finding]:

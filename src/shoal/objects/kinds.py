@@ -23,6 +23,7 @@ from shoal.objects.meta import Object
 from shoal.objects.nearest import nearest
 from shoal.objects.node import NODE
 from shoal.objects.queue import QUEUE
+from shoal.objects.secret import SECRET
 from shoal.objects.trial import TRIAL
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "MEMBERSHIP",
     "NODE",
     "QUEUE",
+    "SECRET",
     "TOKEN",
     "TRIAL",
     "USER",
@@ -57,7 +59,7 @@ def _added() -> Iterator[Kind]:
         yield from importlib.import_module(module).KINDS
 
 
-_DECLARED = (JOB, QUEUE, NODE, EXPERIMENT, TRIAL, MEMBERSHIP, USER, TOKEN, LEASE, *_added())
+_DECLARED = (JOB, QUEUE, NODE, EXPERIMENT, TRIAL, MEMBERSHIP, USER, TOKEN, SECRET, LEASE, *_added())
 
 _BY_NAME = {kind.name: kind for kind in _DECLARED if kind.stored}
 

@@ -12,6 +12,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 
 __all__ = [
     "RENDEZVOUS_FOLDER",
+    "SECRETS_FOLDER",
     "Endpoint",
     "Placement",
     "Probe",
@@ -24,6 +25,8 @@ __all__ = [
 
 RENDEZVOUS_FOLDER = "$(SHOAL_RENDEZVOUS)"
 """In the value of a variable: the folder that the cluster put the task's rendezvous files in."""
+SECRETS_FOLDER = "secrets"
+"""In the folder of rendezvous files: where the files of `TaskBootstrap.secret_files` are."""
 
 
 class TaskKey(Part, frozen=True, kw_only=True):
@@ -128,6 +131,10 @@ class TaskBootstrap(Part, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     files: dict[str, str] = {}
     command: tuple[str, ...] = ()
+    secret_env: dict[str, str] = {}
+    """Variables that no ledger, description or log may hold, and"""
+    secret_files: dict[str, str] = {}
+    """such files (name to text), in `SECRETS_FOLDER`. They are gone with the task."""
 
 
 def task_name(job: str, job_uid: str, role: str, index: int, incarnation: int) -> str:

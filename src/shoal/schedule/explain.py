@@ -41,6 +41,19 @@ def _unusable(e: _Evidence) -> Explanation:
     )
 
 
+def _secret_missing(e: _Evidence) -> Explanation:
+    name, key, near = e.get("secret", ""), e.get("key", ""), e.get("near", "")
+    if key:
+        sentence, option = f"secret {name} has no key {key}", f" --replace --key {key}"
+    else:
+        sentence, option = f"there is no secret {name} in namespace {e.get('namespace', '')}", ""
+    hint = f" (did you mean {near}?)" if near else ""
+    return Explanation(
+        f"the job waits: {sentence}{hint}",
+        f"it starts once the secret exists: shoal secret create {name}{option}",
+    )
+
+
 def _refused(e: _Evidence) -> Explanation:
     why = e.get("message", "")
     sentence = f"node {e.get('node', '')} refused the job a moment ago and is left alone for a while"
@@ -87,6 +100,7 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
     "QueueMissing": _queue_missing,
     "PlacementRefused": _refused,
     "Unusable": _unusable,
+    "SecretMissing": _secret_missing,
     "Started": _step("the job was given its slots"),
     "Grown": _step("the job was given more slots"),
     "Slower": _slower,

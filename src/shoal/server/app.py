@@ -20,7 +20,15 @@ from shoal import __version__
 from shoal.objects.errors import Invalid, NotFound, Problem, ShoalError
 from shoal.server import elastic
 from shoal.server.middleware import ErrorAndLimitMiddleware, problem
-from shoal.server.routers import accounts, history_routes, metric_routes, objects, platform, running
+from shoal.server.routers import (
+    accounts,
+    history_routes,
+    metric_routes,
+    objects,
+    platform,
+    running,
+    secrets,
+)
 from shoal.server.services import Services
 
 __all__ = ["api", "create_app"]
@@ -48,7 +56,16 @@ def api() -> FastAPI:
         redirect_slashes=False,
     )
     # the more particular paths first: the objects' routes match nearly everything
-    for module in (accounts, platform, history_routes, metric_routes, running, elastic, objects):
+    for module in (
+        accounts,
+        secrets,
+        platform,
+        history_routes,
+        metric_routes,
+        running,
+        elastic,
+        objects,
+    ):
         app.include_router(module.router)
     app.add_exception_handler(ShoalError, _shoal_error)
     app.add_exception_handler(RequestValidationError, _wrong_parameters)

@@ -31,12 +31,13 @@ from shoal.objects.kinds import KINDS, NODE
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Node
 from shoal.objects.queue import Queue
-from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap, TaskSpec
+from shoal.objects.task import RENDEZVOUS_FOLDER, SECRETS_FOLDER, Endpoint, TaskBootstrap, TaskSpec
 from shoal.server.accounts import Accounts
 from shoal.server.app import create_app
 from shoal.server.auth import Authenticator, JobTokens
 from shoal.server.event_recorder import Audit
 from shoal.server.listeners import Listeners
+from shoal.server.secrets import Secrets
 from shoal.server.services import Services
 from shoal.server.serving import Serving
 from shoal.store.authorise import authorise
@@ -93,6 +94,7 @@ class Components:
         *,
         tokens: JobTokens,
         audit: Audit,
+        secrets: Secrets,
         shared: bool = False,
     ) -> None:
         """`shared`: other servers may have the same store, so that one of them leads."""
@@ -101,6 +103,7 @@ class Components:
         self._clock = clock
         self._tokens = tokens
         self._audit = audit
+        self._secrets = secrets
         platform.on_warning(self._settings_wrong)
         names = (*_COMPONENTS, *(worker.name for worker in platform.workers()))
         self._states: dict[str, str] = dict.fromkeys(names, "starting")
@@ -239,7 +242,7 @@ class Components:
             cluster=cluster,
             clock=self._clock,
             guard=guard,
-            rendezvous=Rendezvous(self._tokens, self._platform.task_api),
+            rendezvous=Rendezvous(self._tokens, self._platform.task_api, self._secrets.for_tasks),
             recorder=HistoryRecorder(Recorder(self._history, self._clock), cluster),
             policy=lambda: policy_named(settings().policy),
             levels=lambda: settings().topology,
@@ -295,7 +298,10 @@ def assemble(
 ) -> Assembled:
     """Assemble a server over a platform, an open store and open listeners."""
     job_tokens, accounts, audit = JobTokens.of(platform.keys), Accounts(store, clock), Audit()
-    components = Components(platform, store, clock, tokens=job_tokens, audit=audit, shared=shared)
+    secrets = Secrets(store, platform.keys, clock)
+    components = Components(
+        platform, store, clock, tokens=job_tokens, audit=audit, secrets=secrets, shared=shared
+    )
     services = Services(
         store=store,
         admission=Admission(
@@ -306,6 +312,7 @@ def assemble(
         ),
         clock=clock,
         accounts=accounts,
+        secrets=secrets,
         audit=audit,
         home=platform.name,
         readiness=components.readiness,
@@ -324,11 +331,18 @@ def assemble(
 
 
 class Rendezvous:
-    """Bootstrap of tasks: the endpoints of their peers, and how to reach the platform as their job."""
+    """Bootstrap of tasks: the endpoints of their peers, how to reach the platform as their job, and
+    secrets. Raises what `Secrets.for_tasks` does."""
 
-    def __init__(self, tokens: JobTokens, api: str) -> None:
+    def __init__(
+        self,
+        tokens: JobTokens,
+        api: str,
+        secrets: Callable[[Job, str], tuple[dict[str, str], dict[str, str]]],
+    ) -> None:
         self._tokens = tokens
         self._api = api
+        self._secrets = secrets
 
     def __call__(
         self, job: Job, attempt: int, specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
@@ -336,10 +350,17 @@ class Rendezvous:
         """See `shoal.control.job.controller.Rendezvous`."""
         token = self._tokens.mint(job, attempt)
         own = {"SHOAL_API": self._api, "SHOAL_TOKEN_FILE": f"{RENDEZVOUS_FOLDER}/{TOKEN_FILE}"}
-        told = rendezvous.render(job, attempt, specs, endpoints)
-        return {
-            name: msgspec.structs.replace(
-                each, env={**each.env, **own}, files={**each.files, TOKEN_FILE: token}
+        rendered = rendezvous.render(job, attempt, specs, endpoints)
+        secrets = {role: self._secrets(job, role) for role in {spec.role for spec in specs}}
+        bootstraps: dict[str, TaskBootstrap] = {}
+        for spec in specs:
+            each, (secret_env, secret_files) = rendered[spec.name], secrets[spec.role]
+            folder = {"SHOAL_SECRETS": f"{RENDEZVOUS_FOLDER}/{SECRETS_FOLDER}"} if secret_files else {}
+            bootstraps[spec.name] = msgspec.structs.replace(
+                each,
+                env={**each.env, **own, **folder},
+                files={**each.files, TOKEN_FILE: token},
+                secret_env=secret_env,
+                secret_files=secret_files,
             )
-            for name, each in told.items()
-        }
+        return bootstraps

@@ -316,6 +316,7 @@ def _report_of(task: Task, usage: Usage) -> TaskReport:
         name=spec.name,
         node=spec.placement.node,
         phase=task.phase,
+        ready=task.ready,
         started=task.started,
         ended=task.ended,
         idle_since=task.idle_since,

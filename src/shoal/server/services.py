@@ -34,6 +34,7 @@ from shoal.server.auth import Authenticator
 from shoal.server.event_recorder import Audit
 from shoal.server.listeners import Seat
 from shoal.server.metric_points import MetricIntake
+from shoal.server.secrets import Secrets
 from shoal.store.base import Actor, Store
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ class Services:
     admission: Admission
     clock: Clock
     accounts: Accounts
+    secrets: Secrets
     audit: Audit = field(default_factory=Audit)
     authenticator: Authenticator | None = None
     home: str = ""

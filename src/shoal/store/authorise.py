@@ -3,7 +3,7 @@
 | role | may |
 | --- | --- |
 | viewer | read the objects, logs, events and usage of a namespace |
-| user | viewer, and create, change and delete jobs there, and run commands beside their tasks |
+| user | viewer, and create, change and delete jobs and secrets there, and run commands beside tasks |
 | manager | user, and read the audit events of the namespace and give roles up to manager in it |
 | admin | everything, in every namespace only as a cluster-wide role |
 
@@ -31,7 +31,7 @@ Least = Literal["member", Role]
 """`member`: any role in any namespace will do."""
 
 Action = Literal[
-    "tasks", "logs", "exec", "explain", "history", "usage",
+    "tasks", "logs", "exec", "secrets", "explain", "history", "usage",
     "audit", "grant",
     "inventory", "metrics", "users", "tokens", "server",
 ]  # fmt: skip
@@ -54,7 +54,7 @@ CLUSTER: MappingProxyType[Verb, Least] = MappingProxyType({
 ACTIONS: MappingProxyType[Action, Least] = MappingProxyType({
     # in the namespace that is named, cluster-wide where none is
     "tasks": "viewer", "logs": "viewer", "explain": "viewer", "history": "viewer", "usage": "viewer",
-    "exec": "user", "audit": "manager", "grant": "manager",
+    "exec": "user", "secrets": "user", "audit": "manager", "grant": "manager",
     # of the cluster
     "inventory": "member", "metrics": "viewer", "users": "admin", "tokens": "admin", "server": "admin",
 })  # fmt: skip

@@ -40,10 +40,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from shoal.cluster.local import taskfiles
 from shoal.cluster.local.home import Home, NodeHome, known_homes
 from shoal.history import segments
-from shoal.objects.task import RENDEZVOUS_FOLDER, TaskBootstrap, TaskKey, TaskSpec
+from shoal.objects.task import RENDEZVOUS_FOLDER, SECRETS_FOLDER, TaskBootstrap, TaskKey, TaskSpec
 
 __all__ = [
     "INHERITED",
@@ -89,6 +91,29 @@ class TaskFolders:
                 str(home.logs), spec.namespace, spec.job_uid, spec.role, spec.index, spec.incarnation
             )
         )
+
+    @property
+    def secrets(self) -> Path:
+        """The folder of the task's secret files."""
+        return self.rendezvous / SECRETS_FOLDER
+
+    def write_secrets(self, bootstrap: TaskBootstrap) -> TaskBootstrap:
+        """Write the bootstrap's secrets, for the task's user alone; the bootstrap without them.
+
+        Raises:
+            OSError: there is no room, or a file's name leads out of its folder.
+        """
+        if bootstrap.secret_env:
+            self.task.mkdir(mode=0o700, parents=True, exist_ok=True)
+            taskfiles.write(str(self.task), taskfiles.SECRETS, bootstrap.secret_env)
+        for name, text in bootstrap.secret_files.items():
+            if "/" in name or name in ("", ".", ".."):
+                raise OSError(f"the file {name!r} is outside of the folder of secrets")
+            self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target = self.secrets / name
+            target.touch(mode=0o600)
+            target.write_text(text)
+        return msgspec.structs.replace(bootstrap, secret_env={}, secret_files={})
 
     def create(self, bootstrap: TaskBootstrap) -> None:
         """Make all of them, and write the files of the bootstrap; idempotent.

@@ -157,7 +157,11 @@ class Node:
             record = self.ledger.tasks.get(wanted.task)
             if record is None or not record.can_be_taken_back:
                 continue
-            record.bootstrap = wanted.bootstrap
+            try:  # before the ledger says that it is launched: then no one sends them again
+                record.bootstrap = self._folders(record.spec).write_secrets(wanted.bootstrap)
+            except OSError as error:
+                self._never_started(record, f"the task's secrets cannot be written: {error}")
+                continue
             record.progress = msgspec.structs.replace(record.progress, launched=True)
             self.ledger.put(record)
             self.turn.changed(record.key)
@@ -278,7 +282,7 @@ class Node:
             ),
         )
         self.turn.changed(record.key)
-        self.turn.after(functools.partial(self._ended, record.key))
+        self.turn.after(functools.partial(self._ended, record))
         self.turn.otherwise(lambda _: self._end_later(record, end))
 
     def reap(self) -> None:
@@ -387,6 +391,12 @@ class Node:
         )
         self.turn.changed(spec.key, new=True)
 
+    def _never_started(self, record: Record, message: str) -> None:
+        outcome = Outcome(reason="StartFailed", exit_code=-1, message=message)
+        progress = msgspec.structs.replace(record.progress, outcome=outcome, ended=self.clock.now())
+        self.ledger.advance(record, progress)
+        self.turn.changed(record.key)
+
     def _launched(self, record: Record) -> None:
         faults.point("agent.launch.recorded")
         self.loop.soon(self.attend(record).begin)
@@ -397,8 +407,12 @@ class Node:
         if monitor is not None:
             monitor.stop()
 
-    def _ended(self, key: TaskKey) -> None:
+    def _ended(self, record: Record) -> None:
         faults.point("agent.end.recorded")
+        key, places = record.key, self._folders(record.spec)
+        (places.task / taskfiles.SECRETS).unlink(missing_ok=True)
+        if places.secrets.exists():
+            self.discard((places.secrets,))
         monitor = self.monitors.pop(key, None)
         self.idle_since.pop(key, None)
         self.ready.discard(key)

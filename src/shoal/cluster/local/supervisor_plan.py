@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from shoal.cluster.local import supervisor_files
 from shoal.cluster.local.isolation import namespaces
 from shoal.cluster.local.isolation.mounts import View, within
 
@@ -49,7 +50,8 @@ class Plan:
         self._other_homes: tuple[str, ...] = tuple(isolation.get("other_homes", ()))
         self._tasks_socket: str = isolation.get("tasks_socket", "")
         self._keep: tuple[str, ...] = tuple(isolation.get("keep", ()))
-        self.env: dict[str, str] = launch["env"] | environment(self.devices)
+        secret: dict[str, str] = supervisor_files.read(folder, "secrets.json") or {}
+        self.env: dict[str, str] = launch["env"] | secret | environment(self.devices)
 
     @property
     def private(self) -> str:

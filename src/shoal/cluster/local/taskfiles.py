@@ -33,6 +33,7 @@ __all__ = [
     "LAUNCH",
     "LOCK",
     "RECORD",
+    "SECRETS",
     "STARTED",
     "STOP",
     "Exit",
@@ -55,6 +56,8 @@ LOCK = "lock"
 BEGUN = "begun"
 RECORD = "record.json"
 """The ledger's record of the task (`ledger.copy_of`), for an agent that has lost its ledger."""
+SECRETS = "secrets.json"
+"""Variables that stand in no other file: there from before the launch is recorded until the end."""
 
 _log = logging.getLogger(__name__)
 

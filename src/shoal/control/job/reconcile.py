@@ -462,6 +462,8 @@ def _spec(observed: Observed, draft: StatusDraft, slot: Slot, place: Placement) 
         isolation=job.spec.isolation,
         image=role.image,
         template=role.template,
+        readiness=role.readiness,
+        volumes=role.volumes,
     )
 
 
