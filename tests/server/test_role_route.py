@@ -29,7 +29,7 @@ RULES = {
     "events": "viewer", "attempts": "viewer", "usage": MEMBER,
     "reportMetrics": JOB_ONLY, "jobMetrics": "viewer",
     "explainInNamespace": "viewer", "explain": MEMBER,
-    "logs": "viewer", "resumeLogs": "viewer", "tasks": "viewer", "exec": "user",
+    "logs": "viewer", "resumeLogs": "viewer", "tasks": "viewer", "exec": "user", "portForward": "user",
     "elastic": JOB_ONLY, "putElastic": JOB_ONLY, "reportElastic": JOB_ONLY, "resizeElastic": JOB_ONLY,
     "listSecrets": "user", "getSecret": "user", "putSecret": "user", "deleteSecret": "user",
     "rotateSecretKey": ADMIN,
@@ -42,7 +42,7 @@ RULES = {
 }  # fmt: skip
 """Route to the least role: in the namespace that is named, or cluster-wide where the rule says so."""
 STATUS = b'{"writer": "w", "uid": "u", "counter": 0, "fields": {}}'
-OWN_JOB = {"getInNamespace", "logs", "resumeLogs", "tasks", "exec"}
+OWN_JOB = {"getInNamespace", "logs", "resumeLogs", "tasks", "exec", "portForward"}
 RANK = ("viewer", "user", "manager", "admin")
 PERSONS = ("anonymous", "nobody", *RANK[:3], *(f"cluster {role}" for role in RANK), "job")
 SPACES = ("mine", "other", "")

@@ -64,6 +64,7 @@ VERBS: dict[str, Verb] = {
     "top": _verb("verbs.top", _SEE, "Show what jobs, nodes or queues use."),
     "wait": _verb("verbs.wait", _SEE, "Wait until jobs have finished, or something else is so."),
     "exec": _verb("verbs.exec", _CHANGE, "Run a command beside a task, in its isolation."),
+    "port-forward": _verb("verbs.port_forward", _CHANGE, "Reach ports of a task from this machine."),
     "retry": _verb("verbs.lifecycle:retry", _CHANGE, "Submit finished jobs again, as new jobs."),
     "scale": _verb("verbs.scale", _CHANGE, "Change how many tasks a job has."),
     "suspend": _verb("verbs.lifecycle:suspend", _CHANGE, "Stop jobs for now; resume continues them."),

@@ -368,6 +368,21 @@ class Client(RemoteStore):
         asked = {"command": tuple(command), "role": role, "index": index, "tty": tty}
         return RemoteSession(self.transport, f"{object_path(JOB, namespace, name)}/exec", asked)
 
+    def forward(
+        self, namespace: str, name: str, port: str | int, *, role: str = "", index: int = 0
+    ) -> RemoteSession:
+        """One connection to a TCP port of a running task, in its network: a number, or the name of a
+        port of the role. The session is as `Cluster.forward` says.
+
+        Raises:
+            NotFound: there is no such job, or that task does not run.
+            Invalid: the role has no port of this name.
+        """
+        from shoal.client.session import RemoteSession
+
+        asked = {"port": str(port), "role": role, "index": index}
+        return RemoteSession(self.transport, f"{object_path(JOB, namespace, name)}/port-forward", asked)
+
     def tasks(self, namespace: str, name: str) -> tuple[TaskReport, ...]:
         """The job's tasks on the nodes that answer."""
         from shoal.client.reports import TaskReport

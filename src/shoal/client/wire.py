@@ -10,7 +10,7 @@ may be resumed from the offsets.
 
 Exec: `C` the command (JSON, first), `I` input (empty: end of input) and `R` size of the terminal (two
 16-bit numbers) from the client; `O`, `E` output and errors, `X` exit code (JSON, last; an error where
-it is not known) from the server; `K` from either.
+it is not known) from the server; `K` from either. Port-forward: the same, with the port in `C`.
 """
 
 from __future__ import annotations

@@ -299,6 +299,17 @@ class Cluster(Protocol):
         """
         ...
 
+    def forward(self, task: TaskKey, port: int) -> Session:
+        """Connect to a TCP port on the loopback of the task's network. The session sends to the
+        connection (empty: closes that half) and receives from it as "out"; "err" is `+` once it is
+        connected and `-` once the task has closed its half; it exits with 0, 111 (nothing listens
+        there) or 104 (reset).
+
+        Raises:
+            NotFound: no such task runs.
+        """
+        ...
+
     def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
         """What the tasks have used so far: one call per node, not per task. Tasks that no node knows,
         and those of nodes that do not answer within a second, are left out."""

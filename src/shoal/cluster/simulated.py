@@ -231,6 +231,10 @@ class SimulatedCluster:
         """See `Cluster.exec`: there is no process to run beside."""
         raise NotFound(f"task {task.name} is simulated: nothing can run beside it")
 
+    def forward(self, task: TaskKey, port: int) -> Session:
+        """See `Cluster.forward`: there is no process that listens."""
+        raise NotFound(f"task {task.name} is simulated: nothing listens in it")
+
     def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
         """See `Cluster.usage`."""
         with self._lock:

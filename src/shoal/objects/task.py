@@ -54,11 +54,13 @@ class Volume(Part, frozen=True, kw_only=True):
     """Storage that a container mounts (clusters that run containers)."""
 
     name: str
+    """Unique in its role."""
     mount_path: str
     """Absolute, in the container."""
     source: dict[str, Any] = {}
     """As the cluster spells it, such as `{"persistentVolumeClaim": {"claimName": "data"}}`."""
     read_only: bool = False
+    """True: the container cannot write to it."""
 
 
 class Probe(Part, frozen=True, kw_only=True):
@@ -71,7 +73,9 @@ class Probe(Part, frozen=True, kw_only=True):
     http: str = ""
     """`NAME/PATH`: the port's name, and the path that answers 200 to 399."""
     period_seconds: float = 2.0
+    """From the end of one try to the next."""
     timeout_seconds: float = 1.0
+    """A try that takes longer has failed."""
     failures: int = 3
     """A task that was ready is so no more after this many failures in a row."""
 

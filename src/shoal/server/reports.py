@@ -30,7 +30,6 @@ from shoal.objects.kinds import JOB
 from shoal.objects.meta import Object
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.ranges import IndexMap, IndexSet
-from shoal.objects.task import TaskKey
 from shoal.objects.text import plural
 from shoal.schedule.explain import explain as in_words
 
@@ -219,7 +218,7 @@ def _entries(history: History | None, about: About, what: EntryType) -> tuple[En
     return history.entries(types=(what,), about=about, limit=_MOST_ENTRIES, newest=True)
 
 
-def find_task(tasks: TaskCache, job: Job, role: str, index: int) -> TaskKey:
+def find_task(tasks: TaskCache, job: Job, role: str, index: int) -> Task:
     """The running task of a job's role and index; the job's only role, where none is named.
 
     Raises:
@@ -235,7 +234,7 @@ def find_task(tasks: TaskCache, job: Job, role: str, index: int) -> TaskKey:
     wanted = (role or names[0], index)
     for task in tasks.of_job(job.metadata.uid):
         if (task.spec.role, task.spec.index) == wanted and task.phase == "Running":
-            return task.spec.key
+            return task
     raise NotFound(
         f"{wanted[0]} {index} of job {job.metadata.name} does not run now",
         hint=f"see what runs with: shoal describe job/{job.metadata.name}",

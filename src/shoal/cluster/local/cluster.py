@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -35,6 +36,7 @@ from shoal.cluster.base import (
 )
 from shoal.cluster.local import nodes, protocol, session
 from shoal.cluster.local.home import Home
+from shoal.cluster.local.isolation import relay
 from shoal.cluster.local.link import OVERDUE_SECONDS, Link, Pending
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.history import segments
@@ -206,6 +208,10 @@ class LocalCluster:
         if link is None:
             raise NotFound(f"no task {task.name} runs")
         return session.open_session(self._home.node(link.node).socket, task, command, tty)
+
+    def forward(self, task: TaskKey, port: int) -> Session:
+        """See `Cluster.forward`: a command beside the task makes the connection, in its network."""
+        return self.exec(task, (sys.executable, "-I", "-S", relay.__file__, str(port)))
 
     def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
         """See `Cluster.usage`."""

@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -15,19 +15,22 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from shoal.client.wire import FRAMES, frame, frames_in
-from shoal.cluster.base import Session
+from shoal.cluster.base import Session, Task
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, NotFound, ShoalError, Unavailable
 from shoal.objects.job import Job
+from shoal.objects.nearest import did_you_mean
 from shoal.server.log_stream import LogQuery, LogStream
 from shoal.server.middleware import document_of
 from shoal.server.reports import find_task, reports_of, require_task
 from shoal.server.services import ActorNow, BlockingPool, Services, ServicesNow
 from shoal.store.authorise import require
 
-__all__ = ["Command", "ExecAnswer", "read_command", "router"]
+__all__ = ["Command", "ExecAnswer", "Forward", "read_first", "router"]
 
 router = APIRouter(prefix="/api/v1/namespaces/{namespace}/jobs/{name}", tags=["running"])
+
+F = TypeVar("F")
 
 _KEEP_ALIVE_SECONDS = 10.0
 _SHORTEST_PAUSE_SECONDS = 0.03
@@ -100,11 +103,30 @@ async def exec_(
     """Run a command beside a task, in its isolation. Body and answer are frames (docs/api.md) and go
     on at the same time; the body's first frame is the command."""
     require(actor, "exec", namespace, name)
-    asked, rest = await read_command(request)
+    asked, rest = await read_first(request, Command, "command")
+    if not asked.command:
+        raise Invalid("there is no command to run")
     job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
     task = await services.on_store.call(find_task, services.tasks, job, asked.role, asked.index)
-    session = await services.on_nodes.call(services.cluster.exec, task, asked.command, tty=asked.tty)
+    key = task.spec.key
+    session = await services.on_nodes.call(services.cluster.exec, key, asked.command, tty=asked.tty)
     services.audit.audited("exec", actor, job, job)
+    return ExecAnswer(session, rest, job.metadata.uid)
+
+
+@router.post("/port-forward", operation_id="portForward", response_class=Response, response_model=None)
+async def port_forward(
+    request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
+) -> Response:
+    """One connection to a TCP port of a task, in its network. Body and answer are frames (docs/api.md)
+    and go on at the same time; the body's first frame names the port."""
+    require(actor, "exec", namespace, name)
+    asked, rest = await read_first(request, Forward, "port")
+    job = await services.on_store.call(services.store.get, Job, namespace, name, actor=actor)
+    task = await services.on_store.call(find_task, services.tasks, job, asked.role, asked.index)
+    port = _port_of(job, task, asked.port)
+    session = await services.on_nodes.call(services.cluster.forward, task.spec.key, port)
+    services.audit.audited("port-forward", actor, job, job)
     return ExecAnswer(session, rest, job.metadata.uid)
 
 
@@ -177,8 +199,17 @@ class Command(msgspec.Struct, frozen=True):
     tty: bool = False
 
 
-async def read_command(request: Request) -> tuple[Command, bytearray]:
-    """The command, and what came behind it.
+class Forward(msgspec.Struct, frozen=True):
+    """The first frame of the body."""
+
+    port: str
+    """A number, or the name of a port of the role."""
+    role: str = ""
+    index: int = 0
+
+
+async def read_first(request: Request, wanted: type[F], what: str) -> tuple[F, bytearray]:
+    """The first frame of the body (tag C), and what came behind it. `what` names it in messages.
 
     Raises:
         Invalid: the body does not begin with one.
@@ -190,16 +221,32 @@ async def read_command(request: Request) -> tuple[Command, bytearray]:
         try:
             for tag, payload in frames_in(buffer):
                 if tag != b"C":
-                    raise Invalid("the body must begin with a command (frame C)")
-                asked = msgspec.json.decode(payload, type=Command)
-                if not asked.command:
-                    raise Invalid("there is no command to run")
-                return asked, buffer
+                    raise Invalid(f"the body must begin with a {what} (frame C)")
+                return msgspec.json.decode(payload, type=wanted), buffer
         except (ValueError, msgspec.MsgspecError) as error:
-            raise Invalid(f"the body does not begin with a command: {error}") from error
+            raise Invalid(f"the body does not begin with a {what}: {error}") from error
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             break
-    raise Invalid("the body does not begin with a command")
+    raise Invalid(f"the body does not begin with a {what}")
+
+
+def _port_of(job: Job, task: Task, text: str) -> int:
+    """The number that a task listens on for a port of its role, given by name or by the number that the
+    job asks for; any other number is taken as it is."""
+    role = next((each for each in job.spec.roles if each.name == task.spec.role), None)
+    leased = task.endpoint.ports if task.endpoint is not None else {}
+    declared = role.ports if role is not None else ()
+    for port in declared:
+        if text in (port.name, str(port.port or port.name)) and port.name in leased:
+            return leased[port.name]
+    if text.isdecimal() and 0 < int(text) < 65536:
+        return int(text)
+    names = [port.name for port in declared]
+    raise Invalid(
+        f"{text!r} is neither the number of a port nor one of {task.spec.role}'s"
+        f"{did_you_mean(text, names)}",
+        hint=f"its ports are {', '.join(names)}" if names else "write a number, such as 6006",
+    )
 
 
 class ExecAnswer(Response):
