@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.control.cache import ObjectCache
-from shoal.control.metric_collector import MetricCollector
-from shoal.control.metric_feed import MetricFeed
+from shoal.control.metric_collector import MetricCollector, MetricFeed
 from shoal.history.base import JobKey, LogKey
 from shoal.history.memory import MemoryHistory, MemoryLogs
 from shoal.objects import codec

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from shoal.control.metric_feed import MetricFeed
+from shoal.control.metric_collector import MetricFeed
 from shoal.history.base import JobKey, Point
 from shoal.history.memory import MemoryHistory
 

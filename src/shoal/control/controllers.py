@@ -23,8 +23,7 @@ from shoal.control.cache import ObjectCache
 from shoal.control.experiment import ExperimentController
 from shoal.control.job.controller import EventRecorder, JobController, Rendezvous
 from shoal.control.lease import Guard
-from shoal.control.metric_collector import MetricCollector, Outputs
-from shoal.control.metric_feed import MetricFeed
+from shoal.control.metric_collector import MetricCollector, MetricFeed, Outputs
 from shoal.control.node import NodeController, NodeStates
 from shoal.control.queue_usage import QueueController
 from shoal.control.runner import Controller

@@ -29,7 +29,7 @@ import msgspec
 from shoal import faults
 from shoal.control.cache import ObjectCache, changed_fields
 from shoal.control.lease import Guard
-from shoal.control.metric_feed import MetricFeed
+from shoal.control.metric_collector import MetricFeed
 from shoal.control.runner import Key, Source
 from shoal.history.base import JobKey
 from shoal.history.base import Point as MetricPoint

@@ -7,18 +7,25 @@ twice. Once the job has ended and everything is read, the job counts as collecte
 
 Files are in the job's output folder, which its tasks write: links that lead out of it are not followed,
 and only regular files are read.
+
+Metric points for controllers: which jobs have new ones, and the points themselves.
+
+A controller names the feed as one of its sources, as it does a cache: it gets the keys of the jobs whose
+points have come since the last sync, at once when this server took them and within `POLL_SECONDS` when
+another did. Level-triggered: after a restart every job with kept points comes once more.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shoal.control.cache import ObjectCache
-from shoal.control.metric_feed import MetricFeed
 from shoal.control.runner import Key, Source
 from shoal.history.base import History, JobKey, Logs, Point
 from shoal.objects.experiment import EXPERIMENT_LABEL, TRIAL_LABEL, Experiment, MetricsCollector
@@ -26,8 +33,9 @@ from shoal.objects.job import FINISHED, Job
 from shoal.objects.trial import ENDED, Trial
 from shoal.search.metric_formats import Found, event_records, points_of_event, points_of_line
 
-__all__ = ["MetricCollector", "Outputs"]
+__all__ = ["POLL_SECONDS", "MetricCollector", "MetricFeed", "Outputs"]
 
+POLL_SECONDS = 1.0
 Outputs = Callable[[str, str], "Path | None"]
 """The output folder of a job, by its namespace and uid; None where this machine has none."""
 
@@ -36,6 +44,87 @@ _PASS_BYTES = 4 * 2**20
 """Of one file in one reconcile, so that one job does not hold up the others."""
 _LONGEST_LINE = 64 * 1024
 _POINTS_PER_LINE = 1024
+
+
+class MetricFeed:
+    """See `shoal.control.runner.Cache`. `on_change` callbacks get `(None, JobKey)`; without a history
+    there are never points."""
+
+    name = "metrics"
+
+    def __init__(self, history: History | None) -> None:
+        self._history = history
+        self._order = 0
+        self._synced = False
+        self._lock = threading.Lock()
+        self._ready = threading.Event()
+        self._callbacks: list[Callable[[Any, Any], None]] = []
+        self._announced: list[JobKey] = []
+        self._is_collected: Callable[[str], bool] = lambda uid: True
+
+    @property
+    def synced(self) -> bool:
+        """True after the first sync."""
+        return self._synced
+
+    @property
+    def ready(self) -> threading.Event:
+        """Set it when points have been appended."""
+        return self._ready
+
+    def sync(self) -> bool:
+        """Call back for each job with new points; True if there was one.
+
+        Raises:
+            Unavailable: the history does not answer.
+        """
+        self._ready.clear()
+        jobs: Sequence[JobKey] = ()
+        if self._history is not None:
+            self._order, jobs = self._history.jobs_with_points(self._order)
+        self._synced = True
+        with self._lock:
+            jobs, self._announced = [*jobs, *self._announced], []
+        for job in jobs:
+            for callback in self._callbacks:
+                callback(None, job)
+        return bool(jobs)
+
+    def sync_after(self) -> float:
+        """See `Cache.sync_after`."""
+        return POLL_SECONDS
+
+    def on_change(self, callback: Callable[[Any, Any], None]) -> None:
+        """See `Cache.on_change`."""
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def points(self, namespace: str, job_uid: str, since: int = 0) -> tuple[Point, ...]:
+        """The points of a job behind the order `since`, in their order.
+
+        Raises:
+            Unavailable: the history does not answer.
+        """
+        if self._history is None:
+            return ()
+        return self._history.points(namespace, uid=job_uid, after=since)
+
+    def complete(self, namespace: str, job_uid: str) -> bool:
+        """Whether everything that an ended job has written is kept: no point will follow. A program's
+        reports are kept before it ends, so it depends on the collector alone."""
+        return self._is_collected(job_uid)
+
+    def collected_by(self, is_collected: Callable[[str], bool]) -> None:
+        """Ask this whether all that an ended job (its uid) has written is collected."""
+        self._is_collected = is_collected
+
+    def announce(self, job: JobKey) -> None:
+        """Have the callbacks called for a job at the next sync, and sync soon."""
+        with self._lock:
+            self._announced.append(job)
+        self._ready.set()
 
 
 @dataclass

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from shoal.clock import Clock
-from shoal.control.metric_feed import MetricFeed
+from shoal.control.metric_collector import MetricFeed
 from shoal.history.base import History, JobKey, Point
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
