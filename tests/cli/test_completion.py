@@ -39,12 +39,15 @@ def _completed(words: str, home: Path, seconds: str = "20") -> list[str]:
     return [line.partition(",")[2] for line in ran.stdout.splitlines() if line]
 
 
+EXPERIMENTS = ["experiments", "experiment/", "trials", "trial/"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "suggested"),
     [
         ("shoal unc", ["uncordon"]),
-        ("shoal get ", ["jobs", "job/", "queues", "queue/", "nodes", "node/"]),
+        ("shoal get ", ["jobs", "job/", "queues", "queue/", "nodes", "node/", *EXPERIMENTS]),
         ("shoal get q", ["queues", "queue/"]),
         ("shoal get jobs ", ["digits", "train"]),
         ("shoal get job/t", ["job/train"]),

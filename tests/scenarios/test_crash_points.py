@@ -45,6 +45,10 @@ ELSEWHERE = {
     "history.segment.dropped": "once a task has written 128 MiB; tests/history/test_segments.py",
     "lease.acquire.done": "servers that share a store; test_crash_options.py",
     "cluster.ensure.refused": "a refused gang; test_crash_refusal.py",
+    **dict.fromkeys(
+        (point for point in POINTS if point.startswith("server.experiment.")),
+        "experiments, after every single write; tests/search/test_experiments.py",
+    ),
     "server.key.written": "the first start of a home; tests/server/test_process.py",
     "server.options.written": "servers with options; test_crash_options.py",
     "shutdown.marked": "shoal down; test_crash_options.py",

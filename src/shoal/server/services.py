@@ -28,7 +28,8 @@ from shoal.cluster.base import Cluster, Task
 from shoal.history.base import History, Logs
 from shoal.history.recorder import Recorder
 from shoal.metrics import AUTHENTICATION_FAILURES
-from shoal.objects.errors import TooManyRequests, Unauthenticated, Unavailable
+from shoal.objects import codec
+from shoal.objects.errors import Invalid, TooManyRequests, Unauthenticated, Unavailable
 from shoal.server.accounts import Accounts
 from shoal.server.auth import Authenticator
 from shoal.server.event_recorder import Audit
@@ -50,6 +51,7 @@ __all__ = [
     "Signals",
     "actor_of_request",
     "authenticator_of",
+    "body_of",
     "counted",
     "identify",
 ]
@@ -308,3 +310,19 @@ def _up(part: T | None, name: str) -> T:
     if part is None:
         raise Unavailable(f"the server is still starting: its {name} is not up yet", hint="try again")
     return part
+
+
+async def body_of(
+    request: Request, wanted: type[T], refuse: Callable[[], None], what: str = "the body"
+) -> T:
+    """The decoded body. The store checks the right of a call that can be made; of one that cannot,
+    `refuse` (which raises Forbidden) does, so that a body says nothing to those without the right.
+
+    Raises:
+        Invalid: see `codec.from_body`.
+    """
+    try:
+        return codec.from_body(await request.body(), wanted, what)
+    except Invalid:
+        refuse()
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -13,12 +14,11 @@ from fastapi.responses import StreamingResponse
 from shoal.admission.admission import Put
 from shoal.client.sse import ServerEvent, render
 from shoal.client.wire import RESULT_HEADER, WARNINGS_HEADER
-from shoal.objects import codec
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.kinds import Kind, kind_at
 from shoal.objects.meta import API_VERSION
 from shoal.server.middleware import document_of
-from shoal.server.services import ActorNow, Services, ServicesNow
+from shoal.server.services import ActorNow, Services, ServicesNow, body_of
 from shoal.store.authorise import authorise
 from shoal.store.base import Actor, Event, Page, Record, Watch
 
@@ -189,12 +189,13 @@ async def patch_status(
     """Set the status fields of one writer (for controllers outside this server): `{writer, uid,
     counter, fields, generation}`; null removes a field."""
     kind = kind_at(plural)
-    authorise(actor, "patch_status", kind, _space(kind, namespace), name)
-    patch = codec.from_body(await request.body(), _Patch, "the patch of a status")
+    space = _space(kind, namespace)
+    refuse = partial(authorise, actor, "patch_status", kind, space, name)
+    patch = await body_of(request, _Patch, refuse, "the patch of a status")
     record = await services.on_store.call(
         services.store.patch_status,
         kind,
-        _space(kind, namespace),
+        space,
         name,
         actor=actor,
         writer=patch.writer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -15,7 +16,7 @@ from shoal.objects import codec
 from shoal.objects.errors import Forbidden, Invalid, Unauthenticated
 from shoal.objects.kinds import LEASE, kind_named
 from shoal.objects.meta import API_VERSION
-from shoal.server.services import ActorNow, ServicesNow, actor_of_request
+from shoal.server.services import ActorNow, ServicesNow, actor_of_request, body_of
 from shoal.store.authorise import allows, authorise
 from shoal.store.base import Actor, Lease
 
@@ -87,8 +88,7 @@ async def schema(kind: str) -> Response:
 async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Take or renew a lease: `{holder, durationSeconds}`. The answer is the lease, or null while
     another holds it."""
-    authorise(actor, "lease", LEASE, "", name)
-    asked = codec.from_body(await request.body(), _Acquire)
+    asked = await body_of(request, _Acquire, partial(authorise, actor, "lease", LEASE, "", name))
     lease = await services.on_store.call(
         services.store.acquire, name, asked.holder, asked.duration_seconds, actor=actor
     )
@@ -103,8 +103,7 @@ async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name
 )
 async def release(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a lease (the body) back if it is still held by its holder."""
-    authorise(actor, "lease", LEASE, "", name)
-    lease = codec.from_body(await request.body(), Lease)
+    lease = await body_of(request, Lease, partial(authorise, actor, "lease", LEASE, "", name))
     if lease.name != name:
         raise Invalid(f"the lease is called {lease.name}, and its address {name}")
     await services.on_store.call(services.store.release, lease, actor=actor)
