@@ -293,7 +293,7 @@ def _run(load: kueue.Load, limit: float) -> _Ran:
         jobs=len(load.arrivals),
         ended=world.ended,
         simulated=simulated,
-        use=world.worked / (simulated * owned),
+        use=world.worked / (simulated * owned) if simulated else 0.0,
         seconds=time.thread_time() - began,
         decisions=world.decisions,
         bound=load.bound,

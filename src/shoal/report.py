@@ -21,6 +21,7 @@ Standard library only: this runs inside users' programs.
 from __future__ import annotations
 
 import atexit
+import codecs
 import contextlib
 import http.client
 import json
@@ -46,6 +47,8 @@ _PAUSE_SECONDS = 0.1
 _LONGEST_RETRY_SECONDS = 1.0
 _REQUEST_SECONDS = 5.0
 _LONGEST_SOCKET_PATH = 107
+for _codec in ("ascii", "latin-1", "idna"):
+    codecs.lookup(_codec)  # a fork while the thread imports one would leave half of it to the child
 _NEEDED = ("SHOAL_API", "SHOAL_TOKEN_FILE", "SHOAL_ROLE", "SHOAL_INDEX")
 
 
@@ -189,6 +192,9 @@ class _Reporter:
         try:
             return self._sink.send(batch), False
         except (OSError, http.client.HTTPException):
+            return None, True
+        except Exception as error:  # noqa: BLE001 - said, and sent again: the thread must not end
+            self._say(f"metric points cannot be sent yet: {type(error).__name__}: {error}")
             return None, True
 
     def _say(self, sentence: str) -> None:

@@ -49,6 +49,10 @@ ELSEWHERE = {
         (point for point in POINTS if point.startswith("server.experiment.")),
         "experiments, after every single write; tests/search/test_experiments.py",
     ),
+    **dict.fromkeys(
+        (point for point in POINTS if point.startswith("server.secrets.")),
+        "the rotation of the key; tests/server/test_secrets.py",
+    ),
     "server.key.written": "the first start of a home; tests/server/test_process.py",
     "server.options.written": "servers with options; test_crash_options.py",
     "shutdown.marked": "shoal down; test_crash_options.py",

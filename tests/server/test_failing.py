@@ -19,6 +19,7 @@ from shoal.server.accounts import Accounts
 from shoal.server.auth import JobTokens
 from shoal.server.components import Components
 from shoal.server.event_recorder import Audit
+from shoal.server.secrets import Secrets
 from shoal.server.services import Services
 from shoal.store.base import SYSTEM, allow_all
 from shoal.store.memory import MemoryStore
@@ -64,9 +65,19 @@ class SmallPlatform:
 def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) -> None:
     store, clock, audit = MemoryStore(), SystemClock(), Audit()
     tokens, accounts = JobTokens.of(tmp_path), Accounts(store, clock)
-    components = Components(SmallPlatform(tmp_path), store, clock, tokens=tokens, audit=audit)
+    secrets = Secrets(store, tmp_path, clock)
+    components = Components(
+        SmallPlatform(tmp_path), store, clock, tokens=tokens, audit=audit, secrets=secrets
+    )
     admission = Admission(store, list, tuple, authorise=allow_all)
-    services = Services(store=store, admission=admission, clock=clock, accounts=accounts, audit=audit)
+    services = Services(
+        store=store,
+        admission=admission,
+        clock=clock,
+        accounts=accounts,
+        audit=audit,
+        secrets=secrets,
+    )
     newer = store.create(newer_job("newer"), actor=SYSTEM)
     store.create(job("odd"), actor=SYSTEM)
     roles = [{"name": "", "nodes": "zero=a", "outcomes": "what"}]

@@ -90,8 +90,11 @@ def test_every_verb_and_action_has_a_rule() -> None:
     ("role", "actions"),
     [
         ("viewer", {"tasks", "logs", "explain", "history", "usage"}),
-        ("user", {"tasks", "logs", "explain", "history", "usage", "exec"}),
-        ("manager", {"tasks", "logs", "explain", "history", "usage", "exec", "audit", "grant"}),
+        ("user", {"tasks", "logs", "explain", "history", "usage", "exec", "secrets"}),
+        (
+            "manager",
+            {"tasks", "logs", "explain", "history", "usage", "exec", "secrets", "audit", "grant"},
+        ),
     ],
 )
 def test_the_actions_of_a_role(role: str, actions: set[Action]) -> None:

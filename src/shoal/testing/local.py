@@ -235,5 +235,17 @@ def _groups(home: Home) -> list[str]:
 def _group_folders(home: Home) -> list[tuple[str, list[str]]]:
     """Each node's folders of control groups, with what is in them."""
     scopes = {f"shoal-{groups.scope(home.node(path.name))}" for path in home.nodes.glob("*")}
-    walk = os.walk("/sys/fs/cgroup")
-    return [(folder, names) for folder, names, _ in walk if Path(folder).name in scopes]
+    found: list[tuple[str, list[str]]] = []
+    folders = ["/sys/fs/cgroup"]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue  # it has been removed since
+        if (name := folder.rpartition("/")[2]) in scopes:
+            found.append((folder, names))
+        elif not name.startswith("shoal-"):  # another home's, however deep its tasks nest groups
+            folders += [f"{folder}/{each}" for each in names]
+    return found

@@ -38,7 +38,7 @@ def test_a_fresh_home_is_the_machine_as_one_node(home):
 def test_a_node_that_nobody_declared_follows_the_machine(home, monkeypatch):
     ensure_up(home, server=False)
     machine = declarations.load(home)
-    monkeypatch.setattr(declarations.machine, "cpu_millis", lambda: 500)
+    monkeypatch.setattr(declarations, "cpu_millis", lambda: 500)
     ensure_up(home, server=False)
     assert declarations.load(home) == machine  # it is up
     terminate(home, component_of("local"))

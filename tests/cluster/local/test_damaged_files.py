@@ -125,6 +125,7 @@ def test_a_lost_ledger_is_rebuilt_from_the_tasks_folders(scene, lost):
     local.up()
     wait_until(lambda: local.phase(scene.runs.key) == "Running")
     assert local.task(scene.runs.key).endpoint.ports
+    wait_until(lambda: local.phase(scene.ended.key) == "Ended")
     assert local.task(scene.ended.key).outcome.exit_code == 7
     assert "StateDamaged" in local.cluster.nodes()[0].problems
     with pytest.raises(Refused):

@@ -39,7 +39,10 @@ class Agent:
         return client
 
     def close(self):
+        closed = threading.Event()
         self.loop.call(self.serving.close)
+        self.loop.call(closed.set)
+        assert closed.wait(20)
         self.loop.stop()
         self.thread.join(20)
 
