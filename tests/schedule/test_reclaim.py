@@ -313,7 +313,7 @@ def test_thousands_of_waiting_jobs_do_not_hold_the_others_up():
     print(f"{took:.2f} s")
     given = [IndexSet.parse(text.rpartition("/")[2]) for text in given_up(plan)["wide"]]
     assert sum(map(len, given)) == 1998, "666 jobs of three"
-    assert took < 20
+    assert took < 60
 
 
 test_thousands_of_waiting_jobs_do_not_hold_the_others_up.pytestmark = [pytest.mark.slow]
