@@ -86,6 +86,10 @@ class Core:
         self._base = base
         return self._changed(cluster)
 
+    def forget_rows(self) -> None:
+        """The next decision counts all rows again; usage and published verdicts stay."""
+        self._base = None
+
     def _changed(self, cluster: Cluster) -> Plan:
         rows = {job.name: job for job in cluster.jobs}
         steps: list[Any] = []
@@ -99,8 +103,8 @@ class Core:
                     continue
             elif isinstance(step, Reserve):
                 codes[step.job] = step.code
-                same = step.tasks == row.reserved and step.at in (None, row.promised)
-                if same and (step.at is None or step.place == row.place):
+                same = set(step.tasks) == set(row.reserved) and step.at in (None, row.promised)
+                if same and (step.at is None or set(step.place) == set(row.place)):
                     continue
             steps.append(step)
         self._codes = codes
@@ -479,7 +483,7 @@ class _Cycle:
         session = self.session
         keep = [
             Slot(job.role(task.role), session.nodes.index[task.node], task.gpus)
-            for task in job.row.place
+            for task in sorted(job.row.place, key=lambda each: (each.role, each.index))
             if task.node in session.nodes.index
         ]
         found = self.profile.date(job, counts)

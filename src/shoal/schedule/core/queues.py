@@ -208,7 +208,7 @@ class Queues:
         weight = self.rows[queue].weight
         if top <= 0.0:
             return 0.0
-        return top / weight if weight > 0 else math.inf
+        return round(top / weight, 12) if weight > 0 else math.inf  # sums differ in the last digit
 
     def within(self, queue: int, use: Floats, asks: npt.NDArray[np.bool_]) -> bool:
         """Whether a queue's use is inside its nominal, in what is asked for."""

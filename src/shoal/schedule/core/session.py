@@ -39,17 +39,25 @@ class Base:
     def carries(self, cluster: Cluster) -> bool:
         """Whether nodes, queues and resources are those that it was made for."""
         before = self.cluster
+        known = set(self.nodes.resources)
         return (
             before.nodes == cluster.nodes
             and before.queues == cluster.queues
             and before.levels == cluster.levels
             and before.shared == cluster.shared
+            and all(
+                known.issuperset(role.amounts)
+                for job in cluster.jobs
+                if (state := self.jobs.get(job.name)) is None or state.row is not job
+                for role in job.roles
+            )
         )
 
     def update(self, cluster: Cluster) -> None:
         """Rows that differ are counted again."""
         self.cluster = cluster
         seen: set[str] = set()
+        count = len(self.jobs)
         for row in cluster.jobs:
             name = row.name
             seen.add(name)
@@ -63,6 +71,8 @@ class Base:
             state = job_state(row, self.queues.index[row.queue], self.nodes, self.queues.resources)
             self.jobs[name] = state
             self._count(state, +1)
+        if len(self.jobs) > count:  # by name: plans do not depend on the order of rows
+            self.jobs = dict(sorted(self.jobs.items()))
         if len(self.jobs) > len(seen):
             for name in self.jobs.keys() - seen:
                 self._count(self.jobs.pop(name), -1)
@@ -245,7 +255,8 @@ class Session:
 
     def _slots(self, job: JobState, tasks: Iterable[Task]) -> list[Slot]:
         index = self.nodes.index
-        return [Slot(job.role(task.role), index.get(task.node, -1), task.gpus) for task in tasks]
+        ordered = sorted(tasks, key=_order)
+        return [Slot(job.role(task.role), index.get(task.node, -1), task.gpus) for task in ordered]
 
     def reserve(self, job: JobState, slots: Sequence[Slot], tasks: Sequence[Task] | None = None) -> None:
         """The slots were taken in `later`: they are kept for the job until they are idle."""
@@ -254,7 +265,7 @@ class Session:
             counts[slot.role] += 1
         self.base.count_stays(job, job.load(counts, new=not self.tasks(job)))
         self.sync(slot.node for slot in slots)
-        self.reserved[job.name] = list(self.number(job, slots) if tasks is None else tasks)
+        self.reserved[job.name] = self.number(job, slots) if tasks is None else sorted(tasks, key=_order)
         for name, ask in () if job.row.tasks else job.row.shared.items():
             self.licences[name] = self.licences.get(name, 0) - ask
 

@@ -304,6 +304,10 @@ class JobState:
         return self.row.longest_seconds
 
 
+def _position(task: Task) -> tuple[str, int]:
+    return task.role, task.index
+
+
 def _index(task: Task) -> int:
     return task.index
 
@@ -332,7 +336,7 @@ def job_state(row: Job, queue: int, nodes: Nodes, resources: Sequence[str]) -> J
         loads=loads,
         minimums=tuple(min(role.minimum, role.maximum) for role in row.roles),
         maximums=tuple(role.maximum for role in row.roles),
-        present=list(row.present),
+        present=sorted(row.present, key=_position),
         roles={role.name: at for at, role in enumerate(row.roles)},
         kind=kind,
     )
