@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from shoal.cluster.simulated import Script, run_for
 from shoal.objects.experiment import Experiment
 from shoal.objects.job import Job
+from shoal.objects.kinds import TRIAL
+from shoal.objects.meta import Metadata, OwnerReference
 from shoal.objects.task import TaskSpec
-from shoal.objects.trial import Trial
+from shoal.objects.trial import Trial, TrialSpec
 from shoal.search.samplers import Result
 from shoal.search.study import Search
 from shoal.store.base import SYSTEM
@@ -353,3 +356,53 @@ def test_of_one_step_the_first_report_counts() -> None:
             )
         )
     assert (progress.least["f"], progress.last["f"], progress.order) == (0.5, 0.8, 4)
+
+
+def test_the_cost_of_an_event_does_not_grow_with_the_trials_that_have_ended() -> None:
+    few, many = (calls_of_one_end(ended) for ended in (20, 400))
+    assert many < few * 1.3, (few, many)
+
+
+def calls_of_one_end(ended: int) -> int:
+    """Function calls of the experiment controller while one trial ends beside `ended` earlier ones."""
+    plane = SearchPlane(cpus=1)
+    experiment = plane.apply(maxTrials=1000, parallel=1, earlyStopping=MEDIAN)
+    for number in range(ended):
+        add_ended(plane, experiment, number)
+    plane.pass_time(5.5)  # what is kept in memory is made, and one trial runs
+    (controller,) = (
+        workers.controller
+        for workers in plane.runner._workers
+        if workers.controller.name == "experiment"
+    )
+    count, inner = 0, controller.reconcile
+
+    def counted(key: Any, now: float) -> float | None:
+        sys.setprofile(count_call)
+        try:
+            return inner(key, now)
+        finally:
+            sys.setprofile(None)
+
+    def count_call(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    controller.reconcile = counted  # type: ignore[method-assign]
+    plane.pass_time(5.0)
+    assert plane.experiment().status.trials.total == ended + 2
+    return count
+
+
+def add_ended(plane: SearchPlane, experiment: Experiment, number: int) -> None:
+    """Store a trial that has succeeded."""
+    owner = OwnerReference(kind="Experiment", name="search", uid=experiment.metadata.uid)
+    trial = Trial(
+        metadata=Metadata(name=f"early-{number}", owners=(owner,)),
+        spec=TrialSpec(experiment="search", number=number, parameters={"x": 1.0, "y": 0.0}),
+    )
+    made = plane.store.create(trial, actor=SYSTEM)
+    plane.store.patch_status(
+        TRIAL, "default", made.metadata.name, actor=SYSTEM, writer="experiment", uid=made.metadata.uid,
+        counter=0, fields={"phase": "Succeeded", "values": (1e6 + number,), "order": number + 1},
+    )  # fmt: skip

@@ -54,7 +54,10 @@ class Curves(MemoryHistory):
         self.loss: Callable[[dict[str, float], int], float] = _loss
         """(parameters, step) to the value of the report."""
         self._steps: dict[str, int] = {}
-        self._ended: set[str] = set()
+        self._jobs: dict[str, Job] = {}
+        """Those that may have something to report, by uid."""
+        self._watch = store.watch(JOB, actor=SYSTEM, version=store.list(JOB, actor=SYSTEM).version)
+        self._reported = -1.0
 
     def jobs_with_points(self, after: int) -> tuple[int, tuple[JobKey, ...]]:
         """Also reports what was due since the last call, in the order of its time."""
@@ -67,15 +70,22 @@ class Curves(MemoryHistory):
 
     def _report(self) -> None:
         now, due = self._clock.now(), list[Point]()
-        for record in self._store.list(JOB, actor=SYSTEM).records:
-            job: Job = record.object
-            uid, number = job.metadata.uid, int(job.metadata.labels["shoal.dev/trial-number"])
-            if uid in self._ended or number in self.silent or not job.status.started:
+        for event in self._watch.poll():
+            if event.record is not None:
+                job: Job = event.record.object
+                self._jobs[job.metadata.uid] = job
+                self._reported = -1.0
+        if now == self._reported:
+            return
+        self._reported = now
+        for uid, job in list(self._jobs.items()):
+            number = int(job.metadata.labels["shoal.dev/trial-number"])
+            if job.status.finished:
+                del self._jobs[uid]
+            if number in self.silent or not job.status.started:
                 continue
             until = job.status.finished or now
             steps = min(self._seconds, math.floor(until - job.status.started + 1e-6))
-            if job.status.finished:
-                self._ended.add(uid)
             x, y = map(float, job.spec.roles[0].command[1:3])
             key = JobKey(namespace="default", name=job.metadata.name, uid=uid)
             due += [

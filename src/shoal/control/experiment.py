@@ -19,6 +19,7 @@ after a start, and after any error.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -43,6 +44,7 @@ from shoal.objects.experiment import (
     TRIAL_LABEL,
     BestTrial,
     Experiment,
+    ExperimentSpec,
     ExperimentStatus,
     Phase,
     TrialCounts,
@@ -188,7 +190,8 @@ class ExperimentController:
         if memory.search is None:
             trials = [memory.trials[number] for number in sorted(memory.trials)]
             ended = sorted((each for each in trials if each.status.order), key=_order)
-            asked = [_asked(each, memory) for each in trials]
+            numbers = {each.status.job: each.spec.number for each in trials}
+            asked = [_asked(each, numbers.get(each.spec.parent)) for each in trials]
             learned = self._learned(experiment)
             memory.search = Search.restore(
                 experiment.spec, asked, [Ended(t.spec.number, _result(t)) for t in ended], learned
@@ -401,7 +404,6 @@ class ExperimentController:
             },
         )
         faults.point("server.experiment.trial.ended")
-        memory.ended += 1
         memory.active.pop(number, None)
         memory.progress.pop(number, None)
         memory.collecting.discard(number)
@@ -472,7 +474,8 @@ class ExperimentController:
         self._guard.check()
         made = self._trials.create(trial, owner=experiment)
         faults.point("server.experiment.trial.created")
-        memory.trials[number] = memory.active[number] = made
+        memory.keep(made)
+        memory.active[number] = made
         self._create_job(experiment, memory, made, now)
 
     def _overspent(self, experiment: Experiment, memory: _Memory, now: float) -> _Ending | None:
@@ -481,7 +484,7 @@ class ExperimentController:
         if most is None:
             return None
         jobs = (self._jobs.get((t.metadata.namespace, _job_name(t))) for t in memory.active.values())
-        spent = memory.node_seconds() + sum(_node_seconds(job, now) for job in jobs if job is not None)
+        spent = memory.node_seconds + sum(_node_seconds(job, now) for job in jobs if job is not None)
         if spent < most * 3600:
             return None
         return _completion(experiment, memory, f"{most:g} node hours are used up")
@@ -495,7 +498,7 @@ class ExperimentController:
         self._cancel_ended(memory)
         counts = memory.counts()
         status = msgspec.structs.replace(
-            experiment.status, trials=counts, node_seconds=memory.node_seconds()
+            experiment.status, trials=counts, node_seconds=memory.node_seconds
         )
         self._write_experiment(experiment, status)
         if not memory.leaving:
@@ -523,10 +526,9 @@ class ExperimentController:
         """Write fields (wire names) of a trial's status."""
         self._guard.check()
         patched = self._trials.patch_status(trial, writer=WRITER, fields=fields)
-        number = trial.spec.number
-        memory.trials[number] = patched
-        if number in memory.active:
-            memory.active[number] = patched
+        memory.keep(patched)
+        if trial.spec.number in memory.active:
+            memory.active[trial.spec.number] = patched
         return patched
 
     def _edit_job(self, job: Job, **fields: Any) -> None:
@@ -623,20 +625,32 @@ class _Progress:
 
 
 class _Memory:
-    """What the controller keeps of an experiment; follows from the store."""
+    """What the controller keeps of an experiment; follows from the store. Counts, sums and the best
+    trials are kept up to date trial by trial: no event costs a pass over all trials."""
 
     def __init__(self, experiment: Experiment, trials: Sequence[Trial]) -> None:
-        self.trials = {trial.spec.number: trial for trial in trials}
+        self._spec = experiment.spec
+        self.trials: dict[int, Trial] = {}
         self.active: dict[int, Trial] = {}
         self.leaving: dict[int, Key] = {}
         """Trials that have ended to the keys of their jobs, which have not."""
         self.progress: dict[int, _Progress] = {}
         self.collecting: set[int] = set()
         """Trials whose job has ended and whose points are still being stored."""
-        self.ended = max((trial.status.order for trial in trials), default=0)
+        self.ended = 0
+        """The order of the trial that ended last."""
+        self.started = 0.0
+        """When the first trial was created; 0: there is none."""
+        self.node_seconds = 0.0
+        """Of the starts that have ended."""
+        self.last_failure: Trial | None = None
+        self._phases: Counter[str] = Counter()
+        self._best: list[Trial] = []
+        for trial in trials:
+            self._count(trial)
+        self._best = _front(self._spec, [each for each in trials if _is_good(each)])
+        self._shown: tuple[BestTrial, ...] | None = None
         self.search: Search | None = None
-        self.best: tuple[int, tuple[BestTrial, ...]] | None = None
-        """The best trials, and the number of ended ones that they were found among."""
         self.stopping = Stopping(experiment.spec)
         self.rung_results = 0
         recorded = ((rung, trial.spec.number) for trial in trials for rung in trial.status.rungs)
@@ -644,22 +658,47 @@ class _Memory:
             self.stopping.recorded(number, Reached(rung.rung, rung.value))
             self.rung_results = rung.order
 
-    @property
-    def started(self) -> float:
-        """When the first trial was created; 0: there is none."""
-        return min((trial.metadata.created for trial in self.trials.values()), default=0.0)
-
-    def node_seconds(self) -> float:
-        """Of the starts that have ended."""
-        return sum(trial.status.node_seconds for trial in self.trials.values())
+    def keep(self, trial: Trial) -> None:
+        """Take the trial as it is stored now."""
+        before = self.trials.get(trial.spec.number)
+        self._count(trial)
+        if _is_good(trial) and (before is None or not _is_good(before)):
+            self._best = _front(self._spec, sorted([*self._best, trial], key=_number_of))
+            self._shown = None
 
     def counts(self) -> TrialCounts:
+        """Trials by phase."""
         names = {"EarlyStopped": "early_stopped", "MetricsUnavailable": "metrics_unavailable"}
-        found: dict[str, int] = {}
-        for trial in self.trials.values():
-            name = names.get(trial.status.phase, trial.status.phase.lower())
-            found[name] = found.get(name, 0) + 1
-        return TrialCounts(**found)
+        return TrialCounts(**{names.get(p, p.lower()): n for p, n in self._phases.items()})
+
+    def best(self) -> tuple[BestTrial, ...]:
+        """The trials that no other beats, by number."""
+        if self._shown is None:
+            self._shown = tuple(
+                BestTrial(
+                    trial=each.metadata.name,
+                    number=each.spec.number,
+                    parameters=each.spec.parameters,
+                    values=each.status.values,
+                )
+                for each in self._best[:_MOST_BEST]
+            )
+        return self._shown
+
+    def _count(self, trial: Trial) -> None:
+        before, number = self.trials.get(trial.spec.number), trial.spec.number
+        if before is not None:
+            self._phases[before.status.phase] -= 1
+            self.node_seconds -= before.status.node_seconds
+        self.trials[number] = trial
+        self._phases[trial.status.phase] += 1
+        self.node_seconds += trial.status.node_seconds
+        self.ended = max(self.ended, trial.status.order)
+        created = trial.metadata.created
+        self.started = min(self.started, created) if self.started else created
+        failed = trial.status.phase in ("Failed", "MetricsUnavailable")
+        if failed and (self.last_failure is None or _order(self.last_failure) < _order(trial)):
+            self.last_failure = trial
 
 
 @dataclass(frozen=True)
@@ -687,7 +726,7 @@ def _ending(experiment: Experiment, memory: _Memory, now: float) -> _Ending | No
 
 def _completion(experiment: Experiment, memory: _Memory, why: str) -> _Ending:
     """Succeeded with at least one good trial, else Failed."""
-    best = _best(experiment, memory)
+    best = memory.best()
     if not best:
         counts = memory.counts()
         failed = counts.failed + counts.metrics_unavailable
@@ -697,8 +736,8 @@ def _completion(experiment: Experiment, memory: _Memory, why: str) -> _Ending:
 
 
 def _failures(memory: _Memory, failed: int) -> str:
-    bad = [t for t in memory.trials.values() if t.status.phase in ("Failed", "MetricsUnavailable")]
-    last = max(bad, key=_order)
+    last = memory.last_failure
+    assert last is not None
     return f"{failed} trials failed, the last ({last.metadata.name}): {last.status.message}"
 
 
@@ -706,7 +745,7 @@ def _goal(experiment: Experiment, memory: _Memory) -> str:
     objective = experiment.spec.objectives[0]
     if len(experiment.spec.objectives) > 1 or objective.goal is None:
         return ""
-    for best in _best(experiment, memory):
+    for best in memory.best():
         value = best.values[0]
         there = value >= objective.goal if objective.direction == "maximize" else value <= objective.goal
         if there:
@@ -721,40 +760,26 @@ def _praise(experiment: Experiment, best: Sequence[BestTrial]) -> str:
     return f"the best is {best[0].trial} with {objectives[0].metric}={best[0].values[0]:.6g}"
 
 
-def _best(experiment: Experiment, memory: _Memory) -> tuple[BestTrial, ...]:
-    if memory.best is None or memory.best[0] != memory.ended:
-        memory.best = (memory.ended, _front(experiment, memory))
-    return memory.best[1]
+def _is_good(trial: Trial) -> bool:
+    """Whether it can be the best: it has succeeded within the constraints."""
+    return trial.status.phase == "Succeeded" and all(each <= 0 for each in trial.status.violations)
 
 
-def _front(experiment: Experiment, memory: _Memory) -> tuple[BestTrial, ...]:
-    good = [
-        trial
-        for _, trial in sorted(memory.trials.items())
-        if trial.status.phase == "Succeeded" and all(each <= 0 for each in trial.status.violations)
-    ]
-    front = pareto(experiment.spec, [trial.status.values for trial in good])[:_MOST_BEST]
-    return tuple(
-        BestTrial(
-            trial=good[at].metadata.name,
-            number=good[at].spec.number,
-            parameters=good[at].spec.parameters,
-            values=good[at].status.values,
-        )
-        for at in front
-    )
+def _front(spec: ExperimentSpec, good: Sequence[Trial]) -> list[Trial]:
+    """Of trials by number those that no other beats."""
+    return [good[at] for at in pareto(spec, [each.status.values for each in good])]
 
 
 def _status(
     experiment: Experiment, memory: _Memory, now: float, ending: _Ending | None
 ) -> ExperimentStatus:
-    best = _best(experiment, memory)
+    best = memory.best()
     counts = memory.counts()
     fields: dict[str, Any] = {
         "trials": counts,
-        "suggested": max(experiment.status.suggested, 1 + max(memory.trials, default=-1)),
+        "suggested": max(experiment.status.suggested, 1 + next(reversed(memory.trials), -1)),
         "best": best,
-        "node_seconds": memory.node_seconds(),
+        "node_seconds": memory.node_seconds,
         "started": memory.started,
         "observed_generation": experiment.metadata.generation,
     }
@@ -789,10 +814,13 @@ def _order(trial: Trial) -> int:
     return trial.status.order
 
 
-def _asked(trial: Trial, memory: _Memory) -> Asked:
+def _number_of(trial: Trial) -> int:
+    return trial.spec.number
+
+
+def _asked(trial: Trial, parent: int | None) -> Asked:
     spec = trial.spec
-    parents = (n for n, each in memory.trials.items() if spec.parent and each.status.job == spec.parent)
-    chosen = Suggestion(spec.parameters, parent=next(parents, None), origin=spec.origin)
+    chosen = Suggestion(spec.parameters, parent=parent if spec.parent else None, origin=spec.origin)
     return Asked(spec.number, chosen, spec.after)
 
 

@@ -36,6 +36,8 @@ class MemoryHistory:
         self._by_id: dict[str, tuple[_Place, Entry]] = {}
         self._appended = 0
         self._points: list[Point] = []
+        self._points_of: defaultdict[str, list[Point]] = defaultdict(list)
+        """Uid of a job to its points."""
         self._points_seen: set[tuple[str, str, int]] = set()
         self._last_order = 0
 
@@ -91,7 +93,9 @@ class MemoryHistory:
                 if identity not in self._points_seen:
                     self._points_seen.add(identity)
                     self._last_order += 1
-                    self._points.append(point_from_row(point_to_row(each), self._last_order))
+                    point = point_from_row(point_to_row(each), self._last_order)
+                    self._points.append(point)
+                    self._points_of[point.job.uid].append(point)
             return self._last_order - before
 
     def points(
@@ -106,13 +110,13 @@ class MemoryHistory:
     ) -> tuple[Point, ...]:
         """See `History.points`."""
         with self._lock:
-            begin = bisect.bisect_right(self._points, after, key=lambda each: each.order)
+            kept = self._points_of.get(uid, []) if uid else self._points
+            begin = bisect.bisect_right(kept, after, key=lambda each: each.order)
             found = tuple(
                 each
-                for each in self._points[begin:]
+                for each in kept[begin:]
                 if each.job.namespace == namespace
                 and job in ("", each.job.name)
-                and uid in ("", each.job.uid)
                 and (not names or each.name in names)
             )
         return found[:limit] if limit else found
@@ -141,6 +145,9 @@ class MemoryHistory:
                     kept.append(each)
             dropped = len(self._points) - len(kept)
             self._points = kept[::-1]
+            self._points_of = defaultdict(list)
+            for each in self._points:
+                self._points_of[each.job.uid].append(each)
             self._points_seen = {(each.job.uid, each.writer, each.sequence) for each in kept}
         return dropped
 

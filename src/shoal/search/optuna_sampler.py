@@ -48,6 +48,8 @@ class OptunaSampler:
         self._spec = spec
         self._settings = settings_of(spec.algorithm)
         self.total: int | None = None
+        # without conditional parameters there is one group: the points are the same, and come sooner
+        self._conditional = any(each.when is not None for each in spec.parameters)
         directions = [each.direction for each in spec.objectives]
         self._study: optuna.Study = self._optuna.create_study(
             directions=directions, sampler=self._optuna.samplers.RandomSampler(seed=0)
@@ -107,7 +109,7 @@ class OptunaSampler:
             return samplers.TPESampler(
                 seed=seed,
                 multivariate=given["multivariate"],
-                group=given["multivariate"] and given["group"],
+                group=given["multivariate"] and given["group"] and self._conditional,
                 constant_liar=given["constantLiar"],
                 **_given(
                     n_startup_trials=given["nStartupTrials"], n_ei_candidates=given["nEiCandidates"]

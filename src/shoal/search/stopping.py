@@ -16,7 +16,7 @@ completed trials (median, percentile). Values are compared as larger-is-better.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -29,6 +29,7 @@ from shoal.search.space import seed_for
 __all__ = ["Reached", "Stopping", "Verdict"]
 
 _FURTHEST_RUNGS = 40
+_STEPS_KEPT = 256
 
 
 class Reached(NamedTuple):
@@ -74,12 +75,14 @@ class Stopping:
         self._settings = settings_of(spec.early_stopping)
         self._sign = 1.0 if spec.objectives[0].direction == "maximize" else -1.0
         self._seed = spec.algorithm.seed
-        self._rungs: dict[tuple[int, int], list[tuple[float, int]]] = {}
-        """(bracket, rung) to the values of the trials that reached it."""
+        self._rungs: dict[tuple[int, int], list[float]] = {}
+        """(bracket, rung) to the values of the trials that reached it, ascending."""
         self._reached: dict[int, int] = {}
         """Trial to the number of rungs that it has reached."""
         self._series: dict[int, _Series] = {}
-        self._completed: set[int] = set()
+        self._completed: list[int] = []
+        self._means: dict[int, tuple[int, list[float]]] = {}
+        """Step to how many of the completed trials `_means_at` has taken, and their means."""
 
     @property
     def active(self) -> bool:
@@ -97,7 +100,7 @@ class Stopping:
 
     def completed(self, trial: int) -> None:
         """The trial ended by itself: others are compared with it from now on."""
-        self._completed.add(trial)
+        self._completed.append(trial)
 
     def take(self, trial: int, step: int, value: float) -> Verdict:
         """Take a point of a running trial; not a number is worse than everything."""
@@ -126,8 +129,7 @@ class Stopping:
     def _compare(self, trial: int, step: int) -> Verdict:
         if step < self._settings["startStep"]:
             return Verdict()
-        others = (self._series.get(each) for each in sorted(self._completed))
-        means = [mean for each in others if each and (mean := each.mean_up_to(step)) is not None]
+        means = self._means_at(step)
         if len(means) < self._settings["minTrials"]:
             return Verdict()
         share = self._settings.get("percentile", 50.0)
@@ -141,6 +143,20 @@ class Stopping:
             f"{len(means)} completed trials, {limit:.6g}"
         )
 
+    def _means_at(self, step: int) -> list[float]:
+        """The means of the completed trials up to the step, ascending. Kept for the newest steps, so
+        that a point costs as much as trials have completed since the last point of its step."""
+        taken, means = self._means.pop(step, (0, []))
+        for trial in self._completed[taken:]:
+            series = self._series.get(trial)
+            mean = None if series is None else series.mean_up_to(step)
+            if mean is not None:
+                insort(means, mean)
+        self._means[step] = (len(self._completed), means)
+        if len(self._means) > _STEPS_KEPT:
+            del self._means[next(iter(self._means))]
+        return means
+
     def _halve(self, trial: int, step: int, score: float) -> Verdict:
         bracket, rung = self.bracket(trial), self._reached.get(trial, 0)
         at = self._rung_step(bracket, rung)
@@ -153,7 +169,7 @@ class Stopping:
         self._record(trial, reached)
         values = self._rungs[bracket, rung]
         keep = max(1, len(values) // self._settings["reductionFactor"])
-        ahead = sum(1 for each, other in values if each > value and other != trial)
+        ahead = len(values) - bisect_right(values, value)
         if ahead < keep:
             return Verdict(reached)
         text = (
@@ -164,7 +180,7 @@ class Stopping:
 
     def _record(self, trial: int, reached: Reached) -> None:
         bracket = self.bracket(trial)
-        self._rungs.setdefault((bracket, reached.rung), []).append((self._sign * reached.value, trial))
+        insort(self._rungs.setdefault((bracket, reached.rung), []), self._sign * reached.value)
         self._reached[trial] = max(self._reached.get(trial, 0), reached.rung + 1)
 
     def bracket(self, trial: int) -> int:
@@ -194,9 +210,8 @@ class Stopping:
         return None if most is not None and step >= most else step
 
 
-def _percentile(values: list[float], percent: float) -> float:
+def _percentile(ordered: list[float], percent: float) -> float:
     """With linear interpolation between neighbours."""
-    ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100.0
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
