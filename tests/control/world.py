@@ -17,7 +17,7 @@ from shoal.control.scheduling import SchedulingController
 from shoal.history.base import About
 from shoal.objects.job import ArraySpec, Job, JobSpec, Resources, Role
 from shoal.objects.kinds import JOB, NODE, QUEUE
-from shoal.objects.meta import Metadata, Stamp
+from shoal.objects.meta import Metadata, Object, Stamp
 from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueSpec
@@ -62,8 +62,8 @@ class Diary:
         self.decisions: list[tuple[str, str, str]] = []
         self.events: list[tuple[str, str]] = []
 
-    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
-        self.events.append((job.metadata.name, reason))
+    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+        self.events.append((obj.metadata.name, reason))
 
     def attempt(self, job: Job, task: Task) -> None:
         self.events.append((job.metadata.name, f"ended {task.spec.name}"))

@@ -207,6 +207,8 @@ def test_infrastructure_failures_are_retried_and_not_counted() -> None:
     first = plane.trials()[0]
     assert (first.status.retries, first.status.job) == (1, f"{first.metadata.name}-r1")
     assert len(plane.jobs()) == 3
+    (again,) = (message for _, reason, message in plane.notes if reason == "TrialRetried")
+    assert again.startswith(f"trial {first.metadata.name} starts again: ")
 
 
 def test_suspend_stops_everything_and_resume_goes_on() -> None:
@@ -406,3 +408,28 @@ def add_ended(plane: SearchPlane, experiment: Experiment, number: int) -> None:
         TRIAL, "default", made.metadata.name, actor=SYSTEM, writer="experiment", uid=made.metadata.uid,
         counter=0, fields={"phase": "Succeeded", "values": (1e6 + number,), "order": number + 1},
     )  # fmt: skip
+
+
+def test_events_say_what_happened_to_the_experiment() -> None:
+    plane = SearchPlane(behave=failing({2}))
+    plane.apply(earlyStopping=ASHA)
+    plane.finish()
+    notes = [(reason, message) for name, reason, message in plane.notes if name == "search"]
+    trials = plane.trials()
+    reasons = [reason for reason, _ in notes]
+    assert reasons.count("TrialStarted") == 12
+    assert (
+        reasons.count("TrialEarlyStopped") == sum(t.status.phase == "EarlyStopped" for t in trials) > 0
+    )
+    assert reasons.count("TrialFailed") == 1
+    first = trials[0]
+    x, y = first.spec.parameters["x"], first.spec.parameters["y"]
+    assert notes[0] == ("TrialStarted", f"trial {first.metadata.name} with x={x!r} y={y!r}")
+    best = [message for reason, message in notes if reason == "BestSoFar"]
+    values = [t.status.values[0] for t in sorted(trials, key=lambda t: t.status.order)
+              if t.status.phase == "Succeeded"]  # fmt: skip
+    assert len(best) == sum(value < min(values[:at], default=99) for at, value in enumerate(values))
+    assert "(before: " not in best[0]
+    assert all("(before: " in each for each in best[1:])
+    assert reasons[-1] == "Succeeded"
+    assert "all 12 trials have ended; the best is" in notes[-1][1]

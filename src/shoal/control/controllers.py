@@ -177,6 +177,7 @@ def _experiment(context: ControllerContext) -> Controller:
         jobs=context.cache(JOB),
         metrics=context.metrics,
         guard=context.guard,
+        recorder=context.recorder,
     )
 
 

@@ -29,6 +29,7 @@ import msgspec
 
 from shoal import faults
 from shoal.control.cache import ObjectCache, changed_fields
+from shoal.control.job.controller import EventRecorder
 from shoal.control.lease import Guard
 from shoal.control.metric_collector import MetricFeed
 from shoal.control.runner import Key, Source
@@ -48,6 +49,7 @@ from shoal.objects.experiment import (
     ExperimentStatus,
     Phase,
     TrialCounts,
+    rendered,
 )
 from shoal.objects.experiment_rules import job_document, read_value
 from shoal.objects.job import FINISHED as JOB_FINISHED
@@ -98,12 +100,14 @@ class ExperimentController:
         jobs: ObjectCache[Job],
         metrics: MetricFeed,
         guard: Guard,
+        recorder: EventRecorder,
     ) -> None:
         self._experiments = experiments
         self._trials = trials
         self._jobs = jobs
         self._metrics = metrics
         self._guard = guard
+        self._recorder = recorder
         self._memories: dict[str, _Memory] = {}
         """Uid of an experiment to what is known of it beyond the store."""
         self._fresh: set[str] = set()
@@ -144,6 +148,8 @@ class ExperimentController:
         status = _status(experiment, memory, now, ending)
         self._write_experiment(experiment, status)
         if ending is not None:
+            failed = ending.phase == "Failed"
+            self._event(experiment, ending.phase, ending.message, now, warning=failed)
             self._release(cast("Experiment", self._experiments.get(experiment.key)), memory, now)
             return None
         return self._call_again(experiment, memory, now)
@@ -224,7 +230,9 @@ class ExperimentController:
         if job is None and experiment.spec.suspend:
             return
         if job is None and trial.status.job_uid:
-            self._end(memory, trial, "Cancelled", "JobDeleted", "its job has been deleted", now)
+            self._end(
+                experiment, memory, trial, "Cancelled", "JobDeleted", "its job has been deleted", now
+            )
             return
         if job is None:
             self._create_job(experiment, memory, trial, now)
@@ -259,14 +267,16 @@ class ExperimentController:
             job = self._jobs.create(cast("Job", admit(document, JOB)), owner=experiment)
         except (Invalid, Forbidden) as error:
             hint = f" ({error.hint})" if error.hint else ""
-            self._end(memory, trial, "Failed", "TemplateRejected", f"{error.message}{hint}", now)
+            self._end(
+                experiment, memory, trial, "Failed", "TemplateRejected", f"{error.message}{hint}", now
+            )
             return
         except Exists:
             there = self._jobs.refresh((trial.metadata.namespace, name))
             owners = () if there is None else there.metadata.owners
             if there is None or all(each.uid != experiment.metadata.uid for each in owners):
                 message = f"another job is called {name}"
-                self._end(memory, trial, "Failed", "NameTaken", message, now)
+                self._end(experiment, memory, trial, "Failed", "NameTaken", message, now)
                 return
             job = there
         faults.point("server.experiment.job.created")
@@ -297,6 +307,7 @@ class ExperimentController:
                 values = tuple(progress.value(each) for each in experiment.spec.objectives)
                 known = values if None not in values else ()
                 self._end(
+                    experiment,
                     memory,
                     trial,
                     "EarlyStopped",
@@ -319,7 +330,9 @@ class ExperimentController:
     ) -> None:
         """The job has ended: end the trial, or start it again."""
         if job.status.phase == "Cancelled":
-            self._end(memory, trial, "Cancelled", "JobCancelled", "its job has been cancelled", now)
+            self._end(
+                experiment, memory, trial, "Cancelled", "JobCancelled", "its job has been cancelled", now
+            )
             return
         if job.status.phase == "Failed":
             infrastructure = job.status.reason == _INFRASTRUCTURE
@@ -328,11 +341,14 @@ class ExperimentController:
                 again = {"retries": trial.status.retries + 1, "job": "", "jobUid": "", "reports": 0}
                 spent = trial.status.node_seconds + _node_seconds(job, now)
                 fields = {**again, "phase": "Pending", "nodeSeconds": spent}
+                why = job.status.message or "its job failed for the platform's faults"
+                message = f"trial {trial.metadata.name} starts again: {why}"
+                self._event(experiment, "TrialRetried", message, now, warning=True)
                 self._create_job(experiment, memory, self._patch(memory, trial, fields), now)
                 return
             reason = _INFRASTRUCTURE if infrastructure else "JobFailed"
             message = job.status.message or "its job has failed"
-            self._end(memory, trial, "Failed", reason, message, now)
+            self._end(experiment, memory, trial, "Failed", reason, message, now)
             return
         progress = memory.progress[trial.spec.number]
         missing = any(progress.value(each) is None for each in experiment.spec.objectives)
@@ -355,7 +371,9 @@ class ExperimentController:
             name = objective.metric
             if name in progress.not_finite:
                 message = f"{name} was reported, but never as a finite number"
-                self._end(memory, trial, "Failed", "ObjectiveNotFinite", message, now, **fields)
+                self._end(
+                    experiment, memory, trial, "Failed", "ObjectiveNotFinite", message, now, **fields
+                )
                 return
             seen = (
                 f"it reported {', '.join(sorted(progress.last))}"
@@ -366,7 +384,16 @@ class ExperimentController:
                 f"its job succeeded and never reported {name}; {seen}: call shoal.report({name}=...) "
                 "or print the metric in a form that the experiment's collector reads"
             )
-            self._end(memory, trial, "MetricsUnavailable", "MetricsUnavailable", message, now, **fields)
+            self._end(
+                experiment,
+                memory,
+                trial,
+                "MetricsUnavailable",
+                "MetricsUnavailable",
+                message,
+                now,
+                **fields,
+            )
             return
         violations = tuple(
             progress.violation(each.metric, each.min, each.max) for each in experiment.spec.constraints
@@ -374,10 +401,11 @@ class ExperimentController:
         fields |= {"values": tuple(values), "violations": violations}
         if memory.stopping.needs_series:
             memory.stopping.completed(trial.spec.number)
-        self._end(memory, trial, "Succeeded", "", "", now, **fields)
+        self._end(experiment, memory, trial, "Succeeded", "", "", now, **fields)
 
     def _end(
         self,
+        experiment: Experiment,
         memory: _Memory,
         trial: Trial,
         phase: TrialPhase,
@@ -387,7 +415,7 @@ class ExperimentController:
         **fields: Any,
     ) -> None:
         """Record that the trial has ended, as the next in the order of ends."""
-        number = trial.spec.number
+        number, best = trial.spec.number, memory.best()
         job = self._jobs.get((trial.metadata.namespace, _job_name(trial)))
         spent = trial.status.node_seconds + (0.0 if job is None else _node_seconds(job, now))
         ended = self._patch(
@@ -411,6 +439,35 @@ class ExperimentController:
             memory.leaving[number] = job.key
         if memory.search is not None:
             memory.search.tell(number, _result(ended))
+        self._report_end(experiment, memory, ended, best, now)
+
+    def _report_end(
+        self,
+        experiment: Experiment,
+        memory: _Memory,
+        trial: Trial,
+        before: Sequence[BestTrial],
+        now: float,
+    ) -> None:
+        """Events of a trial's end: how it ended, and whether it is the best so far."""
+        status, name = trial.status, trial.metadata.name
+        if status.phase != "Succeeded":
+            failed = status.phase in ("Failed", "MetricsUnavailable")
+            message = f"trial {name}: {status.message}"
+            self._event(experiment, f"Trial{status.phase}", message, now, warning=failed)
+            return
+        metrics = [each.metric for each in experiment.spec.objectives]
+        values = " ".join(f"{m}={v:.6g}" for m, v in zip(metrics, status.values, strict=True))
+        self._event(experiment, "TrialSucceeded", f"trial {name} with {values}", now)
+        best = memory.best()
+        if all(each.trial != name for each in best):
+            return
+        if len(metrics) > 1:
+            message = f"trial {name} with {values} is on the Pareto front of {len(best)} trials"
+        else:
+            earlier = f" (before: {before[0].values[0]:.6g} of {before[0].trial})" if before else ""
+            message = f"trial {name} with {values}{earlier}"
+        self._event(experiment, "BestSoFar", message, now)
 
     def _cancel_ended(self, memory: _Memory) -> None:
         """Cancel the jobs of trials that have ended."""
@@ -476,6 +533,11 @@ class ExperimentController:
         faults.point("server.experiment.trial.created")
         memory.keep(made)
         memory.active[number] = made
+        point = " ".join(f"{key}={rendered(value)}" for key, value in chosen.parameters.items())
+        message = f"trial {made.metadata.name} with {point}"
+        if parent:
+            message += f" continues from the output of job {parent}"
+        self._event(experiment, "TrialStarted", message, now)
         self._create_job(experiment, memory, made, now)
 
     def _overspent(self, experiment: Experiment, memory: _Memory, now: float) -> _Ending | None:
@@ -494,7 +556,7 @@ class ExperimentController:
         for number in sorted(memory.active):
             trial = memory.active[number]
             message = "the experiment ended before it"
-            self._end(memory, trial, "Cancelled", "ExperimentEnded", message, now)
+            self._end(experiment, memory, trial, "Cancelled", "ExperimentEnded", message, now)
         self._cancel_ended(memory)
         counts = memory.counts()
         status = msgspec.structs.replace(
@@ -530,6 +592,11 @@ class ExperimentController:
         if trial.spec.number in memory.active:
             memory.active[trial.spec.number] = patched
         return patched
+
+    def _event(
+        self, experiment: Experiment, reason: str, message: str, now: float, *, warning: bool = False
+    ) -> None:
+        self._recorder.event(experiment, reason, message, warning=warning, at=now)
 
     def _edit_job(self, job: Job, **fields: Any) -> None:
         self._guard.check()

@@ -105,10 +105,10 @@ class HistoryRecorder:
         self._recorder = recorder
         self._cluster = cluster
 
-    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
         """See `Notebook.event`."""
         severity = "Warning" if warning else "Normal"
-        self._recorder.event(about(job), reason, message, severity=severity)
+        self._recorder.event(about(obj), reason, message, severity=severity)
 
     def attempt(self, job: Job, task: Task) -> None:
         """See `Notebook.attempt`; with what the task has used, while its node still knows."""

@@ -27,7 +27,7 @@ from shoal.control.scheduling import SchedulingController
 from shoal.history.base import About
 from shoal.objects.errors import Conflict
 from shoal.objects.job import Job
-from shoal.objects.meta import Metadata, Stamp
+from shoal.objects.meta import Metadata, Object, Stamp
 from shoal.objects.node import Capacity, Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue
@@ -168,8 +168,8 @@ class _Recorder:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
 
-    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
-        self._plane.notes.append((job.metadata.name, reason, message))
+    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+        self._plane.notes.append((obj.metadata.name, reason, message))
 
     def attempt(self, job: Job, task: Task) -> None:
         self._plane.attempts.append(task)

@@ -36,7 +36,7 @@ from shoal.control.runner import Key, Source
 from shoal.control.task_cache import TaskCache
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
-from shoal.objects.meta import Stamp
+from shoal.objects.meta import Object, Stamp
 from shoal.objects.node import Node
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
@@ -63,8 +63,8 @@ class Rendezvous(Protocol):
 class EventRecorder(Protocol):
     """Where the controller writes what happened; never waits, never fails the caller."""
 
-    def event(self, job: Job, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
-        """Something happened to the job."""
+    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+        """Something happened to the object."""
         ...
 
     def attempt(self, job: Job, task: Task) -> None:
