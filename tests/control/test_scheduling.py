@@ -13,7 +13,14 @@ from shoal.objects.job import Gang
 from shoal.objects.node import Taint
 from shoal.objects.quantities import CpuMillis
 from shoal.objects.queue import Quota
+from tests.control import world as worlds
 from tests.control.world import World, capacity, role
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def edition(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both scheduling cores keep these promises."""
+    monkeypatch.setattr(worlds, "EDITION", request.param)
 
 
 def test_a_job_is_placed_started_and_its_slots_are_given_back():

@@ -23,6 +23,7 @@ from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueSpec
 from shoal.objects.ranges import IndexSet
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskSpec
+from shoal.schedule.cycle.rows import Rules
 from shoal.schedule.plan import policy_named
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
@@ -80,6 +81,10 @@ def render(
     return {spec.name: TaskBootstrap() for spec in specs}
 
 
+EDITION = Rules().edition
+"""Of the scheduling core."""
+
+
 class World:
     """Everything wired together; `run` lets all that is due now happen."""
 
@@ -113,7 +118,7 @@ class World:
             guard=guard,
             rendezvous=render,
             recorder=self.diary,
-            policy=lambda: policy_named(self.policy),
+            policy=lambda: policy_named(self.policy, edition=EDITION),
         )
         self.jobs: ObjectCache[Job] = context.cache(JOB)
         self.queues: ObjectCache[Queue] = context.cache(QUEUE)

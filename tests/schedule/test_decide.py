@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
 
@@ -27,8 +29,22 @@ from tests.schedule.world import (
 POLICY = Policy()
 
 
+EDITION = 1
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def edition(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both scheduling cores keep these promises."""
+    monkeypatch.setattr(sys.modules[__name__], "EDITION", request.param)
+
+
+def decided(world, policy=POLICY, now=NOW):
+    rules = msgspec.structs.replace(policy.rules, edition=EDITION)
+    return decide(world, msgspec.structs.replace(policy, rules=rules), now)
+
+
 def plan(nodes, jobs, queues=(), policy=POLICY, now=NOW):
-    return decide(snapshot(nodes, jobs, queues), policy, now)
+    return decided(snapshot(nodes, jobs, queues), policy, now)
 
 
 def test_a_gang_starts_on_as_few_nodes_as_can_be():
@@ -163,7 +179,7 @@ def test_tasks_of_unknown_jobs_hold_capacity_too():
     world = Snapshot(
         nodes=world.nodes, queues=world.queues, forms=world.forms, jobs=world.jobs, strangers=(stranger,)
     )
-    result = decide(world, POLICY, NOW)
+    result = decided(world)
     assert (placed(result, "j"), codes(result)) == (None, {"j": "Departing"})
 
 
@@ -468,7 +484,7 @@ def test_a_plan_and_its_snapshot_survive_a_file():
         [node("a", taints=taint), node("b", 2000, gpus=("g0",))],
         [Job("j", gang(2), "+0@a +1@b"), Job("k", gang(1, gpu=1)), Job("l", elastic(1, 9))],
     )
-    first = decide(world, POLICY, NOW)
-    again = decide(codec.decode(codec.encode(world), Snapshot), POLICY, NOW)
+    first = decided(world)
+    again = decided(codec.decode(codec.encode(world), Snapshot))
     assert codec.encode(first) == codec.encode(again)
     assert codec.encode(codec.decode(codec.encode(first), type(first))) == codec.encode(first)

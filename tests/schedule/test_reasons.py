@@ -1,19 +1,29 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from shoal.objects.node import Taint
 from shoal.schedule.cycle.rows import Queue
 from shoal.schedule.decide import decide
 from shoal.schedule.explain import CODES, explain
-from shoal.schedule.plan import Policy
+from shoal.schedule.plan import policy_named
 from shoal.schedule.snapshot import Form
 from tests.schedule.world import NOW, Job, codes, gang, node, role, snapshot, write_of
+
+EDITION = 1
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def edition(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both scheduling cores keep these promises."""
+    monkeypatch.setattr(sys.modules[__name__], "EDITION", request.param)
 
 
 def denied(nodes, *jobs: Job, queues=()) -> tuple[str, str]:
     """The last job's code, and the sentence that goes with it."""
-    plan = decide(snapshot(nodes, jobs, queues), Policy(), NOW)
+    plan = decide(snapshot(nodes, jobs, queues), policy_named("shoal", edition=EDITION), NOW)
     write = write_of(plan, jobs[-1].fields["name"])
     return write.code, explain(write.code, write.evidence).sentence
 
@@ -159,7 +169,11 @@ def test_a_code_of_another_version_says_its_name():
 
 
 def test_a_waiting_job_is_told_what_would_change_it():
-    plan = decide(snapshot([node("n", ready=False)], [Job("j", gang())]), Policy(), NOW)
+    plan = decide(
+        snapshot([node("n", ready=False)], [Job("j", gang())]),
+        policy_named("shoal", edition=EDITION),
+        NOW,
+    )
     assert codes(plan) == {"j": "WaitingForNode"}
     remedy = explain("WaitingForNode", write_of(plan, "j").evidence).remedy
     assert remedy == "if it is gone for good: shoal lost node/n"

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.carrying import Carrying
+from shoal.schedule.core.cycle import Core
+from shoal.schedule.cycle.peers.named import SHOAL
 from shoal.schedule.cycle.planner import Planner
-from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Rules
 from shoal.schedule.cycle.steps import Deny, Step
 from shoal.schedule.cycle.steps import Plan as Steps
 from shoal.schedule.free import Free
@@ -27,7 +30,40 @@ from shoal.schedule.posing import Posing, index_of, node_of
 from shoal.schedule.sequence import sequence
 from shoal.schedule.snapshot import VERSION, Form, Hold, JobRow, NodeRow, Snapshot
 
-__all__ = ["Decided", "Decider", "decide"]
+__all__ = ["Decided", "Decider", "Planning", "decide", "planner_for"]
+
+
+class Planning(Protocol):
+    """A core: rows to the plan with every verdict that holds. It remembers rows between decisions, is
+    used by one thread, and raises ValueError for rows that contradict each other."""
+
+    rules: Rules
+
+    def plan(self, cluster: Cluster, now: Stamp) -> Steps:
+        """What to do now."""
+        ...
+
+
+def planner_for(rules: Rules) -> Planning:
+    """The core that `rules` name; server, simulator and replay ask nothing else which one decides."""
+    if rules.edition not in _EDITIONS:
+        raise ValueError(f"there is no edition {rules.edition} of the scheduling core: 1 and 2 exist")
+    return _SecondEdition(rules) if rules.edition == 2 and rules.policy == SHOAL else Planner(rules)
+
+
+class _SecondEdition:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._core = Core(rules)
+
+    def plan(self, cluster: Cluster, now: Stamp) -> Steps:
+        """The decider compares verdicts with those that jobs show already, so it needs all of them."""
+        self._core.rules = self.rules
+        self._core.plan(cluster, now)
+        return self._core.everything
+
+
+_EDITIONS = (1, 2)
 
 
 def decide(snapshot: Snapshot, policy: Policy, now: Stamp) -> Plan:
@@ -73,7 +109,7 @@ class Decider:
         self._snapshot: Snapshot | None = None
         self._policy: Policy | None = None
         self._now: Stamp = 0.0
-        self._planner: Planner | None = None
+        self._planner: Planning | None = None
         self._nodes: list[NodeRow] = []
         """Those that are not lost, and"""
         self._by_name: dict[str, NodeRow] = {}
@@ -134,9 +170,9 @@ class Decider:
         writes = sequence(ordered, self._ledger(snapshot, ordered), policy.refresh)
         return Decided(cluster, steps, Plan(writes=writes, again_at=min(again, default=None)))
 
-    def _under(self, policy: Policy) -> Planner:
+    def _under(self, policy: Policy) -> Planning:
         if self._planner is None or self._planner.rules != policy.rules:
-            self._planner = Planner(policy.rules)
+            self._planner = planner_for(policy.rules)
         if self._policy is None or self._policy.regrow_seconds != policy.regrow_seconds:
             self._forget()
         self._policy = policy

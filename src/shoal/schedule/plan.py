@@ -46,8 +46,8 @@ class Policy(Part, frozen=True, kw_only=True):
     """Deny again so many waiting jobs whose code is the same but whose numbers have changed."""
 
 
-def policy_named(name: str) -> Policy:
-    """The policy of that name.
+def policy_named(name: str, *, edition: int = Rules().edition) -> Policy:
+    """The policy of that name; `edition`: see `Rules`.
 
     Raises:
         Invalid: there is none.
@@ -55,7 +55,7 @@ def policy_named(name: str) -> Policy:
     if name not in POLICIES:
         known = ", ".join(POLICIES)
         raise Invalid(f"there is no policy {name}: there are {known}{did_you_mean(name, POLICIES)}")
-    return Policy(rules=Rules(policy=name))
+    return Policy(rules=Rules(policy=name, edition=edition))
 
 
 class JobName(Part, frozen=True, kw_only=True):

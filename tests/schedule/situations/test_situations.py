@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.simulate.scenario.play import core_plans, play
+from shoal.simulate.scenario.play import decided_by, play
 from shoal.simulate.scenario.whole import read_scenario
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ SLOW = {
 
 def unmet(path: Path, *, core: bool) -> list[str]:
     scenario = read_scenario(path)
-    made = play(scenario, core_plans(scenario.rules) if core else None)
+    made = play(decided_by(scenario, edition=2 if core else 1))
     last = max((event.at for event in scenario.events), default=scenario.now)
     assert made[-1].at >= last or made[-1].unmet
     return [sentence for decision in made for sentence in decision.unmet]

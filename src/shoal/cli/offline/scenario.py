@@ -43,7 +43,7 @@ def command(settings: Settings, files: tuple[Path, ...], core: bool, **_: Any) -
 
 
 def _play(files: Sequence[Path], *, core: bool) -> list[Record]:
-    from shoal.simulate.scenario.play import core_plans, play
+    from shoal.simulate.scenario.play import decided_by, play
     from shoal.simulate.scenario.record import record_of
     from shoal.simulate.scenario.whole import read_scenario
 
@@ -51,7 +51,7 @@ def _play(files: Sequence[Path], *, core: bool) -> list[Record]:
     return [
         record_of(each, decision)
         for each in scenarios
-        for decision in play(each, core_plans(each.rules) if core else None)
+        for decision in play(decided_by(each, edition=2) if core else each)
     ]
 
 

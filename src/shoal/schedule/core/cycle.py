@@ -349,7 +349,7 @@ class _Cycle:
             self._never[job.kind] = explain.never(session, job) or explain.budget(session, job)
         if self._never[job.kind] is not None and not job.present:
             return self._never[job.kind]
-        if any(task.stopping for task in job.row.tasks) and not job.present:
+        if any(task.stopping for task in job.row.tasks) and not self._indices_left(job):
             return "Stopping", {}
         if not job.row.preemptible:
             load = job.load(job.gang(), new=True)
@@ -366,6 +366,16 @@ class _Cycle:
                     "asked": float(load[at]),
                 }
         return None
+
+    def _indices_left(self, job: JobState) -> bool:
+        """Whether the job may get what it lacks beside its tasks that are still stopping."""
+        if not job.present:
+            return False
+        there = [0] * len(job.requests)
+        for task in job.row.tasks:
+            there[job.role(task.role)] += 1
+        pairs = zip(there, job.missing(), job.maximums, strict=True)
+        return all(not lacks or held + lacks <= most for held, lacks, most in pairs)
 
     def _start_or_reserve(self, job: JobState, counts: list[int]) -> bool:
         session = self.session
@@ -444,6 +454,9 @@ class _Cycle:
 
     def _why(self, job: JobState, counts: list[int]) -> explain.Reason:
         session = self.session
+        never = self._never[job.kind]
+        if never is not None:  # it runs below its minimum, and may never reach it
+            return never
         load = job.load(counts, new=not job.row.tasks)
         refusal = session.refused(job, load, now=False)
         if refusal is not None:

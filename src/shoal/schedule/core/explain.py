@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal.schedule.core.placement import place
 from shoal.schedule.core.queues import Refusal
@@ -17,13 +18,19 @@ from shoal.schedule.taints import tolerates
 __all__ = ["Reason", "budget", "lack_of_room", "never", "numbers"]
 
 Reason = tuple[str, dict[str, Any]]
+Bools = npt.NDArray[np.bool_]
 _EVER = {"UserCap": "OverUserCap", "Limit": "OverLimit", "Borrowing": "OverLimit", "Kept": "OverLimit"}
 _MOST = 5
 
 
 def never(session: Session, job: JobState) -> Reason | None:
-    """What no waiting helps against; the same for all jobs of a kind."""
-    return next(_never(session, job), None)
+    """What no waiting helps against, the same for all jobs of a kind; `also` is what holds as well."""
+    found = list(_never(session, job))
+    if not found:
+        return None
+    (code, evidence), *others = found
+    also = [{"code": other, **numbers} for other, numbers in others]
+    return code, {**evidence, "also": also} if also else evidence
 
 
 def _never(session: Session, job: JobState) -> Iterator[Reason]:
@@ -41,8 +48,8 @@ def _never(session: Session, job: JobState) -> Iterator[Reason]:
         yield "PriorityTooHigh", evidence
     if not session.nodes.rows:
         yield "NoNodes", {}
-        return
-    yield from _too_large(session, job)
+    else:
+        yield from _too_large(session, job)
     for name, ask in row.shared.items():
         total = session.cluster_shared(name)
         if ask > total:
@@ -148,11 +155,13 @@ def lack_of_room(session: Session, job: JobState, counts: list[int]) -> Reason:
     short: set[str] = set()
     total, largest = 0, 0
     shut: list[int] = []
+    suiting = np.zeros(len(nodes.rows), np.bool_)
     enough_in_all = True
     for at, role in enumerate(job.row.roles):
         if not counts[at]:
             continue
         suits = nodes.suits(role)
+        suiting |= suits
         fits = np.where(suits, later.counts(job.requests[at]), 0)
         shut += [int(each) for each in np.flatnonzero((fits > 0) & ~nodes.open)]
         fits = np.where(nodes.open, fits, 0)
@@ -182,10 +191,39 @@ def lack_of_room(session: Session, job: JobState, counts: list[int]) -> Reason:
         levels = sorted(
             {each for each in (job.row.required, *(r.required for r in job.row.roles)) if each}
         )
-        return "TopologyBusy", {**evidence, "levels": levels or ["node"]}
+        if levels:
+            return "TopologyBusy", {**evidence, "levels": levels}
+        evidence["fitting"] = _together(session, job, counts)
+        short |= _lacking(session, job, counts, suiting)
     if enough_in_all and not short:
         return "Fragmented", {**evidence, "free": total, "largest": largest, "onOneNode": _gpus(job)}
-    return "NoRoom", {**evidence, "short": sorted(short), "holders": _holders(session)}
+    return "NoRoom", {**evidence, "short": sorted(short), "holders": _holders(session, suiting)}
+
+
+def _together(session: Session, job: JobState, counts: list[int]) -> dict[str, int]:
+    """Tasks by role that fit beside each other, where each role alone would fit."""
+    mark = session.later.mark()
+    slots = place(session.nodes, session.later, job, counts, partial=True) or []
+    session.later.rollback(mark)
+    names = [role.name for role, count in zip(job.row.roles, counts, strict=True) if count]
+    found = dict.fromkeys(names, 0)
+    for slot in slots:
+        found[job.row.roles[slot.role].name] += 1
+    return found
+
+
+def _lacking(session: Session, job: JobState, counts: list[int], suits: Bools) -> set[str]:
+    """Resources of which all roles together need more than is free on nodes that suit."""
+    nodes, later = session.nodes, session.later
+    usable = suits & nodes.open
+    pairs = list(zip(job.requests, counts, strict=True))
+    found = {
+        name
+        for column, name in enumerate(nodes.resources)
+        if later.amounts[usable, column].sum() < sum(each.amounts[column] * n for each, n in pairs)
+    }
+    gpus = sum(each.gpus * 1000 * n + each.share * n for each, n in pairs)
+    return found | {"gpu"} if later.slots[usable].sum() < gpus else found
 
 
 def _gpus(job: JobState) -> int:
@@ -204,10 +242,17 @@ def _would_fit(session: Session, job: JobState, counts: list[int]) -> bool:
         nodes.open = opened
 
 
-def _holders(session: Session) -> list[str]:
-    found = [
-        (-sum(len(task.gpus) or 1 for task in job.present), job.name)
-        for job in session.jobs.values()
-        if job.present
-    ]
+def _holders(session: Session, suits: Bools) -> list[str]:
+    """Jobs with most tasks (or GPUs) on nodes that suit, tasks of this decision included."""
+    found: list[tuple[int, str]] = []
+    for job in session.jobs.values():
+        held = sum(
+            len(task.gpus) or 1
+            for task in job.row.tasks
+            if task.node in session.nodes.index and suits[session.nodes.index[task.node]]
+        )
+        for slots in (session.started.get(job.name, ()), session.grown.get(job.name, ())):
+            held += sum(len(slot.gpus) or 1 for slot in slots if suits[slot.node])
+        if held:
+            found.append((-held, job.name))
     return [name for _, name in sorted(found)[:_MOST]]

@@ -112,8 +112,7 @@ def _in_domain(
     partial: bool,
 ) -> list[Slot] | None:
     chosen: list[Slot] = []
-    size = [(req.gpus * 1000 + req.share, sum(req.amounts)) for req in job.requests]
-    for role in sorted(range(len(counts)), key=lambda at: (*(-each for each in size[at]), at)):
+    for role in _scarcest_first(nodes, job, counts, mask):
         wanted = counts[role]
         if not wanted:
             continue
@@ -141,6 +140,19 @@ def _in_domain(
             return None
         chosen += done
     return chosen
+
+
+def _scarcest_first(nodes: Nodes, job: JobState, counts: Sequence[int], mask: Bools) -> list[int]:
+    """Roles in the order of placement: larger tasks first, then those that fewer nodes admit."""
+    if len(counts) == 1:
+        return [0]
+
+    def key(at: int) -> tuple[int, int, int, int]:
+        request = job.requests[at]
+        admitting = int((mask & nodes.suits(job.row.roles[at])).sum())
+        return -(request.gpus * 1000 + request.share), -sum(request.amounts), admitting, at
+
+    return sorted(range(len(counts)), key=key)
 
 
 def _fill(

@@ -235,6 +235,8 @@ class Rules(Part, frozen=True, kw_only=True):
     """Steps of the grid of dates near now."""
     policy: str = "shoal"
     """Who decides, by name. All but `shoal` divide equal slots, and know of no queue but its limits."""
+    edition: int = 1
+    """Which core decides for the policy `shoal`: 1 is `schedule.cycle`, 2 is `schedule.core`."""
     horizon_seconds: float = 200.0
     """So long a decision about sizes is thought to hold, less where jobs are short: a restart has to pay
     within it."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from shoal.objects.meta import Stamp
-from shoal.schedule.cycle.planner import Planner
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start, Step
+from shoal.schedule.decide import planner_for
 from shoal.simulate.cluster import rules as law
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.held import Held, role_of, size_of
@@ -316,8 +316,8 @@ class World:
 
 
 def _remembering(rules: Rules) -> Plans:
-    """The planner that keeps what rows come to."""
-    planner = Planner(rules)
+    """A planner that keeps what rows come to."""
+    planner = planner_for(rules)
 
     def plans(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
         planner.rules = rules

@@ -7,13 +7,13 @@ after `until`. A job that `lasts` ends so long after it last began.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from shoal.schedule.core.cycle import Core
-from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
+from shoal.schedule.cycle.rows import Cluster, Job, Task
 from shoal.schedule.cycle.steps import Move, Plan, Preempt, Shrink
 from shoal.simulate.cluster.broken import Broken
 from shoal.simulate.cluster.world import Plans, World
@@ -23,7 +23,7 @@ from shoal.simulate.scenario.judge import unmet
 from shoal.simulate.scenario.whole import Scenario
 from shoal.simulate.scenario.wishes import Expectation
 
-__all__ = ["MOST_DECISIONS", "Decision", "core_plans", "play"]
+__all__ = ["MOST_DECISIONS", "Decision", "decided_by", "play"]
 
 MOST_DECISIONS = 10_000
 """Of one file; more are taken for a clock that stands still."""
@@ -63,17 +63,10 @@ def play(scenario: Scenario, plans: Plans | None = None) -> list[Decision]:
         happened, expect = stage.pass_time(at)
 
 
-def core_plans(rules: Rules) -> Plans:
-    """Decisions of the core in preparation. A plan holds changed actions alone; what a file says about
-    jobs that wait is read from all that holds."""
-    core = Core(rules)
-
-    def plans(cluster: Cluster, rules: Rules, now: float) -> Plan:
-        core.rules = rules
-        core.plan(cluster, now)
-        return core.everything
-
-    return plans
+def decided_by(scenario: Scenario, *, edition: int) -> Scenario:
+    """The scenario, decided by that edition of the scheduling core."""
+    rules = msgspec.structs.replace(scenario.rules, edition=edition)
+    return dataclasses.replace(scenario, rules=rules)
 
 
 class _Stage:

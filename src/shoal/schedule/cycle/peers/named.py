@@ -14,9 +14,10 @@ from shoal.schedule.baselines.optimus import Optimus
 from shoal.schedule.baselines.tiresias import Tiresias
 from shoal.schedule.cycle.rows import Cluster, Job, Role, Rules
 
-__all__ = ["POLICIES", "STRICT", "as_asked", "peer"]
+__all__ = ["POLICIES", "SHOAL", "STRICT", "as_asked", "peer"]
 
 SHOAL = "shoal"
+"""Shoal's own decisions."""
 STRICT = "fifo"
 """Nobody overtakes who does not fit."""
 
