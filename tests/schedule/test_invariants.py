@@ -315,5 +315,5 @@ def _all_done(row: JobRow) -> bool:
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
 TestSchedulerMachine.pytestmark = [pytest.mark.slow]

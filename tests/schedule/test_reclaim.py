@@ -316,4 +316,4 @@ def test_thousands_of_waiting_jobs_do_not_hold_the_others_up():
     assert took < 60
 
 
-test_thousands_of_waiting_jobs_do_not_hold_the_others_up.pytestmark = [pytest.mark.slow]
+test_thousands_of_waiting_jobs_do_not_hold_the_others_up.pytestmark = [pytest.mark.soak]

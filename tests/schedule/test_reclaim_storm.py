@@ -187,7 +187,7 @@ def at_rest(world: Snapshot) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_storm(seed: int) -> None:
     storm = Storm(seed)

@@ -45,7 +45,7 @@ def play(jobs, drive, until=120, step=1.0, mishap=lambda drive, now: None):
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(histories(), st.randoms(use_true_random=False), st.sampled_from([EXACT, ROUNDED]))
 def test_whatever_comes_or_ends_early_no_date_of_the_only_class_moves_later(jobs, random, options):
     """Also when the order of those that wait changes all the time."""
@@ -59,7 +59,7 @@ def test_whatever_comes_or_ends_early_no_date_of_the_only_class_moves_later(jobs
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(histories(ranks=3), st.sampled_from([EXACT, ROUNDED]))
 def test_of_several_classes_only_a_higher_one_moves_a_date(jobs, options):
     drive = Drive(cluster((5,)), options)
@@ -69,7 +69,7 @@ def test_of_several_classes_only_a_higher_one_moves_a_date(jobs, options):
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     histories(ranks=2),
     st.integers(1, 12),

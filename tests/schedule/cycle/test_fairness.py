@@ -76,7 +76,7 @@ def useful(need: np.ndarray, amounts: np.ndarray) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(problems())
 def test_shares_are_fair_up_to_a_gang(problem: Problem) -> None:
     """scheduling-D3, of whole gangs. Nobody can start that waits; nobody is a gang better off with its
@@ -100,7 +100,7 @@ def test_shares_are_fair_up_to_a_gang(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(problems(most=80, capacity=(20, 150)))
 def test_of_many_small_gangs_each_queue_has_its_dominant_share(problem: Problem) -> None:
     """Where a gang is little, what is given is what is fair of divisible tasks; there nobody gains by a

@@ -26,7 +26,7 @@ def compared(chance: Chance) -> Chance:
     return chance
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_what_is_remembered_changes_no_plan(seed: int) -> None:
     """Jobs come, end, change size and are lost with their nodes."""

@@ -143,7 +143,7 @@ def fewest_moves(here, asked, movers):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_one_or_two_move_where_that_is_enough(data):
     here = room(*data.draw(st.lists(st.integers(2, 4), min_size=2, max_size=4)))

@@ -79,7 +79,7 @@ def gangs(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rooms(), gangs())
 def test_there_is_room_where_a_gang_would_be_placed(room, gang):
     told = has_room(room, gang)
@@ -88,7 +88,7 @@ def test_there_is_room_where_a_gang_would_be_placed(room, gang):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_what_would_fit_once_others_have_gone_is_counted_as_it_is_placed(data):
     """Of a gang of one group; some go, and some of those are there again."""
@@ -105,7 +105,7 @@ def test_what_would_fit_once_others_have_gone_is_counted_as_it_is_placed(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_whatever_happens_the_books_are_right(data):
     room = data.draw(rooms())
@@ -182,7 +182,7 @@ def as_many(gang, placement):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(taken(), several(6), st.integers(0, 6), levels, levels)
 def test_one_group_is_placed_if_and_only_if_it_fits(world, asked, more, level, spread):
     (room, model), (shape, least) = world, asked
@@ -249,7 +249,7 @@ def test_many_at_once_are_as_many_as_one_by_one(world, asked):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(taken(), gangs())
 def test_equal_rooms_place_equally_whatever_was_looked_at_before(world, gang):
     room, _ = world

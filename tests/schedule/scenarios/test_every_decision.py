@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from shoal.simulate.scenario.whole import Scenario, read_scenario
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
 LARGE = ("B4-", "B5-", "B9-")
-MOST = 8
+MOST = 4
 """Decisions of one file that are looked at, evenly over its time."""
 
 RESTLESS: dict[str, str] = {}
@@ -24,12 +25,13 @@ RESTLESS: dict[str, str] = {}
 every_file = pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem.startswith(LARGE) else [])
+        pytest.param(path, id=path.stem, marks=[pytest.mark.soak] if path.stem.startswith(LARGE) else [])
         for path in FILES
     ],
 )
 
 
+@functools.cache
 def decisions(path: Path) -> tuple[Scenario, list[Decision]]:
     scenario = read_scenario(path)
     made = play(scenario)

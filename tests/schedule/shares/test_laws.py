@@ -117,7 +117,7 @@ def test_own_of_one_resource_comes_back_whatever_was_borrowed_of_another():
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_the_seven_laws_hold_for_whatever_is_allowed(data):
     """scheduling-E15: as invariants, in trees at random; and to ask changes nothing (a suggestion)."""

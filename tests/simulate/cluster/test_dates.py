@@ -95,7 +95,7 @@ def test_a_date_does_not_move(gpus: int, elastic: bool, part: int) -> None:
     assert not [found for seed in seeds if (found := Dates(seed, gpus, elastic=elastic).moved())]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("gpus", [1, 4])
 @pytest.mark.parametrize("elastic", [False, True])
 def test_no_date_moves_in_60_clusters(gpus: int, elastic: bool) -> None:

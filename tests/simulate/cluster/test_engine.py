@@ -185,7 +185,7 @@ def test_another_place_costs_a_restart_though_the_speed_is_the_same() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.soak) for s in (1, 2))])
 def test_the_planner_brings_all_to_an_end(seed: int) -> None:
     """Through lost nodes, work that takes longer than was said, and tasks that take their time to go."""
     print(f"seed {seed}")

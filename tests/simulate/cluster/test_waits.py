@@ -42,7 +42,7 @@ def _run(seed: int, small: int, *, limited: bool = False, walls: bool = False) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limited", [False, True])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_who_wants_all_starts_once_it_has_starved(seed: int, limited: bool) -> None:
     """scheduling-B5 at random: at the latest when those have ended who ran when it had starved."""
     print(f"seed {seed}, limited {limited}")

@@ -66,7 +66,7 @@ def test_nothing_is_broken(situation: tuple[Cluster, Rules, float]) -> None:
     _nothing_is_broken(situation)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(slowly, max_examples=1000)
 @given(telling)
 def test_nothing_is_broken_by_any_of_many(situation: tuple[Cluster, Rules, float]) -> None:
@@ -90,7 +90,7 @@ def test_other_policies_break_nothing_that_they_know_of(
     _places_are_there(situation, policy)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @settings(slowly, max_examples=800)
 @given(telling, st.sampled_from(POLICIES[1:]))
 def test_other_policies_never_break_it(situation: tuple[Cluster, Rules, float], policy: str) -> None:
