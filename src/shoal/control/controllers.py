@@ -155,6 +155,7 @@ def _queue(context: ControllerContext) -> Controller:
         nodes=context.cache(NODE),
         tasks=context.tasks,
         guard=context.guard,
+        policy=context.policy,
     )
 
 

@@ -36,6 +36,8 @@ from shoal.objects.node import Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueStatus, QueueUsage
 from shoal.objects.ranges import IndexMap, IndexSet
+from shoal.schedule.core.usage import accrued
+from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Hold
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "QueueController",
     "QueueUsageIndex",
     "Totals",
+    "UsageMeter",
     "attained_service",
     "below",
     "holds_of",
@@ -62,6 +65,8 @@ _HOUR = 3600.0
 _GIB = 2.0**30
 WRITER = "queue"
 _COALESCE_SECONDS = 0.25
+_LEAST_USED = 1.0
+"""Seconds: less is forgotten."""
 _ACCOUNT_SECONDS = 10.0
 """Budgets are counted at least so often."""
 
@@ -202,11 +207,21 @@ class Totals:
     numbers: Counter[str] = field(default_factory=Counter[str])
     waiting: dict[Key, Stamp] = field(default_factory=dict[Key, Stamp])
     """The pending jobs and when they were created."""
+    users: dict[Key, tuple[str, float]] = field(default_factory=dict[Key, tuple[str, float]])
+    """The jobs that hold something: user, and GPUs (tasks, where a job has none)."""
 
     @property
     def oldest(self) -> Stamp:
         """When the oldest pending job was created; 0: none waits."""
         return min(self.waiting.values(), default=0.0)
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """User to the GPUs (or tasks) that its jobs hold."""
+        found: dict[str, float] = {}
+        for user, weight in self.users.values():
+            found[user] = found.get(user, 0.0) + weight
+        return found
 
 
 @dataclass(frozen=True)
@@ -215,6 +230,8 @@ class _Share:
     pending: bool
     created: Stamp
     numbers: dict[str, int]
+    user: str
+    weight: float
 
 
 class QueueUsageIndex:
@@ -264,7 +281,8 @@ class QueueUsageIndex:
             "share": sum(hold.share for hold in holds),
             "nodes": len({hold.node for hold in holds}),
         }
-        return _Share(job.spec.queue, pending, job.metadata.created, numbers)
+        weight = numbers["gpu"] + numbers["share"] / 1000 or float(len(holds))
+        return _Share(job.spec.queue, pending, job.metadata.created, numbers, job.user, weight)
 
     def _replace(self, key: Key, new: _Share | None) -> None:
         old = self._shares.pop(key, None)
@@ -272,12 +290,15 @@ class QueueUsageIndex:
             totals = self._totals[old.queue]
             totals.numbers.subtract(old.numbers)
             totals.waiting.pop(key, None)
+            totals.users.pop(key, None)
         if new is not None:
             self._shares[key] = new
             totals = self._totals.setdefault(new.queue, Totals())
             totals.numbers.update(new.numbers)
             if new.pending:
                 totals.waiting[key] = new.created
+            if new.weight:
+                totals.users[key] = (new.user, new.weight)
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         job = new or old
@@ -339,6 +360,33 @@ class BudgetMeter:
         return spent, now
 
 
+class UsageMeter:
+    """Decayed usage of a queue's users, written when what they hold changes: in between it follows from
+    what was written. After a restart, what is held now is taken to have been held since then."""
+
+    def __init__(self) -> None:
+        self._rates: dict[str, dict[str, float]] = {}
+
+    def accrue(
+        self, queue: Queue, rates: dict[str, float], half_life: float, now: Stamp
+    ) -> tuple[dict[str, float], Stamp]:
+        """User to usage up to the second value."""
+        name, status = queue.metadata.name, queue.status
+        known, at = status.decayed_usage, status.decayed_at
+        before = self._rates.get(name, rates if at else {})
+        self._rates[name] = rates
+        if before == rates and known.keys() >= rates.keys():
+            return known, at
+        passed = now - at if at else 0.0
+        users = known.keys() | before.keys() | rates.keys()
+        made = {
+            user: accrued(known.get(user, 0.0), before.get(user, 0.0), passed, half_life)
+            for user in sorted(users)
+        }
+        kept = {user: used for user, used in made.items() if used >= _LEAST_USED or user in rates}
+        return kept, now
+
+
 def _rates(totals: Iterable[Totals]) -> Rates:
     numbers: list[Mapping[str, int]] = [each.numbers for each in totals]
 
@@ -366,7 +414,9 @@ class QueueController:
         nodes: ObjectCache[Node],
         tasks: TaskCache,
         guard: Guard,
+        policy: Callable[[], Policy] = Policy,
     ) -> None:
+        self._policy = policy
         self._queues = queues
         self._jobs = jobs
         self._nodes = nodes
@@ -374,6 +424,7 @@ class QueueController:
         self._guard = guard
         self._shares = QueueUsageIndex(jobs=jobs, nodes=nodes, tasks=tasks)
         self._spending = BudgetMeter()
+        self._usage = UsageMeter()
 
     def sources(self) -> Sequence[Source]:
         """Queues, and what changes their jobs' shares."""
@@ -391,7 +442,15 @@ class QueueController:
             return None
         totals = self._shares.of(queue.metadata.name)
         spent, accounted = self._spending.accrue(queue, self._queues.all(), self._shares.of, now)
-        new = msgspec.structs.replace(queue_status(queue, totals), spent=spent, accounted=accounted)
+        half_life = self._policy().rules.half_life_seconds
+        used, used_at = self._usage.accrue(queue, totals.rates, half_life, now)
+        new = msgspec.structs.replace(
+            queue_status(queue, totals),
+            spent=spent,
+            accounted=accounted,
+            decayed_usage=used,
+            decayed_at=used_at,
+        )
         fields = changed_fields(queue.status, new)
         if fields:
             self._guard.check()

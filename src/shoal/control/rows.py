@@ -25,7 +25,7 @@ from shoal.objects.kinds import QUEUE
 from shoal.objects.node import Node
 from shoal.objects.queue import Amounts, Queue, Quota
 from shoal.objects.ranges import IndexMap, IndexSet
-from shoal.schedule.cycle.rows import Budget
+from shoal.schedule.cycle.rows import Budget, UserUsage
 from shoal.schedule.cycle.rows import Queue as Row
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import (
@@ -37,7 +37,7 @@ from shoal.schedule.snapshot import (
     Shape,
 )
 
-__all__ = ["form_of", "job_row", "node_row", "priority_of", "queue_row", "queue_rows"]
+__all__ = ["form_of", "job_row", "node_row", "priority_of", "queue_row", "queue_rows", "usage_rows"]
 
 TURN_OVER = "TurnOver"
 """Why a job gave back everything that had its turn: it is behind those that wait already."""
@@ -218,6 +218,16 @@ def queue_rows(queues: Iterable[Queue]) -> tuple[Row, ...]:
         if row.parent and not _reaches_the_top(rows, name):
             rows[name] = msgspec.structs.replace(row, parent="")
     return tuple(_within_limits(rows))
+
+
+def usage_rows(queues: Iterable[Queue]) -> tuple[UserUsage, ...]:
+    """Decayed usage as queues show it; amounts that make no sense are left out."""
+    return tuple(
+        UserUsage(queue=queue.metadata.name, user=user, seconds=seconds, at=queue.status.decayed_at)
+        for queue in sorted(queues, key=lambda each: each.metadata.name)
+        for user, seconds in sorted(queue.status.decayed_usage.items())
+        if math.isfinite(seconds) and seconds >= 0.0 and math.isfinite(queue.status.decayed_at)
+    )
 
 
 def _usable_row(queue: Queue) -> Row:

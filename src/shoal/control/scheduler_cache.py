@@ -22,7 +22,7 @@ import msgspec
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.queue_usage import task_holds
-from shoal.control.rows import form_of, job_row, node_row, queue_rows
+from shoal.control.rows import form_of, job_row, node_row, queue_rows, usage_rows
 from shoal.control.runner import Key
 from shoal.control.task_cache import TaskCache
 from shoal.objects.elastic import elastic_role
@@ -100,6 +100,7 @@ class SchedulerCache:
         self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
         self._queue_rows: tuple[rows.Queue, ...] = ()
+        self._usage_rows: tuple[rows.UserUsage, ...] = ()
         jobs.on_change(self._job_changed)
         tasks.on_change(self._task_changed)
         nodes.on_change(self._mark("nodes"))
@@ -120,7 +121,10 @@ class SchedulerCache:
             if "nodes" in stale:
                 self._node_rows = self._make_node_rows()
             if "queues" in stale:
-                self._queue_rows = self._make_queue_rows()
+                made = self._make_queue_rows()
+                if made != self._queue_rows:  # the same rows stay the same object: usage changes often
+                    self._queue_rows = made
+                self._usage_rows = usage_rows(self._queues.all())
             policy = self._policy()
             for key, uid in sorted(dirty):
                 news |= self._renew(key, uid, policy)
@@ -136,6 +140,7 @@ class SchedulerCache:
             forms=self._forms.all(),
             jobs=tuple(self._sorted),
             strangers=tuple(hold for uid in sorted(self._strangers) for hold in self._strangers[uid]),
+            usage=self._usage_rows,
             acted=self._acted,
         )
         return snapshot, news

@@ -131,6 +131,10 @@ class QueueStatus(Part, frozen=True, kw_only=True):
     spent: dict[str, float] = {}
     """Budget to the hours of it that are used up, by `accounted`."""
     accounted: float = 0.0
+    decayed_usage: dict[str, float] = {}
+    """User to what its jobs have used, by `decayed_at`: seconds of GPUs (of tasks, for jobs without),
+    which count half after each half-life. It orders jobs inside the queue."""
+    decayed_at: float = 0.0
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
     writers: dict[str, int] = {}

@@ -146,7 +146,7 @@ class Carrying:
     def _titled(self, evidence: dict[str, Any]) -> dict[str, Any]:
         """Jobs by the names that people know."""
         found = dict(evidence)
-        for key in ("waitsFor", "holders"):
+        for key in ("waitsFor", "holders", "behind"):
             if key in found:
                 names = (self._title(name) for name in found[key] if not name.startswith("~"))
                 found[key] = list(dict.fromkeys(names))[:_MOST_NAMES]

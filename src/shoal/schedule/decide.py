@@ -154,6 +154,7 @@ class Decider:
                 *strange,
                 *held.strange,
             ),
+            usage=snapshot.usage,
             acted=max([snapshot.acted, *(row.changed for row in snapshot.jobs if not row.ending)])
             or None,
         )

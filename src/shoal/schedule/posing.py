@@ -22,6 +22,8 @@ from shoal.schedule.snapshot import LONGEST_AVOIDANCE_SECONDS, Hold, JobRow, Nod
 
 __all__ = ["Posing", "avoided", "index_of", "key_of", "node_of"]
 
+RESIZES = ("Grown", "Resized")
+"""Why slots of a job changed, where its size was changed without its asking."""
 _PLENTY = 100_000
 """Of tasks that ask for nothing."""
 
@@ -120,6 +122,7 @@ class Posing:
             preferred=form.preferred,
             spread=form.spread,
             promised=row.promised,
+            resized=row.changed if row.reason in RESIZES else None,
             speeds=row.speeds,
             work=row.work,
             done=row.progress,

@@ -12,7 +12,7 @@ from typing import Any
 from shoal.objects.job import Slots, Toleration
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Taint
-from shoal.schedule.cycle.rows import Queue
+from shoal.schedule.cycle.rows import Queue, UserUsage
 
 __all__ = [
     "LONGEST_AVOIDANCE_SECONDS",
@@ -198,5 +198,6 @@ class Snapshot(Part, frozen=True, kw_only=True):
     """In the order of `JobRow.order`."""
     strangers: tuple[Hold, ...] = ()
     """Tasks that run though their job is not known."""
+    usage: tuple[UserUsage, ...] = ()
     acted: Stamp = 0.0
     """When slots of a job that was to run last changed, those of jobs that are gone by now too."""

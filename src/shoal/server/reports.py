@@ -40,7 +40,7 @@ __all__ = ["KnownTasks", "explanation_of", "find_task", "reports_of", "require_t
 
 _MOST_AHEAD = 20
 _MOST_ENTRIES = 20
-_NAMES_OF_JOBS = ("holders", "waitsFor", "for")
+_NAMES_OF_JOBS = ("holders", "waitsFor", "behind", "for")
 _TAKEN = ("Preempted", "Resized", "NodeLost", "NodeDrained", "Refused")
 """Steps of a plan after which a job has less than it wants."""
 KnownTasks = Callable[[str], "tuple[Task, ...] | None"]
@@ -196,7 +196,9 @@ def _without_ended(control: ControllerContext | None, evidence: dict[str, Any]) 
         return _is_over(jobs.get((namespace, short)))
 
     now = {
-        key: [name for name in value if not ended(name)] if key in ("holders", "waitsFor") else value
+        key: [name for name in value if not ended(name)]
+        if key in ("holders", "waitsFor", "behind")
+        else value
         for key, value in evidence.items()
     }
     if "also" in now:

@@ -37,6 +37,7 @@ __all__ = ["Core", "plan"]
 RESERVATIONS = 32
 _DEFAULT_DEPTH = 5000
 _SOON_SECONDS = 1.0
+_MOST_NAMED = 5
 _RECLAIMS = 64
 """Claims that evict, in one decision; others follow in the next."""
 
@@ -49,18 +50,16 @@ def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
 
 
 class Core:
-    """Remembers between decisions what rows come to, usage, and verdicts that were published."""
+    """Remembers between decisions what rows come to, and verdicts that were published."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.usage = Usage()
         self.everything = Plan()
         """The last plan with all verdicts and reservations that hold, changed or not."""
         self._base: Base | None = None
         self._peer: Planner | None = None
         """Decides by the policies of others, which are not part of this core."""
         self._codes: dict[str, str] = {}
-        self._resized: dict[str, Stamp] = {}
 
     def plan(self, cluster: Cluster, now: Stamp) -> Plan:
         """Changed actions. Raises ValueError for rows that contradict each other."""
@@ -74,10 +73,10 @@ class Core:
             base = Base(cluster)
         else:
             base.update(cluster)
-        self._resized = {name: at for name, at in self._resized.items() if name in base.jobs}
-        self.usage.advance(base.jobs.values(), now)
+        half_life = self.rules.half_life_seconds
+        usage = Usage(cluster.usage, base.queues.index, base.jobs.values(), half_life, now)
         session = Session(base, self.rules, now)
-        cycle = _Cycle(session, self.usage, self._resized)
+        cycle = _Cycle(session, usage)
         try:
             cycle.run()
             self.everything = cycle.plan()
@@ -112,13 +111,13 @@ class Core:
 
 
 class _Cycle:
-    def __init__(self, session: Session, usage: Usage, resized: dict[str, Stamp]) -> None:
+    def __init__(self, session: Session, usage: Usage) -> None:
         self.session, self.usage = session, usage
         self.rules, self.now = session.rules, session.now
         self.profile = Profile(session)
         depth = self.rules.depth
         self.most = RESERVATIONS if depth == _DEFAULT_DEPTH else depth
-        self.sizes = Sizes(session, self.profile, resized)
+        self.sizes = Sizes(session, self.profile)
         self.denied: dict[str, tuple[str, dict[str, Any]]] = {}
         self.reserved: dict[str, Reserve] = {}
         self.order: list[str] = []
@@ -158,7 +157,7 @@ class _Cycle:
             order.served(job)
         self._release_stale(pending)
         self._recall()
-        self.sizes = Sizes(session, self.profile, self.sizes.resized)
+        self.sizes = Sizes(session, self.profile)
         self.sizes.run()
 
     # 1. giving back
@@ -468,10 +467,8 @@ class _Cycle:
         fits = place(session.nodes, session.later, job, counts) is not None
         session.later.rollback(mark)
         if fits:
-            first = next(
-                (each.job.name for each in self.profile.reservations if each.job is not job), ""
-            )
-            return "Behind", {"before": first}
+            first = [each.job.name for each in self.profile.reservations if each.job is not job]
+            return "Behind", {"behind": first[:_MOST_NAMED]}
         return explain.lack_of_room(session, job, counts)
 
     # waiting

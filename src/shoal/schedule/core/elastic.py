@@ -31,10 +31,8 @@ _Key = tuple[Any, ...]
 class Sizes:
     """Grows and rebalances elastic jobs at the end of one decision."""
 
-    def __init__(self, session: Session, profile: Profile, resized: dict[str, Stamp]) -> None:
+    def __init__(self, session: Session, profile: Profile) -> None:
         self.session, self.profile = session, profile
-        self.resized = resized
-        """When a job was last shrunk for, or grown by, others."""
         self.again_at: Stamp | None = None
         self.jobs = [job for job in session.jobs.values() if self._elastic(job)]
         self.sizes = {job.name: self._count(job) for job in self.jobs}
@@ -243,7 +241,6 @@ class Sizes:
                 session.rollback(mark)
                 continue
             session.reserve(receiver, slots, self._numbered(receiver, slots))
-            self.resized[receiver.name] = session.now
 
     def _numbered(self, receiver: JobState, slots: Any) -> Any:
         session = self.session
@@ -253,7 +250,7 @@ class Sizes:
         return session.number(receiver, slots, started)
 
     def _may_resize(self, job: JobState, *, first: bool) -> bool:
-        last = self.resized.get(job.name)
+        last = job.row.resized
         if last is None or (first and not self.session.tasks(job)):
             return True
         due = last + REBALANCE_SECONDS
@@ -286,7 +283,6 @@ class Sizes:
                     found = place(session.nodes, session.later, receiver, counts)
                 if found is not None:
                     shrinking[donor.name] = shrinking.get(donor.name, 0) + len(tasks)
-                    self.resized[donor.name] = session.now
                     break
                 session.rollback(session_mark)
             if found is None:

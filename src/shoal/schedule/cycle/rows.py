@@ -21,6 +21,7 @@ __all__ = [
     "Role",
     "Rules",
     "Task",
+    "UserUsage",
 ]
 
 
@@ -152,6 +153,8 @@ class Job(Part, frozen=True, kw_only=True):
     promised: Stamp | None = None
     """The date at which it starts at the latest, as it was told. Whoever lets it ask for more than it
     did then takes this away."""
+    resized: Stamp | None = None
+    """When it last grew, or was shrunk for others; None: not since it started."""
     place: tuple[Task, ...] = ()
     """Where it starts then, as it was told with that date; nothing else is put there that would still be
     there by then. Empty: that was not looked at."""
@@ -193,6 +196,16 @@ class Job(Part, frozen=True, kw_only=True):
         return tuple(task for task in self.tasks if not task.stopping)
 
 
+class UserUsage(Part, frozen=True, kw_only=True):
+    """Decayed usage of one user in one queue up to `at`; what its jobs hold now counts from there on."""
+
+    queue: str
+    user: str
+    seconds: float
+    """GPU seconds, or task seconds of jobs without GPUs."""
+    at: Stamp
+
+
 class Cluster(Part, frozen=True, kw_only=True):
     """Everything that a decision depends on, but for the rules and the time."""
 
@@ -204,6 +217,8 @@ class Cluster(Part, frozen=True, kw_only=True):
     jobs: tuple[Job, ...] = ()
     shared: dict[str, int] = {}
     """Amounts that belong to no node: licences."""
+    usage: tuple[UserUsage, ...] = ()
+    """Users that are not named have no history."""
     acted: Stamp | None = None
     """When a plan last started, stopped or changed something; None: when the last job began."""
 
@@ -235,6 +250,8 @@ class Rules(Part, frozen=True, kw_only=True):
     """Steps of the grid of dates near now."""
     policy: str = "shoal"
     """Who decides, by name. All but `shoal` divide equal slots, and know of no queue but its limits."""
+    half_life_seconds: float = 86_400.0
+    """Of usage: so old, it counts half in the order of jobs. 0: what is held now counts alone."""
     edition: int = 1
     """Which core decides for the policy `shoal`: 1 is `schedule.cycle`, 2 is `schedule.core`."""
     horizon_seconds: float = 200.0

@@ -182,6 +182,34 @@ def _topology(e: _Evidence) -> Explanation:
     )
 
 
+def _kept(e: _Evidence) -> Explanation:
+    amounts = {name: _amount(e["resource"], e[name]) for name in ("bound", "used", "asked")}
+    where = f"queue {e['queue']}" if e["queue"] else "the cluster"
+    guaranteed: Mapping[str, float] = e.get("guaranteed", {})
+    of = ", ".join(f"{name} {_amount(e['resource'], amount)}" for name, amount in guaranteed.items())
+    return Explanation(
+        "what is left of {where} is kept for other queues{of}: {used} of {bound} are used or kept, and "
+        "it asks for {asked}".format(where=where, of=f" ({of})" if of else "", **amounts),
+        "it starts when jobs end, or less is guaranteed to others",
+    )
+
+
+def _behind(e: _Evidence) -> Explanation:
+    names: list[str] = e.get("behind", [])
+    if not names:
+        return Explanation("there is room, which those before it will need")
+    return Explanation(
+        f"there is room now, and it would still run when {', '.join(names)} is to start there",
+        "a shorter wall time may let it start before, or a higher priority",
+    )
+
+
+def _beyond_depth(e: _Evidence) -> Explanation:
+    if "depth" not in e:
+        return Explanation("so many wait before it that it was not looked at")
+    return Explanation(f"{e['depth']} jobs before it have reservations, and no more are made")
+
+
 def _waits_for(sentence: str) -> Callable[[_Evidence], Explanation]:
     def words(e: _Evidence) -> Explanation:
         names: list[str] = e.get("waitsFor", [])
@@ -225,11 +253,7 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
         "{where} uses {used}, may borrow up to {bound} in all, and it asks for {asked}",
         "it starts when jobs of {where} end, or it may borrow more",
     ),
-    "Kept": _rule(
-        "what is left of {where} is kept for other queues: {used} of {bound} are used or kept, and it "
-        "asks for {asked}",
-        "it starts when jobs end, or less is guaranteed to others",
-    ),
+    "Kept": _kept,
     "SharedLacking": _fixed(
         "{left} of {shared} are left, and it asks for {asked}", "it starts when others give them back"
     ),
@@ -238,8 +262,8 @@ _WORDS: dict[str, Callable[[_Evidence], Explanation]] = {
         "others run, or start, before it; it has a date", "a higher priority, or more nodes"
     ),
     "Aside": _fixed("it has waited long, and what comes free is kept for it until it is enough"),
-    "Behind": _fixed("there is room, which those before it will need"),
-    "BeyondDepth": _fixed("so many wait before it that it was not looked at"),
+    "Behind": _behind,
+    "BeyondDepth": _beyond_depth,
     "WaitingForNode": _waiting_for_node,
     "TopologyBusy": _topology,
     "Fragmented": _fragmented,

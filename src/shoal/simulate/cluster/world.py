@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from shoal.objects.meta import Stamp
+from shoal.schedule.core.usage import UsageLedger
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Grow, Move, Plan, Preempt, Reserve, Shrink, Start, Step
 from shoal.schedule.decide import planner_for
@@ -21,6 +22,8 @@ NODE_DRAINED = "NodeDrained"
 
 TURN_OVER = "TurnOver"
 """Code of a preemption after which a job is behind those that wait already."""
+RESIZED = "Resized"
+"""Code of a shrink that gives tasks to jobs which gain more by them."""
 WALL_TIME = "WallTime"
 """Code of a preemption after which a job does not come back."""
 
@@ -40,6 +43,7 @@ class World:
         self._rows = cluster.nodes
         self.plans = plans or _remembering(rules)
         """Who decides."""
+        self._usage = UsageLedger(rules.half_life_seconds)
         self._acted = cluster.acted
         self._ending: set[str] = set()
         for job in cluster.jobs:
@@ -59,7 +63,8 @@ class World:
 
     def plan(self, now: Stamp) -> Plan:
         """What the planner would do now; nothing is done."""
-        return self.plans(self.cluster, self.rules, now)
+        usage = self._usage.look(self.jobs.values(), now)
+        return self.plans(msgspec.structs.replace(self.cluster, usage=usage), self.rules, now)
 
     def decide(self, now: Stamp) -> Plan:
         """What the planner does now, done."""
@@ -179,6 +184,8 @@ class World:
                     self._change(job.name, promised=step.at, place=step.place)
             case Shrink():
                 left = self._give(job, step)
+                if step.code == RESIZED:
+                    left = self._put(left, resized=now)
                 own = step.beneficiary == job.name  # what it lacks is what it makes room for
                 lacks = law.below(left, {task.role for task in step.tasks} if own else None)
                 if step.code == NODE_DRAINED:
@@ -204,10 +211,12 @@ class World:
                     raise Broken(f"{job.name} starts, and holds {len(job.tasks)} tasks already")
                 self.held.begin(job)
                 self._there(job, step.tasks, now)
+                self._change(job.name, resized=None)
             case Grow():
                 if not job.present:
                     raise Broken(f"{job.name} grows, and holds nothing")
                 self._there(job, step.tasks, now)
+                self._change(job.name, resized=now)
             case Deny():
                 if job.present and not law.below(job):
                     raise Broken(f"{job.name} is told that it waits, and has its minimum")
