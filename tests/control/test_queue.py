@@ -104,3 +104,20 @@ def test_a_change_of_what_is_held_counts_from_then_on():
     world.edit("j", cancelled=True)
     world.run(100)
     assert status(world, "q").spent["b"] == pytest.approx(40 / 3600, rel=0.15)
+
+
+def test_decayed_usage_of_users_is_written_when_it_changes_and_survives_a_restart():
+    world = World({"a": capacity(4, gpus=2)}, run_for(100))
+    world.submit("one", role(1, gpu=2), user="ann")
+    world.run(1)
+    began = status(world)
+    assert began.decayed_usage == {"ann": 0.0}
+    world.run(50)
+    assert status(world) == began, "it follows from what was written"
+    world.boot()
+    world.run(49)
+    assert status(world) == began
+    world.run(10)
+    (used,) = status(world).decayed_usage.values()
+    assert used == pytest.approx(200.0, rel=0.05)
+    assert status(world).decayed_at > began.decayed_at
