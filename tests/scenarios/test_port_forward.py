@@ -46,6 +46,11 @@ def forwarding(
             line = process.stdout.readline().decode()
             assert "->" in line, process.stderr and process.stderr.read()
             yield process, int(line.split()[0].rpartition(":")[2])
+        except BaseException:
+            process.kill()
+            _, err = process.communicate(timeout=PATIENCE_SECONDS)
+            print(err.decode())
+            raise
         finally:
             process.kill()
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _PIECE_BYTES = 65536
-_CLOSED = b"-"
 _NOTHING_LISTENS = 111
 
 
@@ -120,6 +119,8 @@ class _Forward:
                     connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that sends
 
     def _receive(self, connection: socket.socket, session: RemoteSession) -> None:
+        """Pieces after their lengths, as docs/api.md says; one of no length closes that half."""
+        came = bytearray()
         while True:
             what, data = session.receive()
             if what == "exit":
@@ -127,9 +128,12 @@ class _Forward:
                     say(f"nothing listens on {self}")
                 return
             if what == "out":
-                connection.sendall(data)
-            elif _CLOSED in data:
-                connection.shutdown(socket.SHUT_WR)
+                came += data
+            while len(came) >= 4 and len(came) >= 4 + (size := int.from_bytes(came[:4], "big")):
+                connection.sendall(came[4 : 4 + size])
+                if not size:
+                    connection.shutdown(socket.SHUT_WR)
+                del came[: 4 + size]
 
     def _open(self) -> RemoteSession:
         space, name = self.target.namespace, self.target.name

@@ -1,9 +1,10 @@
 """A program that joins its standard streams with a TCP port of the task: `python -I -S relay.py PORT`.
 
 It runs beside the task (`shoal port-forward`), so the port is the one of the task's own network.
-Standard input goes to the connection and its end closes that half; what the connection gives goes to
-standard output. Standard error says `+` once it is connected and `-` once the task has closed its half.
-The exit code is 0, 111 when nothing listens on the port, and 104 when the connection was reset.
+Standard input goes to the connection and its end closes that half. What the connection gives goes to
+standard output in pieces, each after its length in four bytes, most significant first; a length of 0
+says that the task has closed its half. Standard error says `+` once it is connected. The exit code is
+0, 111 when nothing listens on the port, and 104 when the connection was reset.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import _thread
 import os
 import sys
 
-__all__ = ["CLOSED", "CONNECTED", "NOTHING_LISTENS", "main"]
+__all__ = ["CONNECTED", "NOTHING_LISTENS", "main"]
 
-CONNECTED, CLOSED = b"+", b"-"
+CONNECTED = b"+"
 NOTHING_LISTENS = 111
 _RESET = 104
 _PIECE_BYTES = 65536
@@ -32,10 +33,10 @@ def main(arguments: list[str]) -> int:
     _thread.start_new_thread(_send, (connection, finished))
     try:
         while data := connection.recv(_PIECE_BYTES):
-            _write_all(data)
+            _write_all(len(data).to_bytes(4, "big") + data)
     except OSError:
         return _RESET
-    os.write(2, CLOSED)
+    _write_all(bytes(4))  # in the stream itself: another pipe could be read before the last data
     finished.acquire()
     return 0
 
