@@ -83,17 +83,24 @@ HERE = [
 ]
 
 
-def in_soak(point: str) -> bool:
-    """Whether the point is one of many after which the store alone says what comes next: controllers cut
-    off after each single write are tested in virtual time (tests/control/test_cut_off.py), and one point
-    of each kind with real processes here."""
-    one_of_many = re.match(r"(server\.(job|scheduling|queue)|cluster)\.", point)
-    return one_of_many is not None and point not in (
-        "cluster.ensure.sent",
-        "server.job.orphan.ended",
-        "server.job.status.written",
-        "server.scheduling.allocation",
-    )
+SUITE = (
+    "agent.end.recorded",
+    "agent.launch.spawned",
+    "cluster.ensure.sent",
+    "history.entries.written",
+    "history.segment.written",
+    "server.job.orphan.ended",
+    "server.job.status.written",
+    "server.node.status.written",
+    "server.scheduling.allocation",
+    "store.write.committed",
+    "supervisor.exit.recorded",
+    "supervisor.started.recorded",
+    "watchdog.component.started",
+)
+"""Points tried on each run; the rest are tried by `make soak`. One component killed alone is tested for
+each point in tests/cluster/local/test_agent_crashes.py and tests/server/test_process.py, and controllers
+cut off after each single write in virtual time in tests/control/test_cut_off.py."""
 
 
 NOBODYS_UID = "5a5a5a5a-0000"
@@ -168,6 +175,7 @@ def test_every_point_has_its_test():
     assert not [
         point for point in POINTS if point not in ELSEWHERE and point not in dict(map(reversed, HERE))
     ]
+    assert set(SUITE) <= {point for _, point in HERE}, "a point of the suite that is no more"
     assert sorted(ELSEWHERE) == sorted(point for point in POINTS if point in ELSEWHERE), (
         "one that is no more"
     )
@@ -175,7 +183,7 @@ def test_every_point_has_its_test():
 
 @pytest.mark.parametrize(
     ("who", "point"),
-    [pytest.param(*each, marks=pytest.mark.soak if in_soak(each[1]) else ()) for each in HERE],
+    [pytest.param(*each, marks=() if each[1] in SUITE else pytest.mark.soak) for each in HERE],
 )
 def test_killed_after(stage: Stage, tmp_path: Path, who: str, point: str):
     people, marks = stage.people, tmp_path / "marks"

@@ -21,6 +21,7 @@ def _run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.soak
 def test_a_smoke_run_kills_workers_and_keeps_what_it_saw(tmp_path: Path) -> None:
     done = _run("kill2", "--quick", folder=tmp_path)
     print(done.stderr)

@@ -23,6 +23,7 @@ def _run(module: str, settings: Settings, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.soak
 def test_a_model_that_counts_gives_away_lost_and_repeated_samples(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

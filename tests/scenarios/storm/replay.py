@@ -42,10 +42,11 @@ _STOPPED = Outcome(reason="Signalled", exit_code=143, signal=15)
 
 @dataclass(frozen=True)
 class Ended:
-    """A task is to end as it did."""
+    """A task is to end as it did, in one write with the ends of these others."""
 
     before: Progress
     end: End
+    together: tuple[End, ...]
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class _Replay(Plane):
         while self.steps and self._due(self.steps[0]):
             step = self.steps.popleft()
             match step:
-                case Ended(_, end):
+                case Ended(end=end):
                     assert end.outcome is not None
                     self.clock.advance(0.001)  # ends that are counted together are by their stamps
                     self.cluster.end(self._key(end), end.outcome)
@@ -161,6 +162,9 @@ class _Replay(Plane):
             phase = there.get((step.end.slot, step.end.incarnation))
             if phase not in ("Running", "Terminating"):
                 found.append(f"it is {phase}")
+            # what one write counted is counted by one write only if all of it can end now
+            missing = [e for e in step.together if (e.slot, e.incarnation) not in there]
+            found += [f"{end.slot}, which ends with it, does not run" for end in missing]
         waited_for = {(slot, now.incarnation(slot)) for slot in now.members} & self.known.keys()
         return found + [f"{each} does not run" for each in waited_for - there.keys()]
 
@@ -281,7 +285,7 @@ def _steps_of(trace: JobTrace) -> Iterator[Step]:
         if not isinstance(moment, Wrote):
             continue
         for end in moment.ended:
-            yield Ended(moment.before, end)
+            yield Ended(moment.before, end, tuple(moment.ended))
         if moment.refusal is not None:
             yield RefusedStart(moment.refusal)
         elif moment.joined:
