@@ -122,10 +122,10 @@ class _Cycle:
         self.reserved: dict[str, Reserve] = {}
         self.order: list[str] = []
         self.moments: list[Stamp] = []
-        self._full: dict[tuple[Any, ...], tuple[str, dict[str, Any]]] = {}
+        self._full: dict[int, tuple[str, dict[str, Any]]] = {}
         """Kinds of jobs that found no capacity in this decision, and why."""
-        self._undated: set[tuple[Any, ...]] = set()
-        self._never: dict[tuple[Any, ...], explain.Reason | None] = {}
+        self._undated: set[int] = set()
+        self._never: dict[int, explain.Reason | None] = {}
         self._starving: set[int] = set()
         self._overtaken: set[str] = set()
         self._protected: set[tuple[int, str]] = set()

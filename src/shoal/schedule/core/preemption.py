@@ -4,12 +4,16 @@ The claim is within nominal or beyond it (`Claim`). Candidates are units: single
 surplus, then whole jobs. For each node the cheapest units that let a task fit are taken in a dry run;
 jobs that find another place in the same dry run move, the others are lost. Nothing is evicted for a gang
 that stays incomplete.
+
+Rights are computed for all units at once, as usage is before the claim. Evictions only take rights
+away, so what has none at first is never looked at; what is taken is judged again in the dry run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import heapq
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,29 +22,17 @@ import numpy.typing as npt
 from shoal.schedule.core.placement import place
 from shoal.schedule.core.queues import Refusal
 from shoal.schedule.core.session import Eviction, Session, held_seconds
-from shoal.schedule.core.state import JobState, Slot, fitting
-from shoal.schedule.cycle.rows import Task
+from shoal.schedule.core.state import WHOLE, JobState, Request, Slot, fitting
+from shoal.schedule.core.units import Unit, Units, units_of
 
 __all__ = ["Claim", "make_room"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _SLACK = 1e-9
 _MOST_NODES = 48
 """Candidate nodes that one task of a claim looks at."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What is taken at once."""
-
-    job: JobState
-    tasks: tuple[Task, ...]
-    surplus: bool
-    nodes: tuple[int, ...]
-    order: tuple[Any, ...]
-    moves: bool
-    """It may only be taken where it starts again elsewhere."""
 
 
 class Claim:
@@ -56,6 +48,8 @@ class Claim:
         queues = session.queues
         path = queues.paths[job.queue]
         self.path = path
+        self._lower: dict[tuple[int, int], Floats] = {}
+        self._priorities = sorted({priority for _, priority in session.base.classes})
         use = self._equal_or_higher()
         self.flags = [queues.within(each, use[each] + self.load, self.asks) for each in path]
         self.share = [queues.share(each, queues.stays[each] + self.load) for each in path]
@@ -64,23 +58,18 @@ class Claim:
         """Usage of each queue of the path without lower classes, and without the surplus of equal
         ones, which nominal covers after minimums."""
         session, job = self.session, self.job
-        found: dict[int, Floats] = {}
-        lower: dict[int, Floats] = {}
-        for (queue, priority), load in session.base.classes.items():
-            if priority < job.row.priority and queue in self.path:
-                lower[queue] = lower[queue] + load if queue in lower else load
-        for queue in self.path:
-            found[queue] = session.queues.stays[queue] - lower.get(queue, 0.0)
-        for other in session.jobs.values():
-            if other.queue == job.queue and other.row.priority == job.row.priority and other is not job:
-                extra = [
-                    there - least
-                    for there, least in zip(_counts(session, other), other.gang(), strict=True)
-                ]
-                if any(each > 0 for each in extra):
-                    load = np.maximum(extra, 0) @ other.loads
-                    for queue in self.path:
-                        found[queue] = found[queue] - load
+        extra = _surplus(session, job)
+        stays = session.queues.stays
+        return {
+            queue: stays[queue] - self._below(queue, job.row.priority) - extra for queue in self.path
+        }
+
+    def _below(self, queue: int, priority: int) -> Floats:
+        """Usage of a queue by lower classes."""
+        found: Floats = np.zeros(len(self.load))
+        for each in self._priorities:
+            if each < priority and (held := self.session.base.classes.get((queue, each))) is not None:
+                found = found + held
         return found
 
     @property
@@ -150,21 +139,157 @@ class Claim:
             if not (use > nominal + _SLACK)[asks].any():
                 return False
             over = (use > nominal + _SLACK) & asks
-            lower: Floats = np.zeros(len(load))
-            for (queue, priority), held in session.base.classes.items():
-                if queue == each and priority < victim.row.priority:
-                    lower = lower + held
+            lower = self._below(each, victim.row.priority)
             rest = use - lower - load
             if not ((rest >= nominal - _SLACK) | (load > nominal + _SLACK))[over].any():
                 return surplus and bool(((use - lower) > nominal + _SLACK)[over].any())
         return True
 
+    # all units at once
 
-def _counts(session: Session, job: JobState) -> list[int]:
-    found = [0] * len(job.requests)
-    for task in session.tasks(job):
-        found[job.role(task.role)] += 1
-    return found
+    def rights(self, units: Units) -> Bools:
+        """`may_take` of each unit, as usage is now."""
+        session, job, queues = self.session, self.job, self.session.queues
+        mine, theirs, queue = job.row.priority, units.unit_priority, units.unit_queue
+        surplus = np.arange(len(queue)) < units.surplus
+        count = len(queues.rows)
+        pairs = [queues.common(job.queue, each) for each in range(count)]
+        below = np.array([pair[0] for pair in pairs], np.int64)
+        beneath = np.array([pair[1] for pair in pairs], np.int64)
+        fenced = np.array([queues.fenced(job.queue, each) for each in range(count)], np.bool_)
+        entitled = np.array([any(self.flags[:each]) for each in below], np.bool_)
+        own = queue == job.queue
+        found: Bools = own & ((theirs < mine) | ((theirs == mine) & (surplus | self.turns)))
+        line: Bools = ~own & ~fenced[queue] & ((below == 0) | (beneath == 0))[queue]
+        found |= line & (theirs < mine)
+        rest: Bools = ~own & ~fenced[queue] & ~line
+        if session.rules.beyond_nominal and job.row.preemptible:
+            weights = [queues.rows[self.path[pair[0] - 1]].weight if pair[0] else 0.0 for pair in pairs]
+            rest &= entitled[queue] | ((np.array(weights) > 0)[queue] & (theirs <= mine))
+        else:
+            rest &= entitled[queue]
+        at = np.flatnonzero(rest)
+        at = at[self._unprotected(units, at, beneath)]
+        at = at[self._all_over(units, at, beneath, surplus[at])]
+        inside = entitled[queue[at]]
+        fine = np.zeros(len(at), np.bool_)
+        fine[inside] = self._all_cure(units, at[inside])
+        beyond = np.flatnonzero(~inside)
+        lower = theirs[at[beyond]] < mine
+        fine[beyond] = lower | self.turns
+        equal = beyond[~lower] if not self.turns else beyond[:0]
+        fine[equal] = self._all_behind(units, at[equal], below, beneath)
+        found[at[fine]] = True
+        return found
+
+    def _levels(self, units: Units, at: Ints, beneath: Ints) -> list[tuple[Ints, Ints]]:
+        """By depth: which of the units have a queue there below the common one, and that queue."""
+        paths, queue = self.session.queues.paths, units.unit_queue[at]
+        found: list[tuple[Ints, Ints]] = []
+        for depth in range(int(beneath[queue].max(initial=0))):
+            there = np.flatnonzero(beneath[queue] > depth)
+            ancestor = np.array([path[depth] if depth < len(path) else -1 for path in paths])
+            found.append((there, ancestor[queue[there]]))
+        return found
+
+    def _unprotected(self, units: Units, at: Ints, beneath: Ints) -> Bools:
+        """By minimum runtimes and guaranteed capacity."""
+        session, queues = self.session, self.session.queues
+        fine = np.ones(len(at), np.bool_)
+        minimum = np.array([row.minimum_seconds for row in queues.rows])
+        for there, each in self._levels(units, at, beneath):
+            units_there = at[there]
+            if minimum.any():
+                held = session.now - units.unit_since[units_there]
+                fine[there] &= ~((minimum[each] > 0) & (held < minimum[each]))
+            if queues.guaranteed.any():
+                load = units.load[units_there]
+                left = queues.stays[each] - load
+                short = (left < queues.guaranteed[each] - _SLACK) & (load > _SLACK) & self.asks
+                fine[there] &= ~short.any(axis=1)
+        return fine
+
+    def _all_over(self, units: Units, at: Ints, beneath: Ints, surplus: Bools) -> Bools:
+        queues = self.session.queues
+        load = units.load[at]
+        asks = self.asks & (load > _SLACK)
+        asks[:, -1] = False
+        fine = _some(asks)
+        decided = ~fine
+        classes = sorted({int(each) for each in np.unique(units.unit_priority[at])})
+        rank = np.searchsorted(np.array(classes, np.int64), units.unit_priority[at])
+        count = len(queues.rows)
+        lower = np.array([[self._below(queue, each) for each in classes] for queue in range(count)])
+        for there, each in self._levels(units, at, beneath):
+            if not len(there):
+                continue
+            nominal, use = queues.nominal[each], queues.stays[each]
+            over: Bools = (use > nominal + _SLACK) & asks[there]
+            stands = use - lower[each, rank[there]]
+            straddles = load[there] > nominal + _SLACK
+            good = _some(((stands - load[there] >= nominal - _SLACK) | straddles) & over)
+            some: Bools = surplus[there] & _some((stands > nominal + _SLACK) & over)
+            any_over = _some(over)
+            ends: Bools = ~decided[there] & (~any_over | ~good)
+            fine[there] = np.where(ends, any_over & some, fine[there])
+            decided[there] |= ends
+        return fine
+
+    def _all_cure(self, units: Units, at: Ints) -> Bools:
+        queues = self.session.queues
+        queue, load = units.unit_queue[at], units.load[at]
+        before = queues.shortfall(queues.stays) - queues.shortfall(self.before)
+        nominal, use = queues.nominal[queue], queues.stays[queue]
+        more = np.maximum(0.0, nominal - use + load) - np.maximum(0.0, nominal - use)
+        caused = before + np.where(queues.leaves[queue][:, None], more, 0.0)
+        asks = self.asks.copy()
+        asks[-1] = False
+        return ~_some((caused >= self.load - _SLACK) & asks & (caused > _SLACK))
+
+    def _all_behind(self, units: Units, at: Ints, below: Ints, beneath: Ints) -> Bools:
+        """Kueue's two inequalities of shares."""
+        queues = self.session.queues
+        paths = queues.paths
+        mine = np.array([self.share[each - 1] if each else math.inf for each in below])
+        top = np.array(
+            [path[least - 1] if least else 0 for path, least in zip(paths, beneath, strict=True)]
+        )
+        queue = units.unit_queue[at]
+        other = top[queue]
+        weight = np.array([row.weight for row in queues.rows])
+        capacity = queues.capacity[:-1]
+
+        def shares(use: Floats) -> Floats:
+            beyond = np.maximum(0.0, use - queues.nominal[other])[:, :-1]
+            parts = np.divide(beyond, capacity, out=np.zeros_like(beyond), where=capacity > 0)
+            most = parts.max(axis=1, initial=0.0)
+            divided = np.divide(
+                most, weight[other], out=np.full(len(most), np.inf), where=weight[other] > 0
+            )
+            return np.where(most > 0, divided, 0.0)
+
+        before, after = shares(queues.stays[other]), shares(queues.stays[other] - units.load[at])
+        return (mine[queue] <= after + _SLACK) & (mine[queue] < before - _SLACK)
+
+
+def _surplus(session: Session, job: JobState) -> Floats:
+    """Load of elastic surplus in the job's queue, of other jobs of its class."""
+    units = session.units()
+    mine = (units.queue == job.queue) & (units.priority == job.row.priority)
+    if job.name in units.number:
+        mine[units.number[job.name]] = False
+    found: Floats = np.zeros(len(session.queues.resources))
+    for name in session.present:
+        at = units.number.get(name, -1)
+        if at >= 0 and mine[at]:
+            mine[at] = False
+            other = session.jobs[name]
+            counts = [0] * len(other.requests)
+            for task in session.tasks(other):
+                counts[other.role(task.role)] += 1
+            extra = [max(0, there - least) for there, least in zip(counts, other.gang(), strict=True)]
+            found = found + np.asarray(extra, np.float64) @ other.loads
+    return found + units.extra[mine].sum(axis=0) if mine.any() else found
 
 
 def make_room(
@@ -199,16 +324,30 @@ class _Attempt:
         self.first = len(session.evictions)
         self.moves = moves
         self.moving: set[str] = set()
-        self.units = sorted(self._units(turns), key=lambda unit: unit.order)
-        self.by_node: dict[int, list[Unit]] = {}
-        for unit in self.units:
-            for node in unit.nodes:
-                self.by_node.setdefault(node, []).append(unit)
+        self.columns = session.units()
+        self._objects: dict[int, Unit] = {}
+        self._fresh: list[tuple[Unit, tuple[Any, ...], Floats]] = []
+        """Units of jobs that changed in this decision, with their order and load."""
+        self.mask = self._permitted(turns)
+        self._orders: dict[int, tuple[Any, ...]] = {}
+        self._taken: set[int] = set()
+        self._potential: tuple[Ints, Ints] | None = None
+        self._judged = len(session.evictions)
+        self._fresh_on: dict[int, list[int]] = {}
+        index = session.nodes.index
+        for at, (unit, _, _) in enumerate(self._fresh):
+            for node in {index.get(task.node, -1) for task in unit.tasks}:
+                self._fresh_on.setdefault(node, []).append(-1 - at)
+
+    @property
+    def empty(self) -> bool:
+        """It has no right to anything."""
+        return not self._fresh and not self.mask.any()
 
     def run(self) -> list[Slot] | None:
         session, job = self.session, self.job
         load = self.claim.load
-        slots = self._slots() if self.units else None
+        slots = None if self.empty else self._slots()
         if slots is None:
             return None
         while (refusal := session.refused(job, load, now=False)) is not None:
@@ -225,35 +364,69 @@ class _Attempt:
 
     # units
 
-    def _units(self, turns: bool) -> Iterator[Unit]:
-        session, claim = self.session, self.claim
-        index = session.nodes.index
-        for victim in session.jobs.values():
-            row = victim.row
-            if victim is self.job or not row.tasks or not row.preemptible:
+    def _permitted(self, turns: bool) -> Bools:
+        """Units that the claim has a right to, or that may be moved for it."""
+        session, claim, units = self.session, self.claim, self.columns
+        mine = self.job.row.priority
+        fine = np.ones(len(units.jobs), np.bool_)
+        for name in (self.job.name, *session.present, *session.started, *session.grown):
+            if name in units.number:
+                fine[units.number[name]] = False
+        if not claim.within_nominal:
+            fine &= units.priority <= mine
+        whole = fine.copy()
+        if turns:
+            over = np.array([_turn_over(session, job) for job in units.jobs], np.bool_)
+            whole &= (units.priority != mine) | over
+        alive = np.concatenate([fine[units.job[: units.surplus]], whole[units.job[units.surplus :]]])
+        found: Bools = claim.rights(units) & alive
+        if self.moves:
+            movable = np.array([self._movable(job) for job in units.jobs], np.bool_)
+            found[units.surplus :] |= (alive & movable[units.job])[units.surplus :]
+        for name in session.present:
+            job = session.jobs[name]
+            if job is self.job or name in session.started or name in session.grown:
                 continue
-            tasks = session.tasks(victim)
-            if not tasks or (any(not task.preemptible for task in tasks) and len(tasks) == 1):
+            if job.row.priority > mine and not claim.within_nominal:
                 continue
-            if row.priority > self.job.row.priority and not claim.within_nominal:
-                continue
-            if victim.name in session.started or victim.name in session.grown:
-                continue
-            share = session.queues.share(victim.queue, session.queues.stays[victim.queue])
-            fixed = [task for task in tasks if not task.preemptible]
-            for place_, task in enumerate(victim.loose(tasks)):
-                at = index.get(task.node, -1)
-                order = (0, row.priority, -share, 0.0, place_, -row.since, row.name)
-                yield Unit(victim, (task,), True, (at,), order, False)
-            if fixed:
-                continue
-            over = turns and row.priority == self.job.row.priority
-            if over and not _turn_over(session, victim):
-                continue
-            nodes = tuple(sorted({index.get(task.node, -1) for task in tasks}))
-            lost = held_seconds(row, session.now)
-            order = (1, row.priority, -share, 0, -row.since, lost, row.name)
-            yield Unit(victim, tuple(tasks), False, nodes, order, False)
+            for unit in units_of(job, session.tasks(job)):
+                equal = turns and job.row.priority == mine and not unit.surplus
+                if not equal or _turn_over(session, job):
+                    self._fresh.append((unit, self._order_of(unit), self._load(unit)))
+        return found
+
+    def _order_of(self, unit: Unit) -> tuple[Any, ...]:
+        session, row = self.session, unit.job.row
+        share = session.queues.share(unit.job.queue, session.queues.stays[unit.job.queue])
+        if unit.surplus:
+            return (0, row.priority, -share, 0.0, unit.position, -row.since, row.name)
+        return (1, row.priority, -share, 0, -row.since, held_seconds(row, session.now), row.name)
+
+    def _unit(self, at: int) -> Unit:
+        """By its column; negative: of a job that changed in this decision."""
+        if at < 0:
+            return self._fresh[-1 - at][0]
+        found = self._objects.get(at)
+        if found is None:
+            found = self._objects[at] = self.columns.unit(at)
+        return found
+
+    def _order(self, at: int) -> tuple[Any, ...]:
+        if at < 0:
+            return self._fresh[-1 - at][1]
+        found = self._orders.get(at)
+        if found is None:
+            found = self._orders[at] = self._order_of(self._unit(at))
+        return found
+
+    def _on(self, node: int) -> list[int]:
+        """Units with a task on the node, the first to go first."""
+        columns = self.columns
+        tasks = columns.on_node(node)
+        found = {int(each) for each in columns.unit_of_task[tasks] if each >= 0}
+        found |= {int(each) for each in columns.unit_of_job[columns.task_job[tasks]] if each >= 0}
+        units = [each for each in found if self.mask[each]] + self._fresh_on.get(node, [])
+        return sorted(units, key=self._order)
 
     def _load(self, unit: Unit) -> Floats:
         counts = [0] * len(unit.job.requests)
@@ -274,8 +447,13 @@ class _Attempt:
         return any((task.role, task.index) in loose for task in unit.tasks)
 
     def _may_move(self, unit: Unit) -> bool:
-        session, row = self.session, unit.job.row
-        if not self.moves or unit.surplus or not row.movable or not session.tasks(unit.job):
+        if not self.moves or unit.surplus or not self.session.tasks(unit.job):
+            return False
+        return self._movable(unit.job)
+
+    def _movable(self, job: JobState) -> bool:
+        session, row = self.session, job.row
+        if not row.movable:
             return False
         if row.priority > self.job.row.priority and not self.claim.within_nominal:
             return False
@@ -353,49 +531,110 @@ class _Attempt:
                     session.later.change(index[task.node], request, task.gpus, +1)
 
     def _cheapest(self, role: int, mask: Bools) -> tuple[int, list[tuple[Unit, bool]]] | None:
+        """The node whose units cost least. Costs are estimated without the effect of one eviction on
+        the right to the next, and the first by the estimate are tried."""
         session = self.session
         request = self.job.requests[role]
-        candidates = self._candidates(request, mask)
+        self._judge()
+        queue: list[tuple[Any, ...]] = []
+        for node in self._candidates(request, mask):
+            if self.moves:
+                queue.append(((), node, None))
+            elif (estimate := self._estimate(node, request)) is not None:
+                queue.append((estimate, node, None))
+        heapq.heapify(queue)
         best: tuple[tuple[Any, ...], int, list[tuple[Unit, bool]]] | None = None
-        for node in candidates:
+        while queue:
+            estimate, node, _ = heapq.heappop(queue)
+            if best is not None and best[:2] <= (estimate, node):
+                break
             mark = session.mark()
             moving = set(self.moving)
             found = self._on_node(node, request)
             session.rollback(mark)
             self.moving = moving
-            if found is None:
-                continue
-            cost = (*_cost(found, session), node)
-            if best is None or cost < best[0]:
-                best = (cost, node, found)
-        return None if best is None else (best[1], best[2])
+            if found is not None and (best is None or (_cost(found, session), node) < best[:2]):
+                best = (_cost(found, session), node, found)
+        return None if best is None else best[1:]
 
-    def _candidates(self, request: Any, mask: Bools) -> list[int]:
+    def _judge(self) -> None:
+        """Rights as evictions leave them: units that lost theirs are not looked at again."""
+        if len(self.session.evictions) != self._judged:
+            self._judged = len(self.session.evictions)
+            kept = self.claim.rights(self.columns)
+            if self.moves:
+                kept[self.columns.surplus :] = True
+            self.mask &= kept
+
+    def _candidates(self, request: Request, mask: Bools) -> list[int]:
+        """Nodes on which one task fits if all units that may be taken are, most idle first."""
         session = self.session
-        nodes = np.array(sorted(node for node in self.by_node if node >= 0 and mask[node]), np.int64)
-        if not len(nodes):
-            return []
-        amounts, slots = session.later.amounts[nodes].copy(), session.later.slots[nodes].copy()
-        place_of = {int(node): at for at, node in enumerate(nodes)}
-        seen: set[tuple[str, str, int]] = set()
-        for node, at in place_of.items():
-            for unit in self.by_node[node]:
-                for task in unit.tasks:
-                    key = (unit.job.name, task.role, task.index)
-                    if key in seen or session.nodes.index.get(task.node) != node:
-                        continue
-                    seen.add(key)
-                    if all(task is not each for each in session.tasks(unit.job)):
-                        continue
-                    request_ = unit.job.requests[unit.job.role(task.role)]
-                    amounts[at] += np.asarray(request_.amounts, np.int64)
-                    for gpu in task.gpus:
-                        slots[at, gpu] += request_.share or 1000
-        enough = fitting(request, amounts, slots) > 0
-        found = nodes[enough]
+        if self._potential is None:
+            self._potential = self._summed()
+        amounts, slots = self._potential
+        fits = fitting(request, amounts, slots) > 0
+        found = np.flatnonzero(fits & mask & self._touched)
         idle = session.later.slots[found].sum(axis=1) + session.later.amounts[found].sum(axis=1)
         order = np.lexsort((found, -idle))
         return [int(each) for each in found[order][:_MOST_NODES]]
+
+    def _summed(self) -> tuple[Ints, Ints]:
+        """By node: what is later free, and what units that may be taken hold."""
+        session, columns = self.session, self.columns
+        amounts, slots = session.later.amounts.copy(), session.later.slots.copy()
+        tasks = columns.tasks(self.mask) & (columns.task_node >= 0)
+        np.add.at(amounts, columns.task_node[tasks], columns.task_amounts[tasks])
+        parts = tasks[columns.gpu_task]
+        where = (columns.task_node[columns.gpu_task[parts]], columns.gpu[parts])
+        np.add.at(slots, where, columns.gpu_part[parts])
+        self._touched: Bools = np.zeros(len(amounts), np.bool_)
+        self._touched[columns.task_node[tasks]] = True
+        seen: set[tuple[str, str, int]] = set()
+        index = session.nodes.index
+        for unit, _, _ in self._fresh:
+            for task in unit.tasks:
+                key = (unit.job.name, task.role, task.index)
+                node = index.get(task.node, -1)
+                if key in seen or node < 0:
+                    continue
+                seen.add(key)
+                self._touched[node] = True
+                request = unit.job.requests[unit.job.role(task.role)]
+                amounts[node] += np.asarray(request.amounts, np.int64)
+                for gpu in task.gpus:
+                    slots[node, gpu] += request.share or WHOLE
+        return amounts, slots
+
+    def _estimate(self, node: int, request: Request) -> tuple[Any, ...] | None:
+        """The cost of the first units of the node that let one task fit."""
+        session = self.session
+        later = session.later
+        amounts, slots = later.amounts[node].tolist(), later.slots[node].tolist()
+        name = session.nodes.rows[node].name
+        taken: list[tuple[Unit, bool]] = []
+        seen: set[tuple[str, str, int]] = set()
+        if _one_fits(request, amounts, slots):
+            return _cost(taken, session)
+        for at in self._on(node):
+            unit = self._unit(at)
+            job = unit.job
+            current = session.present.get(job.name)
+            if current is not None and not any(task in current for task in unit.tasks):
+                continue
+            for task in unit.tasks:
+                key = (job.name, task.role, task.index)
+                if task.node != name or key in seen or (current is not None and task not in current):
+                    continue
+                seen.add(key)
+                given = job.requests[job.role(task.role)]
+                for column, amount in enumerate(given.amounts):
+                    amounts[column] += amount
+                for gpu in task.gpus:
+                    slots[gpu] += given.share or WHOLE
+            taken.append((unit, False))
+            if _one_fits(request, amounts, slots):
+                return _cost(taken, session)
+        return None
 
     def _on_node(self, node: int, request: Any) -> list[tuple[Unit, bool]] | None:
         """Units of the node that let one task fit, in order of cost; what turns out unneeded is left."""
@@ -406,7 +645,7 @@ class _Attempt:
             rows = slice(node, node + 1)
             return bool(fitting(request, session.later.amounts[rows], session.later.slots[rows])[0])
 
-        units = sorted(self.by_node[node], key=lambda unit: unit.order)
+        units = [self._unit(at) for at in self._on(node)]
         for move in (False, True):
             for unit in units:
                 if fits():
@@ -424,16 +663,31 @@ class _Attempt:
 
     def _relieve(self, refusal: Refusal) -> bool:
         """One more unit inside the queue whose limit refuses."""
-        session = self.session
-        for unit in self.units:
-            if refusal.queue >= 0 and refusal.queue not in session.queues.paths[unit.job.queue]:
-                continue
+        session, columns = self.session, self.columns
+        self._judge()
+        fine: Bools = self.mask & (columns.load[:, refusal.resource] > _SLACK)
+        if refusal.queue >= 0:
+            inside = np.array([refusal.queue in path for path in session.queues.paths], np.bool_)
+            fine &= inside[columns.unit_queue]
+        units = [int(at) for at in np.flatnonzero(fine)] + [-1 - at for at in range(len(self._fresh))]
+        for at in self._sorted(units):
+            unit = self._unit(at)
+            if at < 0:
+                if refusal.queue >= 0 and refusal.queue not in session.queues.paths[unit.job.queue]:
+                    continue
+                if self._load(unit)[refusal.resource] <= _SLACK:
+                    continue
             if refusal.code == "UserCap" and unit.job.row.user != self.job.row.user:
                 continue
             if self._load(unit)[refusal.resource] > _SLACK and self._right(unit):
                 self._take(unit, move=False)
                 return True
+            if at >= 0 and not self.moves:  # rights only shrink
+                self.mask[at] = False
         return False
+
+    def _sorted(self, units: list[int]) -> list[int]:
+        return sorted(units, key=self._order)
 
     def _spare(self, slots: Sequence[Slot], load: Floats) -> None:
         """Give back evictions that are not needed any more, the dearest first."""
@@ -486,6 +740,20 @@ class _Attempt:
         return fine
 
 
+def _some(rows: Bools) -> Bools:
+    """Of each row, whether any column is true."""
+    found: Bools = np.logical_or.reduce(rows, axis=1)
+    return found
+
+
+def _one_fits(request: Request, amounts: list[int], slots: list[int]) -> bool:
+    if any(there < ask for there, ask in zip(amounts, request.amounts, strict=True)):
+        return False
+    if request.gpus:
+        return sum(each >= WHOLE for each in slots) >= request.gpus
+    return not request.share or any(each >= request.share for each in slots)
+
+
 def _turn_over(session: Session, victim: JobState) -> bool:
     turn = session.rules.minimum_run_seconds
     return bool(turn) and victim.row.wall_seconds is None and session.now - victim.row.since >= turn
@@ -502,7 +770,7 @@ def _cost(units: Sequence[tuple[Unit, bool]], session: Session) -> tuple[Any, ..
         max((unit.job.row.priority for unit, _ in units), default=0),
         len(units),
         lost,
-        sum(unit.order[4] for unit, _ in units if unit.surplus),
+        sum(unit.position for unit, _ in units if unit.surplus),
         newest,
         min((unit.job.name for unit, _ in units), default=""),
     )

@@ -70,13 +70,24 @@ class Queues:
             for path in self.paths
         ]
         self._keeps = bool((self.guaranteed > 0).any())
+        self._bounded = [
+            not np.isinf(np.minimum(self.limit[path], self.most_lent[path])).all() for path in self.paths
+        ]
         self.binding = [
-            self._keeps
-            or bool(self._capped[at])
-            or not np.isinf(np.minimum(self.limit[path], self.most_lent[path])).all()
-            for at, path in enumerate(self.paths)
+            self._keeps or bool(self._capped[at]) or self._bounded[at] for at in range(count)
         ]
         """By queue: whether any limit, cap or guarantee could refuse a job of it."""
+        self._bottom_up = sorted(
+            (at for at in self.children if at >= 0), key=lambda each: (-len(self.paths[each]), each)
+        )
+        self.changes = 0
+        """Grows whenever usage that stays changes."""
+        count_of = self.nominal.sum(axis=0)
+        self._matters = [bool(each > 0) for each in count_of[:-1]] + [False]
+        self._nominal_rows: list[list[float]] = self.nominal.tolist()
+        self._capacity_row: list[float] = self.capacity.tolist()
+        self._holds: tuple[bytes, list[list[float]], list[list[float]], list[float]] | None = None
+        self._common: dict[tuple[int, int], tuple[int, int]] = {}
         self.leaves = np.array([at not in self.children for at in range(count)], np.bool_)
 
     def _path(self, at: int) -> list[int]:
@@ -116,20 +127,25 @@ class Queues:
         """Count a load (negative: less of it) in the queue and those above it."""
         path = self.paths[queue]
         if held:
-            self.held[path] += load
+            for each in path:
+                self.held[each] += load
             for each in self._capped[queue]:
                 key = (each, user)
                 self.users[key] = self.users[key] + load if key in self.users else load.copy()
         if stays:
-            self.stays[path] += load
+            self.changes += 1
+            for each in path:
+                self.stays[each] += load
 
     # limits
 
     def refusals(self, queue: int, user: str, load: Floats, *, now: bool) -> Iterator[Refusal]:
         """Limits that the load would exceed; `now`: with what is still stopping."""
+        if not self.binding[queue]:
+            return
         use = np.maximum(self.held, self.stays) if now else self.stays
         asks = load > _SLACK
-        for each in self.paths[queue]:
+        for each in self.paths[queue] if self._bounded[queue] else ():
             for code, bound in (("Limit", self.limit[each]), ("Borrowing", self.most_lent[each])):
                 yield from self._over(code, each, bound, use[each], load, asks)
         for each in self._capped[queue]:
@@ -163,35 +179,36 @@ class Queues:
 
     def kept(self, queue: int, load: Floats, use: Floats) -> Iterator[Refusal]:
         """Guaranteed capacity of others that the load would use."""
-        before = self._holding(use)
-        after_use = use.copy()
-        after_use[self.paths[queue]] += load
-        after = self._holding(after_use)
-        over = (after > self.capacity + 1e-6) & (after > before + _SLACK) & (load > _SLACK)
-        over[-1] = False
-        for column in np.flatnonzero(over).tolist():
-            yield Refusal(
-                "Kept",
-                -1,
-                column,
-                float(self.capacity[column]),
-                float(before[column]),
-                float(load[column]),
-            )
-
-    def _holding(self, use: Floats) -> Floats:
-        """What is used, or guaranteed to those that do not use it."""
-        held = np.maximum(use, self.guaranteed)
-        for at in sorted(
-            self.children, reverse=True, key=lambda each: -1 if each < 0 else len(self.paths[each])
-        ):
-            if at < 0:
+        held, inner, before = self._holding(use)
+        for column, amount in enumerate(load.tolist()[:-1]):
+            total = self._capacity_row[column] + 1e-6
+            if amount <= _SLACK or before[column] + amount <= total:
                 continue
+            more = amount  # so much more of what is used or guaranteed, from the leaf to the top
+            for each in self.paths[queue]:
+                after = max(float(use[each, column]) + amount, float(self.guaranteed[each, column]))
+                if each in self.children:
+                    after = max(after, inner[each][column] + more)
+                more = after - held[each][column]
+            if more > _SLACK and before[column] + more > total:
+                yield Refusal("Kept", -1, column, self._capacity_row[column], before[column], amount)
+
+    def _holding(self, use: Floats) -> tuple[list[list[float]], list[list[float]], list[float]]:
+        """What is used, or guaranteed to those that do not use it: by queue, that of its children and
+        its own jobs, and in all."""
+        mark = use.tobytes()
+        if self._holds is not None and self._holds[0] == mark:
+            return self._holds[1:]
+        held = np.maximum(use, self.guaranteed)
+        inner = np.zeros_like(held)
+        for at in self._bottom_up:
             below = self.children[at]
-            direct = use[at] - use[below].sum(axis=0)
-            held[at] = np.maximum(held[at], held[below].sum(axis=0) + direct)
+            inner[at] = held[below].sum(axis=0) + use[at] - use[below].sum(axis=0)
+            held[at] = np.maximum(held[at], inner[at])
         top = self.children.get(-1, [])
-        return held[top].sum(axis=0) if top else np.zeros(len(self.resources))
+        total: Floats = held[top].sum(axis=0)
+        self._holds = (mark, held.tolist(), inner.tolist(), total.tolist())
+        return self._holds[1:]
 
     # shares and rights
 
@@ -201,10 +218,12 @@ class Queues:
 
     def share(self, queue: int, use: Floats) -> float:
         """Weighted share of what it uses beyond its nominal, of the cluster's capacity."""
-        beyond = np.maximum(0.0, use - self.nominal[queue])[:-1]
-        capacity = self.capacity[:-1]
-        parts = np.divide(beyond, capacity, out=np.zeros(len(beyond)), where=capacity > 0)
-        top = float(parts.max(initial=0.0))
+        top = 0.0
+        for each, nominal, capacity in zip(
+            use.tolist()[:-1], self._nominal_rows[queue], self._capacity_row, strict=False
+        ):
+            if each > nominal and capacity > 0:
+                top = max(top, (each - nominal) / capacity)
         weight = self.rows[queue].weight
         if top <= 0.0:
             return 0.0
@@ -212,14 +231,15 @@ class Queues:
 
     def within(self, queue: int, use: Floats, asks: npt.NDArray[np.bool_]) -> bool:
         """Whether a queue's use is inside its nominal, in what is asked for."""
-        nominal = self.nominal[queue]
-        over = asks & (use > nominal + _SLACK)
-        over[-1] = False
-        matters = asks & (self.nominal.sum(axis=0) > 0)
-        matters[-1] = False
-        if not matters.any():
-            return False
-        return not (over & matters).any()
+        matters = False
+        for each, nominal, ask, named in zip(
+            use.tolist(), self._nominal_rows[queue], asks.tolist(), self._matters, strict=True
+        ):
+            if ask and named:
+                if each > nominal + _SLACK:
+                    return False
+                matters = True
+        return matters
 
     def claims_nominal(self, queue: int, load: Floats, use: Floats) -> int:
         """The longest part of the path whose top is within nominal with the load; 0: none. So many
@@ -233,10 +253,13 @@ class Queues:
 
     def common(self, a: int, b: int) -> tuple[int, int]:
         """How many queues of each path are below the first common one."""
+        if (a, b) in self._common:
+            return self._common[a, b]
         first, second = self.paths[a], self.paths[b]
         shared = set(first) & set(second)
         below_a = next((at for at, each in enumerate(first) if each in shared), len(first))
         below_b = next((at for at, each in enumerate(second) if each in shared), len(second))
+        self._common[a, b] = (below_a, below_b)
         return below_a, below_b
 
     def fenced(self, queue: int, victim: int) -> bool:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,8 @@ __all__ = ["Profile", "Reservation"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_MOST_BOOKS = 64
+"""Times for which the nodes' capacity is remembered."""
 
 
 @dataclass
@@ -50,36 +51,85 @@ class _Release:
     load: Floats
 
 
+class _Ends:
+    """Jobs of the rows that end at a known time, first first, as columns."""
+
+    def __init__(self, session: Session) -> None:
+        base, index = session.base, session.nodes.index
+        found: list[_Release] = []
+        for job in base.jobs.values():
+            if not job.present or math.isinf(ends := ends_at(job.row, session.now)):
+                continue
+            slots = [
+                Slot(job.role(task.role), index[task.node], task.gpus)
+                for task in job.present
+                if task.node in index
+            ]
+            load = job.load(job.counts(), new=True)
+            found.append(_Release(max(ends, session.now), job, slots, load))
+        found.sort(key=lambda each: (each.at, each.job.name))
+        self.releases = found
+        self.number = {each.job.name: at for at, each in enumerate(found)}
+        self.times = [each.at for each in found]
+        self.load = np.array([each.load for each in found]).reshape(
+            len(found), len(session.queues.resources)
+        )
+        self.queue = np.array([each.job.queue for each in found], np.int64)
+        slots = [(at, each.job, slot) for at, each in enumerate(found) for slot in each.slots]
+        gpus = [(at, job, slot, gpu) for at, job, slot in slots for gpu in slot.gpus]
+        amounts = [job.requests[slot.role].amounts for _, job, slot in slots]
+        self.release = np.array([at for at, _, _ in slots], np.int64)
+        self.node = np.array([slot.node for _, _, slot in slots], np.int64)
+        self.amounts = np.array(amounts, np.int64).reshape(len(slots), len(session.nodes.resources))
+        self.gpu_release = np.array([at for at, *_ in gpus], np.int64)
+        self.gpu_node = np.array([slot.node for _, _, slot, _ in gpus], np.int64)
+        self.gpu = np.array([gpu for *_, gpu in gpus], np.int64)
+        shares = [job.requests[slot.role].share or 1000 for _, job, slot, _ in gpus]
+        self.part = np.array(shares, np.int64)
+        paths = session.queues.paths
+        depth = max((len(path) for path in paths), default=0)
+        self.above = [
+            np.array([path[at] if at < len(path) else -1 for path in paths], np.int64)
+            for at in range(depth)
+        ]
+        self._freed: dict[int, Floats] = {}
+        self._books: dict[int, tuple[Ints, Ints]] = {}
+
+    def until(self, at: Stamp) -> int:
+        """How many end until then."""
+        return bisect_right(self.times, at)
+
+    def freed(self, count: int, shape: tuple[int, ...]) -> Floats:
+        """What the first so many give back to queues; not to be changed by the caller."""
+        if count not in self._freed:
+            found: Floats = np.zeros(shape)
+            for above in self.above:
+                each = above[self.queue[:count]]
+                np.add.at(found, each[each >= 0], self.load[:count][each >= 0])
+            self._freed[count] = found
+        return self._freed[count]
+
+    def given(self, count: int, nodes: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[Ints, Ints]:
+        """What the first so many give back to nodes; not to be changed by the caller."""
+        if count not in self._books:
+            if len(self._books) >= _MOST_BOOKS:
+                self._books.clear()
+            amounts, slots = np.zeros(nodes[0], np.int64), np.zeros(nodes[1], np.int64)
+            tasks = int(np.searchsorted(self.release, count))
+            parts = int(np.searchsorted(self.gpu_release, count))
+            np.add.at(amounts, self.node[:tasks], self.amounts[:tasks])
+            np.add.at(slots, (self.gpu_node[:parts], self.gpu[:parts]), self.part[:parts])
+            self._books[count] = (amounts, slots)
+        return self._books[count]
+
+
 @dataclass(frozen=True)
-class _Columns:
-    """Slots of releases, in their order."""
+class _Ended:
+    """What has ended by a time: the first of the rows' jobs, but for some, and others."""
 
-    release: Ints
-    node: Ints
-    amounts: Ints
-    gpu_release: Ints
-    gpu_node: Ints
-    gpu: Ints
-    part: Ints
-
-
-def _columns(releases: Sequence[_Release], width: int) -> _Columns:
-    slots = [(at, each.job, slot) for at, each in enumerate(releases) for slot in each.slots]
-    gpus = [(at, job, slot, gpu) for at, job, slot in slots for gpu in slot.gpus]
-    amounts = [job.requests[slot.role].amounts for _, job, slot in slots]
-    return _Columns(
-        release=np.array([at for at, _, _ in slots], np.int64),
-        node=np.array([slot.node for _, _, slot in slots], np.int64),
-        amounts=np.array(amounts, np.int64).reshape(len(slots), width),
-        gpu_release=np.array([at for at, *_ in gpus], np.int64),
-        gpu_node=np.array([slot.node for _, _, slot, _ in gpus], np.int64),
-        gpu=np.array([gpu for *_, gpu in gpus], np.int64),
-        part=np.array([job.requests[slot.role].share or 1000 for _, job, slot, _ in gpus], np.int64),
-    )
-
-
-def _at(release: _Release) -> Stamp:
-    return release.at
+    count: int
+    without: list[_Release]
+    others: list[_Release]
 
 
 class Profile:
@@ -88,11 +138,10 @@ class Profile:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.reservations: list[Reservation] = []
-        self._releases: list[_Release] | None = None
-        self._columns: _Columns | None = None
-        self._freed: dict[Stamp, tuple[list[_Release], Floats, list[_Release]]] = {}
+        self._ends: _Ends | None = None
+        self._changed: tuple[list[_Release], list[_Release]] = ([], [])
         self._version = -1
-        self._dates: dict[tuple[Any, ...], Stamp] = {}
+        self._dates: dict[int, Stamp] = {}
         """Of the last job of each kind: an equal one starts no earlier."""
 
     # making
@@ -103,10 +152,10 @@ class Profile:
         """The earliest start and its nodes; None where no date can be computed. `keep`: nodes that it
         has been promised: elastic surplus there is recalled in time."""
         session = self.session
-        releases = self.releases()
+        ends, (_, others) = self._rows(), self._dynamic()
         times = sorted(
-            {session.now}
-            | {each.at for each in releases}
+            {session.now, *ends.times}
+            | {each.at for each in others}
             | {each.until for each in self.reservations if not math.isinf(each.until)}
         )
         low, high = 0, len(times) - 1
@@ -134,16 +183,25 @@ class Profile:
             self._dates[job.kind] = best[0]
         return best
 
-    def releases(self) -> list[_Release]:
-        """Jobs that end at a known time, those started in this decision included, first first."""
+    def _rows(self) -> _Ends:
+        if self._ends is None:
+            self._ends = _Ends(self.session)
+        return self._ends
+
+    def _dynamic(self) -> tuple[list[_Release], list[_Release]]:
+        """Releases of rows that do not hold any more, and those that do instead: of jobs that started
+        or lost tasks in this decision."""
         session = self.session
         version = len(session.started) + len(session.grown) + len(session.evictions)
-        if self._releases is not None and version == self._version:
-            return self._releases
-        found: list[_Release] = []
-        for job in session.jobs.values():
-            started = session.started.get(job.name)
-            tasks = session.tasks(job)
+        if version == self._version:
+            return self._changed
+        ends = self._rows()
+        names = session.present.keys() | session.started.keys() | session.grown.keys()
+        without = [ends.releases[ends.number[name]] for name in names if name in ends.number]
+        others: list[_Release] = []
+        for name in sorted(names):
+            job = session.jobs[name]
+            started, tasks = session.started.get(name), session.tasks(job)
             if started is None and not tasks:
                 continue
             at = ends_at(job.row, session.now)
@@ -154,14 +212,36 @@ class Profile:
                 for task in tasks
                 if task.node in session.nodes.index
             ]
-            slots += started or session.grown.get(job.name, [])
+            slots += started or session.grown.get(name, [])
             counts = [0] * len(job.requests)
             for slot in slots:
                 counts[slot.role] += 1
-            found.append(_Release(max(at, session.now), job, slots, job.load(counts, new=True)))
-        found.sort(key=lambda each: (each.at, each.job.name))
-        self._releases, self._version = found, version
-        self._columns = _columns(found, len(session.nodes.resources))
+            others.append(_Release(max(at, session.now), job, slots, job.load(counts, new=True)))
+        self._changed, self._version = (without, others), version
+        return self._changed
+
+    def _until(self, at: Stamp) -> _Ended:
+        without, others = self._dynamic()
+        return _Ended(
+            self._rows().until(at),
+            [each for each in without if each.at <= at],
+            [each for each in others if each.at <= at],
+        )
+
+    def _ended_jobs(self, ended: _Ended) -> Iterator[_Release]:
+        gone = {each.job.name for each in ended.without}
+        for each in self._rows().releases[: ended.count]:
+            if each.job.name not in gone:
+                yield each
+        yield from ended.others
+
+    def _given(self, ended: _Ended) -> Floats:
+        """What queues get back."""
+        queues = self.session.queues
+        found = self._rows().freed(ended.count, queues.stays.shape).copy()
+        for sign, releases in ((-1.0, ended.without), (1.0, ended.others)):
+            for each in releases:
+                found[queues.paths[each.job.queue]] += sign * each.load
         return found
 
     def _fits_at(
@@ -180,19 +260,21 @@ class Profile:
             mask[[slot.node for slot in keep]] = True
         return place(session.nodes, book, job, counts, within=mask)
 
-    def _book(self, at: Stamp, job: JobState) -> tuple[Capacity, Floats, list[_Release]]:
+    def _book(self, at: Stamp, job: JobState) -> tuple[Capacity, Floats, _Ended]:
         """Capacity at a time, for a job: releases until then, minus reservations."""
         session = self.session
-        book = session.later.copy()
-        releases = self.releases()
-        ended = releases[: bisect_right(releases, at, key=_at)]
-        columns = self._columns
-        if columns is not None and ended:
-            count = int(np.searchsorted(columns.release, len(ended)))
-            parts = int(np.searchsorted(columns.gpu_release, len(ended)))
-            np.add.at(book.amounts, columns.node[:count], columns.amounts[:count])
-            where = (columns.gpu_node[:parts], columns.gpu[:parts])
-            np.add.at(book.slots, where, columns.part[:parts])
+        ended = self._until(at)
+        later = session.later
+        amounts, slots = self._rows().given(ended.count, (later.amounts.shape, later.slots.shape))
+        book = Capacity(later.amounts + amounts, later.slots + slots)
+        for sign, releases in ((-1, ended.without), (1, ended.others)):
+            for each in releases:
+                for slot in each.slots:
+                    request = each.job.requests[slot.role]
+                    if request.amounts:
+                        book.amounts[slot.node] += sign * np.asarray(request.amounts, np.int64)
+                    for gpu in slot.gpus:
+                        book.slots[slot.node, gpu] += sign * (request.share or 1000)
         overlapping = [
             each
             for each in self.reservations
@@ -207,8 +289,7 @@ class Profile:
                     book.slots[slot.node, gpu] -= request.share or 1000
         freed: Floats = np.zeros_like(session.queues.stays)
         if session.queues.binding[job.queue]:
-            for each in ended:
-                freed[session.queues.paths[each.job.queue]] += each.load
+            freed = self._given(ended)
             for each in overlapping:
                 freed[session.queues.paths[each.job.queue]] -= each.load
         return book, freed, ended
@@ -224,9 +305,7 @@ class Profile:
                 if at in nodes:
                     book.change(at, other.requests[other.role(task.role)], task.gpus, +1)
 
-    def _allowed(
-        self, job: JobState, load: Floats, at: Stamp, freed: Floats, ended: Sequence[_Release]
-    ) -> bool:
+    def _allowed(self, job: JobState, load: Floats, at: Stamp, freed: Floats, ended: _Ended) -> bool:
         """Whether limits and licences permit the start then."""
         session, queues = self.session, self.session.queues
         if not queues.binding[job.queue] and not job.row.shared:
@@ -234,7 +313,7 @@ class Profile:
         stays, users = queues.stays, queues.users
         queues.stays = stays - freed
         left = dict(users)
-        for each in ended:
+        for each in self._ended_jobs(ended) if left else ():
             for queue in queues.paths[each.job.queue]:
                 key = (queue, each.job.row.user)
                 if key in left:
@@ -248,7 +327,7 @@ class Profile:
             return False
         for name, ask in job.row.shared.items() if not job.row.tasks else ():
             free = session.licences.get(name, 0)
-            free += sum(each.job.row.shared.get(name, 0) for each in ended)
+            free += sum(each.job.row.shared.get(name, 0) for each in self._ended_jobs(ended))
             free -= sum(
                 each.job.row.shared.get(name, 0)
                 for each in self.reservations
@@ -337,31 +416,17 @@ class Profile:
                     return False
             if not session.queues.binding[each.job.queue]:
                 continue
-            before, ended = self._freed_by(each)
-            freed = before.copy()
+            ended = self._until(each.at)
+            freed = self._given(ended)
             freed[session.queues.paths[job.queue]] -= load
             if not self._allowed(each.job, each.load, each.at, freed, ended):
                 return False
         return True
 
-    def _freed_by(self, reservation: Reservation) -> tuple[Floats, list[_Release]]:
-        """What releases give back to queues until a reservation starts."""
-        releases = self.releases()
-        known = self._freed.get(reservation.at)
-        if known is not None and known[0] is releases:
-            return known[1], known[2]
-        session = self.session
-        freed: Floats = np.zeros_like(session.queues.stays)
-        ended = releases[: bisect_right(releases, reservation.at, key=_at)]
-        for release in ended:
-            freed[session.queues.paths[release.job.queue]] += release.load
-        self._freed[reservation.at] = (releases, freed, ended)
-        return freed, ended
-
     def _licence(self, name: str, ask: int, reservation: Reservation) -> bool:
         free = self.session.licences.get(name, 0) - ask
         free += sum(
-            each.job.row.shared.get(name, 0) for each in self.releases() if each.at <= reservation.at
+            each.job.row.shared.get(name, 0) for each in self._ended_jobs(self._until(reservation.at))
         )
         free -= sum(
             each.job.row.shared.get(name, 0) for each in self.reservations if each.at <= reservation.at

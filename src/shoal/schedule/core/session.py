@@ -12,13 +12,16 @@ import numpy.typing as npt
 
 from shoal.objects.meta import Stamp
 from shoal.schedule.core.queues import Queues, Refusal
-from shoal.schedule.core.state import Capacity, JobState, Nodes, Slot, job_state
+from shoal.schedule.core.state import Capacity, JobState, Nodes, Shapes, Slot, job_state
+from shoal.schedule.core.units import Units
 from shoal.schedule.cycle.rows import Cluster, Job, Rules, Task
 from shoal.schedule.cycle.steps import Grow, Move, Preempt, Shrink, Start
 
 __all__ = ["Base", "Session"]
 
 Floats = npt.NDArray[np.float64]
+_MOST_SHAPES = 100_000
+"""Shapes and kinds beyond those of the jobs that are there, before the columns are made again."""
 
 
 class Base:
@@ -29,11 +32,13 @@ class Base:
         self.nodes = Nodes(cluster)
         self.queues = Queues(cluster.queues, self.nodes)
         self.jobs: dict[str, JobState] = {}
+        self.shapes = Shapes(self.nodes, self.queues.resources)
         self.idle = Capacity(self.nodes.amounts.copy(), self.nodes.slots.copy())
         self.later = self.idle.copy()
         self.licences: dict[str, int] = dict(cluster.shared)
         self.classes: dict[tuple[int, int], Floats] = {}
         """Usage that stays, by queue of a path and priority."""
+        self._units: Units | None = None
         self.update(cluster)
 
     def carries(self, cluster: Cluster) -> bool:
@@ -41,7 +46,8 @@ class Base:
         before = self.cluster
         known = set(self.nodes.resources)
         return (
-            before.nodes == cluster.nodes
+            len(self.shapes) < 4 * len(cluster.jobs) + _MOST_SHAPES
+            and before.nodes == cluster.nodes
             and before.queues == cluster.queues
             and before.levels == cluster.levels
             and before.shared == cluster.shared
@@ -68,7 +74,7 @@ class Base:
                 self._count(known, -1)
             if row.queue not in self.queues.index:
                 raise ValueError(f"job {name} is in queue {row.queue}, which does not exist")
-            state = job_state(row, self.queues.index[row.queue], self.nodes, self.queues.resources)
+            state = job_state(row, self.queues.index[row.queue], self.shapes)
             self.jobs[name] = state
             self._count(state, +1)
         if len(self.jobs) > count:  # by name: plans do not depend on the order of rows
@@ -77,10 +83,19 @@ class Base:
             for name in self.jobs.keys() - seen:
                 self._count(self.jobs.pop(name), -1)
 
+    def units(self) -> Units:
+        """Made when they are first needed after rows have changed."""
+        if self._units is None:
+            self._units = Units(
+                self.jobs, self.nodes.index, len(self.nodes.rows), len(self.queues.resources)
+            )
+        return self._units
+
     def _count(self, job: JobState, sign: int) -> None:
         row = job.row
         if not row.tasks and not row.reserved:
             return
+        self._units = None
         index = self.nodes.index
         held, stays = [0] * len(row.roles), [0] * len(row.roles)
         for task in row.tasks:
@@ -179,6 +194,10 @@ class Session:
             (name for name, ask in job.row.shared.items() if self.licences.get(name, 0) < ask), ""
         )
 
+    def units(self) -> Units:
+        """What may be evicted, as rows say."""
+        return self.base.units()
+
     # changing
 
     def mark(self) -> Any:
@@ -199,6 +218,7 @@ class Session:
         for book, at in zip((self.idle, self.later, self.free), books, strict=True):
             book.rollback(at)
         self.queues.held, self.queues.stays, self.queues.users = usage
+        self.queues.changes += 1
         self.base.classes = classes
         self.evictions[:] = evictions
         self.present, self.reserved, self.licences = present, reserved, licences

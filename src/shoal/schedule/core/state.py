@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Role, Task
 from shoal.schedule.taints import tolerates
 
-__all__ = ["GPU", "JOBS", "WHOLE", "Capacity", "JobState", "Nodes", "Request", "Slot"]
+__all__ = ["GPU", "JOBS", "WHOLE", "Capacity", "JobState", "Nodes", "Request", "Shape", "Shapes", "Slot"]
 
 GPU, JOBS = "gpu", "jobs"
 WHOLE = 1000
@@ -71,6 +71,7 @@ class Nodes:
         self.levels = cluster.levels
         self._domains: dict[str, Ints] = {}
         self._masks: dict[Any, Bools] = {}
+        self._suits: dict[int, tuple[Role, Bools]] = {}
 
     def domains(self, level: str) -> Ints:
         """The domain of each node at a level of the topology; -1 where its labels do not name one."""
@@ -90,6 +91,9 @@ class Nodes:
 
     def suits(self, role: Role) -> Bools:
         """Nodes whose labels and taints admit the role, open or not."""
+        known = self._suits.get(id(role))
+        if known is not None and known[0] is role:
+            return known[1]
         key = (tuple(sorted(role.selector.items())), role.tolerations, role.avoid)
         if key not in self._masks:
             self._masks[key] = np.array(
@@ -101,6 +105,9 @@ class Nodes:
                 ],
                 np.bool_,
             )
+        if len(self._suits) > _LONGEST_LOG:
+            self._suits.clear()
+        self._suits[id(role)] = (role, self._masks[key])
         return self._masks[key]
 
 
@@ -195,22 +202,112 @@ def fitting(request: Request, amounts: Ints, slots: Ints) -> Ints:
     return np.maximum(found, 0)
 
 
-@dataclass
-class JobState:
-    """A job's row with what follows from it."""
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What jobs with equal roles and the same minimum have in common."""
 
-    row: Job
-    queue: int
+    key: int
     requests: tuple[Request, ...]
     loads: Floats
     """By role: what one task counts for in its queue, by resource."""
     minimums: tuple[int, ...]
     maximums: tuple[int, ...]
-    present: list[Task] = field(default_factory=list[Task])
-    roles: dict[str, int] = field(default_factory=dict[str, int])
+    roles: dict[str, int]
     """Positions by name."""
-    kind: tuple[Any, ...] = ()
+    gang: tuple[int, ...]
+    """Tasks by role with which it may start; roles beyond their own minimum come in order."""
+    whole: tuple[Floats, Floats, Floats]
+    """The load of the gang: without the job itself, with it, with it where it does not count."""
+
+
+class Shapes:
+    """Shapes and kinds by value, numbered, so that equal jobs are found by comparing one number."""
+
+    def __init__(self, nodes: Nodes, resources: Sequence[str]) -> None:
+        self._nodes, self._resources = nodes, resources
+        self._roles: dict[tuple[int, ...], tuple[tuple[Role, ...], dict[int, Shape]]] = {}
+        self._shapes: dict[tuple[Any, ...], Shape] = {}
+        self._kinds: dict[tuple[Any, ...], int] = {}
+
+    def __len__(self) -> int:
+        return max(len(self._kinds), len(self._roles))
+
+    def shape(self, row: Job) -> Shape:
+        """Of a job. Rows that share their roles cost one look."""
+        ids = tuple(map(id, row.roles))
+        known = self._roles.get(ids)
+        if known is None:
+            known = self._roles[ids] = (row.roles, {})
+        found = known[1].get(row.minimum)
+        if found is None:
+            key = (row.minimum, *map(_kind, row.roles))
+            found = self._shapes.get(key)
+            if found is None:
+                found = self._shapes[key] = self._made(row, len(self._shapes))
+            known[1][row.minimum] = found
+        return found
+
+    def kind(self, row: Job, shape: Shape) -> int:
+        """Equal for jobs that differ in name and age alone."""
+        key = (
+            *(row.queue, row.namespace, row.priority, row.user, row.preemptible, row.wall_seconds),
+            *(row.grace_seconds, row.required, row.preferred, row.spread, row.counts),
+            shape.key,
+            *(sorted(row.shared.items()) if row.shared else ()),
+        )
+        return self._kinds.setdefault(key, len(self._kinds))
+
+    def _made(self, row: Job, key: int) -> Shape:
+        nodes = self._nodes
+        requests = tuple(
+            Request(tuple(role.amounts.get(name, 0) for name in nodes.resources), role.gpus, role.share)
+            for role in row.roles
+        )
+        loads = np.zeros((len(row.roles), len(self._resources)))
+        for at, role in enumerate(row.roles):
+            for column, name in enumerate(nodes.resources):
+                loads[at, column] = role.amounts.get(name, 0)
+            loads[at, -2] = role.gpus + role.share / WHOLE
+        maximums = tuple(role.maximum for role in row.roles)
+        minimums = tuple(min(role.minimum, role.maximum) for role in row.roles)
+        gang = list(minimums)
+        lacking = row.minimum - sum(gang)
+        for at, most in enumerate(maximums):
+            more = max(0, min(lacking, most - gang[at]))
+            gang[at] += more
+            lacking -= more
+        load: Floats = np.asarray(gang, np.float64) @ loads
+        whole = load.copy()
+        whole[-1] += 1.0
+        return Shape(
+            key=key,
+            requests=requests,
+            loads=loads,
+            minimums=minimums,
+            maximums=maximums,
+            roles={role.name: at for at, role in enumerate(row.roles)},
+            gang=tuple(gang),
+            whole=(load, whole, load),
+        )
+
+
+@dataclass(eq=False)
+class JobState:
+    """A job's row with what follows from it."""
+
+    row: Job
+    queue: int
+    shape: Shape
+    kind: int
     """Equal for jobs that differ in name and age alone."""
+    present: list[Task] = field(default_factory=list[Task])
+    requests: tuple[Request, ...] = ()
+    loads: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    minimums: tuple[int, ...] = ()
+    maximums: tuple[int, ...] = ()
+    roles: dict[str, int] = field(default_factory=dict[str, int])
+    part: Any = None
+    """Columns of its units, once they were needed."""
 
     @property
     def name(self) -> str:
@@ -229,14 +326,12 @@ class JobState:
         return self.roles[name]
 
     def gang(self) -> list[int]:
-        """Tasks by role with which it may start; roles beyond their own minimum come in order."""
-        found = list(self.minimums)
-        lacking = self.row.minimum - sum(found)
-        for at in range(len(found)):
-            more = max(0, min(lacking, self.maximums[at] - found[at]))
-            found[at] += more
-            lacking -= more
-        return found
+        """Tasks by role with which it may start."""
+        return list(self.shape.gang)
+
+    def gang_load(self, *, new: bool) -> Floats:
+        """What its gang counts for; not to be changed by the caller."""
+        return self.shape.whole[0 if not new else 1 if self.row.counts else 2]
 
     def compositions(self) -> list[list[int]]:
         """Gangs that it may start as: tasks beyond each role's minimum may be of any role."""
@@ -269,6 +364,8 @@ class JobState:
 
     def load(self, counts: Sequence[int], *, new: bool) -> Floats:
         """What so many tasks count for in its queue; `new`: and the job itself."""
+        if tuple(counts) == self.shape.gang:
+            return self.gang_load(new=new).copy()
         found: Floats = np.asarray(counts, np.float64) @ self.loads
         if new and self.row.counts:
             found[-1] += 1.0
@@ -312,37 +409,27 @@ def _index(task: Task) -> int:
     return task.index
 
 
-def job_state(row: Job, queue: int, nodes: Nodes, resources: Sequence[str]) -> JobState:
-    """Columns of one row. `resources` are those of queues: `gpu` and `jobs` come last."""
-    requests = tuple(
-        Request(tuple(role.amounts.get(name, 0) for name in nodes.resources), role.gpus, role.share)
-        for role in row.roles
-    )
-    loads = np.zeros((len(row.roles), len(resources)))
-    for at, role in enumerate(row.roles):
-        for column, name in enumerate(nodes.resources):
-            loads[at, column] = role.amounts.get(name, 0)
-        loads[at, -2] = role.gpus + role.share / WHOLE
-    kind: tuple[Any, ...] = (
-        *(row.queue, row.namespace, row.priority, row.user, row.preemptible, row.wall_seconds),
-        *(row.grace_seconds, row.required, row.preferred, row.spread, row.minimum, row.counts),
-        *sorted(row.shared.items()),
-        *(_kind(role, request) for role, request in zip(row.roles, requests, strict=True)),
-    )
+def job_state(row: Job, queue: int, shapes: Shapes) -> JobState:
+    """Columns of one row."""
+    shape = shapes.shape(row)
     return JobState(
         row=row,
         queue=queue,
-        requests=requests,
-        loads=loads,
-        minimums=tuple(min(role.minimum, role.maximum) for role in row.roles),
-        maximums=tuple(role.maximum for role in row.roles),
-        present=sorted(row.present, key=_position),
-        roles={role.name: at for at, role in enumerate(row.roles)},
-        kind=kind,
+        shape=shape,
+        kind=shapes.kind(row, shape),
+        present=sorted(row.present, key=_position) if row.tasks else [],
+        requests=shape.requests,
+        loads=shape.loads,
+        minimums=shape.minimums,
+        maximums=shape.maximums,
+        roles=shape.roles,
     )
 
 
-def _kind(role: Role, request: Request) -> tuple[Any, ...]:
-    selector = tuple(sorted(role.selector.items()))
-    sizes = (request, role.minimum, role.maximum)
-    return (*sizes, role.required, role.preferred, selector, role.tolerations, role.avoid)
+def _kind(role: Role) -> tuple[Any, ...]:
+    return (
+        *(role.name, role.minimum, role.maximum, role.gpus, role.share),
+        *(role.required, role.preferred, role.tolerations, role.avoid),
+        tuple(sorted(role.amounts.items())),
+        tuple(sorted(role.selector.items())),
+    )
