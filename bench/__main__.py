@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench import arrays, commands, load, memory, pending, reads
+from bench import arrays, commands, load, memory, pending, reads, search
 from bench.row import Row, table
 from bench.schedule import goals
 
@@ -19,6 +19,7 @@ _SUITES: dict[str, Callable[[bool], list[Row]]] = {
     "load": lambda quick: load.rows(),
     "pending": lambda quick: pending.rows(),
     "memory": lambda quick: memory.rows(),
+    "search": lambda quick: search.rows(),
     "schedule": goals.rows,
 }
 

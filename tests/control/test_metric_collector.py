@@ -20,6 +20,9 @@ from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
 from shoal.testing.clock import VirtualClock
 from tests.control.test_cache import new_job
+from tests.scenarios.fields import shows
+from tests.search.conftest import claims_are_written  # noqa: F401  it holds for these tests too
+from tests.search.world import WRITTEN
 
 KEY = ("default", "search-0")
 
@@ -40,6 +43,7 @@ class World:
                 "metricsCollector": collector,
             },
         }  # fmt: skip
+        WRITTEN.append((EXPERIMENT, document))
         self.store.create(codec.convert(document, Experiment), actor=SYSTEM)
         labels = {EXPERIMENT_LABEL: "search", TRIAL_LABEL: "search-0"}
         job = new_job("search-0")
@@ -98,6 +102,7 @@ class World:
         return [each.value for each in self.feed.points("default", self.uid)]
 
 
+@shows(EXPERIMENT, "spec.metricsCollector.kind")
 def test_output_is_collected_line_by_line(tmp_path: Path) -> None:
     world = World(tmp_path, kind="StdOut")
     world.write(b"epoch 1 loss=0.5 other=1\nepoch 2 lo")
@@ -161,6 +166,7 @@ def test_without_a_collector_reports_alone_count(tmp_path: Path) -> None:
     assert world.feed.complete("default", "unknown")
 
 
+@shows(EXPERIMENT, "spec.metricsCollector.path", "spec.metricsCollector.format")
 def test_a_json_file(tmp_path: Path) -> None:
     world = World(tmp_path, kind="File", path="logs/points.json", format="JSON")
     assert world.collect() == pytest.approx(0.3)
@@ -210,3 +216,12 @@ def test_event_files(tmp_path: Path) -> None:
     world.status(JOB, "Succeeded", "job")
     assert world.collect() is None
     assert world.values == [0.5, 0.25]
+
+
+@shows(EXPERIMENT, "spec.metricsCollector.filters", "spec.metricsCollector.metrics")
+def test_filters_and_further_metrics_decide_what_is_collected(tmp_path: Path) -> None:
+    world = World(tmp_path, kind="StdOut", filters=[r"(\w+) is (\d+)"], metrics=["size"])
+    world.write(b"loss is 3, size is 7, other is 1\nloss=2\n")
+    world.collect()
+    points = world.feed.points("default", world.uid)
+    assert [(each.name, each.value) for each in points] == [("loss", 3.0), ("size", 7.0)]

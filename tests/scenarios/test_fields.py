@@ -2,8 +2,9 @@
 
 import pytest
 
-from shoal.objects.kinds import EXPERIMENT, JOB, KINDS, NODE, QUEUE, TRIAL, Kind
+from shoal.objects.kinds import JOB, KINDS, NODE, QUEUE, Kind
 from shoal.objects.schema import field_paths
+from tests.control import test_metric_collector  # noqa: F401  its import registers what it shows
 from tests.scenarios import (
     test_fields_job,  # noqa: F401  their import registers what they show
     test_fields_metadata,  # noqa: F401
@@ -17,6 +18,7 @@ from tests.scenarios import (
     test_secrets,  # noqa: F401
 )
 from tests.scenarios.fields import SHOWN, has, unwritten
+from tests.search import test_experiments  # noqa: F401
 
 STAMPED = {
     f"metadata.{name}"
@@ -24,19 +26,12 @@ STAMPED = {
 }
 """Metadata that the server writes and people cannot; `test_fields_metadata` shows that too."""
 
-METADATA = {*field_paths(JOB, "metadata")} - STAMPED
-"""What people write of metadata is shown with jobs, for every kind."""
-
 WAITING: dict[str, set[str]] = {
     "Job": {"spec.speed.application"},
-    "Experiment": {
-        *field_paths(EXPERIMENT),
-        *METADATA,
-    },
-    "Trial": {*field_paths(TRIAL), *METADATA},
+    "Trial": {"spec.after"},
 }
-"""What servers do not schedule by yet: curves are known by the job that they are of. A field that a test
-shows is no longer one of them."""
+"""What no job shows: curves are known by the job that they are of, and `after` by the sampler alone
+(`tests/search/test_study.py`). A field that a test shows is no longer one of them."""
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

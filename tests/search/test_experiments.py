@@ -6,20 +6,18 @@ import sys
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from shoal.cluster.simulated import Script, run_for
-from shoal.objects.experiment import Experiment
 from shoal.objects.job import Job
-from shoal.objects.kinds import TRIAL
-from shoal.objects.meta import Metadata, OwnerReference
+from shoal.objects.kinds import EXPERIMENT, TRIAL
 from shoal.objects.task import TaskSpec
-from shoal.objects.trial import Trial, TrialSpec
+from shoal.objects.trial import Trial
 from shoal.search.samplers import Result
 from shoal.search.study import Search
 from shoal.store.base import SYSTEM
-from tests.search.world import SearchPlane
+from tests.scenarios.fields import shows
+from tests.search.world import SearchPlane, add_ended, document
 
 ASHA = {"name": "asha", "settings": {"minResource": 2, "reductionFactor": 2}}
 MEDIAN = {"name": "median", "settings": {"minTrials": 2, "startStep": 3}}
@@ -44,12 +42,6 @@ def assert_undisturbed(plane: SearchPlane, count: int) -> None:
         assert search.ask().parameters == trial.spec.parameters, trial.spec.number
 
 
-def edit(plane: SearchPlane, **fields: Any) -> Experiment:
-    experiment = plane.experiment()
-    spec = msgspec.structs.replace(experiment.spec, **fields)
-    return plane.store.update(msgspec.structs.replace(experiment, spec=spec), actor=SYSTEM)
-
-
 def failing(numbers: set[int], seconds: float = 10, exit_code: int = 1) -> Any:
     def behave(spec: TaskSpec) -> Script:
         number = int(spec.job.rsplit("-", 1)[1])
@@ -58,6 +50,19 @@ def failing(numbers: set[int], seconds: float = 10, exit_code: int = 1) -> Any:
     return behave
 
 
+@shows(
+    EXPERIMENT,
+    "spec.parallel",
+    "spec.maxTrials",
+    "spec.objectives[].metric",
+    "spec.objectives[].direction",
+    "spec.parameters[].name",
+    "spec.parameters[].type",
+    "spec.parameters[].min",
+    "spec.parameters[].max",
+    "spec.template",
+    "spec.algorithm.name",
+)
 def test_trials_run_in_parallel_to_the_end() -> None:
     plane = SearchPlane(cpus=8)
     plane.apply()
@@ -111,6 +116,7 @@ def test_kills_at_random_writes_change_nothing() -> None:
         assert_undisturbed(plane, 8)
 
 
+@shows(EXPERIMENT, "spec.earlyStopping.name", "spec.earlyStopping.settings")
 def test_asha_stops_bad_trials_and_says_why() -> None:
     plane = SearchPlane()
     plane.apply(earlyStopping=ASHA)
@@ -138,6 +144,7 @@ def test_a_stop_follows_its_report_within_a_second() -> None:
     assert trial.status.finished - (trial.status.started + 5) <= 1.0
 
 
+@shows(EXPERIMENT, "spec.objectives[].goal")
 def test_a_goal_ends_the_experiment_and_what_runs() -> None:
     plane = SearchPlane(cpus=3)
     objective = {"metric": "loss", "direction": "minimize", "goal": 8.0}
@@ -149,6 +156,7 @@ def test_a_goal_ends_the_experiment_and_what_runs() -> None:
     assert not ended.status.trials.running
 
 
+@shows(EXPERIMENT, "spec.maxFailed")
 def test_failed_trials_count_and_too_many_fail_the_experiment() -> None:
     plane = SearchPlane(behave=failing(set(range(12))))
     plane.apply(maxFailed=3, template=never_restarted())
@@ -211,16 +219,17 @@ def test_infrastructure_failures_are_retried_and_not_counted() -> None:
     assert again.startswith(f"trial {first.metadata.name} starts again: ")
 
 
+@shows(EXPERIMENT, "spec.suspend")
 def test_suspend_stops_everything_and_resume_goes_on() -> None:
     plane = SearchPlane()
     plane.apply(maxTrials=4)
     plane.advance(3)
-    edit(plane, suspend=True)
+    plane.edit(suspend=True)
     plane.advance(40)
     assert plane.experiment().status.phase == "Suspended"
     assert {job.status.phase for job in plane.jobs()} == {"Suspended"}
     assert len(plane.trials()) == 3
-    edit(plane, suspend=False)
+    plane.edit(suspend=False)
     assert plane.finish().status.trials.succeeded == 4
 
 
@@ -229,10 +238,10 @@ def test_scale_changes_how_many_run() -> None:
     plane.apply(parallel=1)
     plane.advance(3)
     assert plane.experiment().status.trials.running == 1
-    edit(plane, parallel=5)
+    plane.edit(parallel=5)
     plane.advance(2)
     assert plane.experiment().status.trials.running == 5
-    edit(plane, parallel=2)
+    plane.edit(parallel=2)
     plane.advance(12)
     assert plane.experiment().status.trials.running == 2
     assert plane.finish().status.trials.succeeded == 12
@@ -247,17 +256,19 @@ def test_auto_uses_what_is_idle() -> None:
     assert plane.finish().status.trials.succeeded == 12
 
 
+@shows(EXPERIMENT, "spec.cancelled")
 def test_cancel_ends_it_and_its_jobs() -> None:
     plane = SearchPlane()
     plane.apply()
     plane.advance(12)
-    edit(plane, cancelled=True)
+    plane.edit(cancelled=True)
     ended = plane.finish()
     assert (ended.status.phase, ended.status.trials.cancelled) == ("Cancelled", 3)
     assert {job.status.phase for job in plane.jobs()} == {"Succeeded", "Cancelled"}
 
 
 @pytest.mark.parametrize("budget", [{"wallTime": "25s"}, {"nodeHours": 75 / 3600}])
+@shows(EXPERIMENT, "spec.budget.wallTime", "spec.budget.nodeHours")
 def test_a_budget_ends_it(budget: dict[str, Any]) -> None:
     plane = SearchPlane()
     plane.apply(budget=budget, maxTrials=None)
@@ -279,6 +290,7 @@ def test_a_rejected_template_is_one_sentence_on_the_trial() -> None:
     assert "there is no queue nowhere" in first.status.message
 
 
+@shows(EXPERIMENT, "spec.points", "spec.algorithm.settings")
 def test_points_come_first_and_grids_end_by_themselves() -> None:
     plane = SearchPlane()
     plane.apply(points=[{"x": 1.0, "y": -2.0}, {"x": 0.5}], maxTrials=4)
@@ -291,6 +303,7 @@ def test_points_come_first_and_grids_end_by_themselves() -> None:
     assert plane.finish("grid").status.trials.succeeded == 9
 
 
+@shows(EXPERIMENT, "spec.warmStart")
 def test_a_warm_start_learns_from_an_earlier_experiment() -> None:
     plane = SearchPlane(cpus=8)
     plane.apply(maxTrials=8, algorithm=TPE)
@@ -326,15 +339,9 @@ def test_a_deleted_experiment_takes_its_trials_and_jobs_along() -> None:
     plane = SearchPlane()
     made = plane.apply()
     plane.advance(5)
-    plane.store.delete(_kind(), "default", "search", actor=SYSTEM, uid=made.metadata.uid)
+    plane.store.delete(EXPERIMENT, "default", "search", actor=SYSTEM, uid=made.metadata.uid)
     plane.advance(60)
     assert (plane.trials(), plane.jobs()) == ([], [])
-
-
-def _kind() -> Any:
-    from shoal.objects.kinds import EXPERIMENT
-
-    return EXPERIMENT
 
 
 def test_a_trial_is_a_record_of_its_own() -> None:
@@ -370,7 +377,7 @@ def calls_of_one_end(ended: int) -> int:
     plane = SearchPlane(cpus=1)
     experiment = plane.apply(maxTrials=1000, parallel=1, earlyStopping=MEDIAN)
     for number in range(ended):
-        add_ended(plane, experiment, number)
+        add_ended(plane, experiment, number, {"x": 1.0, "y": 0.0}, 1e6 + number)
     plane.pass_time(5.5)  # what is kept in memory is made, and one trial runs
     (controller,) = (
         workers.controller
@@ -396,20 +403,6 @@ def calls_of_one_end(ended: int) -> int:
     return count
 
 
-def add_ended(plane: SearchPlane, experiment: Experiment, number: int) -> None:
-    """Store a trial that has succeeded."""
-    owner = OwnerReference(kind="Experiment", name="search", uid=experiment.metadata.uid)
-    trial = Trial(
-        metadata=Metadata(name=f"early-{number}", owners=(owner,)),
-        spec=TrialSpec(experiment="search", number=number, parameters={"x": 1.0, "y": 0.0}),
-    )
-    made = plane.store.create(trial, actor=SYSTEM)
-    plane.store.patch_status(
-        TRIAL, "default", made.metadata.name, actor=SYSTEM, writer="experiment", uid=made.metadata.uid,
-        counter=0, fields={"phase": "Succeeded", "values": (1e6 + number,), "order": number + 1},
-    )  # fmt: skip
-
-
 def test_events_say_what_happened_to_the_experiment() -> None:
     plane = SearchPlane(behave=failing({2}))
     plane.apply(earlyStopping=ASHA)
@@ -433,3 +426,146 @@ def test_events_say_what_happened_to_the_experiment() -> None:
     assert all("(before: " in each for each in best[1:])
     assert reasons[-1] == "Succeeded"
     assert "all 12 trials have ended; the best is" in notes[-1][1]
+
+
+@shows(EXPERIMENT, "spec.algorithm.seed")
+def test_the_seed_decides_the_points() -> None:
+    plane = SearchPlane(cpus=9, seconds=2)
+    for name, seed in (("one", 1), ("again", 1), ("two", 2)):
+        plane.apply(name, maxTrials=3, algorithm={"name": "random", "seed": seed})
+    points = {
+        name: [t.spec.parameters for t in plane.trials(name)]
+        for name in ("one", "again", "two")
+        if plane.finish(name)
+    }
+    assert points["one"] == points["again"] != points["two"]
+
+
+@shows(
+    EXPERIMENT, "spec.constraints[].metric", "spec.constraints[].min", "spec.constraints[].max",
+)  # fmt: skip
+def test_a_trial_outside_a_constraint_is_not_best() -> None:
+    plane = SearchPlane(seconds=2)
+    plane.curves.size = lambda point: 10 * point["x"]  # type: ignore[union-attr]
+    points = [{"x": 1.0, "y": -2.0}, {"x": 2.0, "y": 0.0}, {"x": 4.0, "y": -2.0}]
+    constraint = {"metric": "size", "min": 15, "max": 35}
+    plane.apply(maxTrials=3, points=points, constraints=[constraint])
+    ended = plane.finish()
+    assert [t.status.violations for t in plane.trials()] == [(5.0,), (-5.0,), (5.0,)]
+    assert [each.number for each in ended.status.best] == [1]
+
+
+@shows(EXPERIMENT, "spec.objectives[].value")
+@pytest.mark.parametrize(("value", "expected"), [("best", 1), ("last", 2), ("min", 1), ("max", 9)])
+def test_which_report_is_the_value_of_a_trial(value: str, expected: float) -> None:
+    plane = SearchPlane(seconds=4)
+    curve = {1: 5.0, 2: 9.0, 3: 1.0, 4: 2.0}
+    plane.curves.loss = lambda point, step: curve[step]  # type: ignore[union-attr]
+    plane.apply(maxTrials=1, objectives=[{"metric": "loss", "direction": "minimize", "value": value}])
+    assert plane.finish().status.best[0].values == (expected,)
+
+
+@shows(
+    EXPERIMENT, "spec.parameters[].choices", "spec.parameters[].step", "spec.parameters[].log",
+    "spec.parameters[].when.parameter", "spec.parameters[].when.values",
+)  # fmt: skip
+def test_parameters_reach_the_jobs_as_the_space_says() -> None:
+    plane = SearchPlane(cpus=12, seconds=2)
+    when = {"parameter": "opt", "values": ["sgd"]}
+    space = [
+        *plane_parameters(),
+        {"name": "opt", "type": "categorical", "choices": ["sgd", "adam"]},
+        {"name": "n", "type": "int", "min": 1, "max": 9, "step": 4},
+        {"name": "lr", "type": "float", "min": 1e-6, "max": 1, "log": True},
+        {"name": "m", "type": "float", "min": 0, "max": 1, "when": when},
+    ]  # fmt: skip
+    command = ["train", "${x}", "${y}", "${opt}", "${n}", "${lr}", "${m}"]
+    template = {"spec": {"roles": [{"command": command}]}}
+    plane.apply(parameters=space, parallel=12, template=template)
+    plane.finish()
+    commands = [job.spec.roles[0].command for job in plane.jobs()]
+    assert {words[3] for words in commands} == {"sgd", "adam"}
+    assert {words[4] for words in commands} == {"1", "5", "9"}
+    assert sum(float(words[5]) < 1e-3 for words in commands) in range(3, 10)
+    assert all((len(words) == 7) == (words[3] == "sgd") for words in commands)
+
+
+def plane_parameters() -> list[dict[str, Any]]:
+    """The parameters that every trial's curve reads."""
+    return [{"name": name, "type": "float", "min": -5, "max": 5} for name in "xy"]
+
+
+@shows(EXPERIMENT, "spec.user")
+def test_its_jobs_count_for_its_user() -> None:
+    plane = SearchPlane(seconds=2)
+    plane.apply(maxTrials=1, user="ann")
+    plane.finish()
+    assert [job.spec.user for job in plane.jobs()] == ["ann"]
+
+
+@shows(
+    TRIAL, "spec.experiment", "spec.number", "spec.parameters", "spec.parent", "spec.origin",
+    "metadata.name", "metadata.namespace", "metadata.owners[].kind", "metadata.owners[].name",
+    "metadata.owners[].uid",
+)  # fmt: skip
+def test_a_stored_trial_is_a_claim_whose_job_is_made() -> None:
+    plane = SearchPlane(seconds=2)
+    command = ["train", "${x}", "${y}", "--from=${trial.parent}"]
+    points = [{"x": 1.0, "y": 1.0}, {"x": 2.0, "y": 2.0}]
+    template = {"spec": {"roles": [{"command": command}]}}
+    made = plane.apply(maxTrials=3, points=points, template=template)
+    owner = {"kind": "Experiment", "name": "search", "uid": made.metadata.uid}
+    claim = {
+        "metadata": {"name": "claimed", "namespace": "default", "owners": [owner]},
+        "spec": {
+            "experiment": "search", "number": 0, "parameters": {"x": 4.0, "y": 3.0},
+            "parent": "earlier", "origin": "point",
+        },
+    }  # fmt: skip
+    plane.create(TRIAL, claim)
+    plane.finish()
+    assert [t.spec.number for t in plane.trials()] == [0, 1, 2]
+    assert plane.trials()[1].spec.parameters == points[1]
+    job = plane.store.get(Job, "default", "claimed", actor=SYSTEM)
+    assert job.spec.roles[0].command == ("train", "4.0", "3.0", "--from=earlier")
+    assert plane.trials()[0].status.phase == "Succeeded"
+
+
+@shows(EXPERIMENT, "metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations")
+@shows(TRIAL, "metadata.labels", "metadata.annotations")
+def test_metadata_of_experiments_and_trials() -> None:
+    plane = SearchPlane(seconds=2)
+    kept = {"labels": {"team": "a"}, "annotations": {"example.com/why": "because"}}
+    named = [{"name": "search", "namespace": space, **kept} for space in ("default", "team-b")]
+    made = [plane.create(EXPERIMENT, {**document(), "metadata": each}) for each in named]
+    owner = {"kind": "Experiment", "name": "search", "uid": made[0].metadata.uid}
+    trial = {"experiment": "search", "number": 0, "parameters": {"x": 0.0, "y": 0.0}}
+    plane.create(TRIAL, {"metadata": {"name": "claimed", "owners": [owner], **kept}, "spec": trial})
+    plane.advance(1)
+    for kind, names in ((EXPERIMENT, ["search", "search"]), (TRIAL, ["claimed"])):
+        found = [r.object for r in plane.store.list(kind, selector="team=a", actor=SYSTEM).records]
+        assert [each.metadata.name for each in found] == names
+        assert all(each.metadata.annotations == kept["annotations"] for each in found)
+    spaces = [job.metadata.namespace for job in plane.jobs()]
+    assert (spaces.count("default"), spaces.count("team-b")) == (3, 3)
+
+
+@shows(EXPERIMENT, "metadata.finalizers")
+@shows(EXPERIMENT, "metadata.owners[].kind", "metadata.owners[].name", "metadata.owners[].uid")
+@shows(TRIAL, "metadata.finalizers")
+def test_a_deletion_waits_for_finalizers_and_takes_what_is_owned() -> None:
+    plane = SearchPlane(seconds=2)
+    first = plane.apply("first", maxTrials=1)
+    owner = {"kind": "Experiment", "name": "first", "uid": first.metadata.uid}
+    held = {"owners": [owner], "finalizers": ["example.com/archive"]}
+    plane.create(EXPERIMENT, {**document(), "metadata": {"name": "search", **held}})
+    point = {"x": 0.0, "y": 0.0}
+    trial = {"experiment": "first", "number": 0, "parameters": point}
+    plane.create(TRIAL, {"metadata": {"name": "held", **held}, "spec": trial})
+    plane.finish("first")
+    plane.store.delete(EXPERIMENT, "default", "first", actor=SYSTEM, uid=first.metadata.uid)
+    plane.advance(5)
+    assert plane.experiment().metadata.deleted
+    (trial,) = plane.trials("first")
+    assert (trial.metadata.name, trial.metadata.deleted > 0) == ("held", True)
+    assert {job.metadata.labels["shoal.dev/experiment"] for job in plane.jobs()} == {"search"}

@@ -6,21 +6,28 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from shoal.cluster.simulated import Script, run_for
 from shoal.history.base import JobKey, Point
 from shoal.history.memory import MemoryHistory
+from shoal.objects import codec
 from shoal.objects.admit import admit
 from shoal.objects.experiment import Experiment
 from shoal.objects.job import Job
-from shoal.objects.kinds import JOB, TRIAL
+from shoal.objects.kinds import EXPERIMENT, JOB, TRIAL, Kind
+from shoal.objects.meta import Metadata, OwnerReference
 from shoal.objects.task import TaskSpec
-from shoal.objects.trial import Trial
+from shoal.objects.trial import Trial, TrialSpec
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
 from shoal.testing.clock import VirtualClock
 from shoal.testing.plane import Plane, capacity
 
-__all__ = ["Curves", "Killed", "SearchPlane", "document"]
+__all__ = ["WRITTEN", "Curves", "Killed", "SearchPlane", "add_ended", "document"]
+
+WRITTEN: list[tuple[Kind, Any]] = []
+"""The documents that the running test has written."""
 
 X = {"name": "x", "type": "float", "min": -5, "max": 5}
 Y = {"name": "y", "type": "float", "min": -5, "max": 5}
@@ -53,6 +60,8 @@ class Curves(MemoryHistory):
         """Trial numbers that report nothing."""
         self.loss: Callable[[dict[str, float], int], float] = _loss
         """(parameters, step) to the value of the report."""
+        self.size: Callable[[dict[str, float]], float] | None = None
+        """Parameters to the value of a second metric, `size`, reported once."""
         self._steps: dict[str, int] = {}
         self._jobs: dict[str, Job] = {}
         """Those that may have something to report, by uid."""
@@ -95,9 +104,29 @@ class Curves(MemoryHistory):
                 )
                 for step in range(self._steps.get(uid, 0) + 1, steps + 1)
             ]  # fmt: skip
+            if self.size is not None and steps and not self._steps.get(uid):
+                size = self.size({"x": x, "y": y})
+                at = job.status.started + 1
+                due.append(Point(job=key, name="size", value=size, at=at, writer="size", sequence=1))
             self._steps[uid] = max(steps, self._steps.get(uid, 0))
         if due:
             self.append_points(sorted(due, key=lambda point: (point.at, point.job.name)))
+
+
+def add_ended(
+    plane: SearchPlane, experiment: Experiment, number: int, point: dict[str, float], value: float
+) -> None:
+    """Store a trial that has succeeded."""
+    owner = OwnerReference(kind="Experiment", name="search", uid=experiment.metadata.uid)
+    trial = Trial(
+        metadata=Metadata(name=f"early-{number}", owners=(owner,)),
+        spec=TrialSpec(experiment="search", number=number, parameters=point, after=number),
+    )
+    made = plane.store.create(trial, actor=SYSTEM)
+    plane.store.patch_status(
+        TRIAL, "default", made.metadata.name, actor=SYSTEM, writer="experiment", uid=made.metadata.uid,
+        counter=0, fields={"phase": "Succeeded", "values": (value,), "order": number + 1},
+    )  # fmt: skip
 
 
 def _loss(point: dict[str, float], step: int) -> float:
@@ -134,8 +163,19 @@ class SearchPlane(Plane):
 
     def apply(self, name: str = "search", **spec: Any) -> Experiment:
         """Create an experiment."""
-        made: Any = admit(document(name, **spec))
-        return self.store.create(made, actor=SYSTEM)
+        return self.create(EXPERIMENT, document(name, **spec))
+
+    def create(self, kind: Kind, made: dict[str, Any]) -> Any:
+        """Create an object of that document."""
+        WRITTEN.append((kind, made))
+        return self.store.create(admit(made, kind), actor=SYSTEM)
+
+    def edit(self, **fields: Any) -> Experiment:
+        """Change fields of the spec of the experiment `search`."""
+        experiment = self.experiment()
+        spec = msgspec.structs.replace(experiment.spec, **fields)
+        WRITTEN.append((EXPERIMENT, {"spec": codec.builtins(spec)}))
+        return self.store.update(msgspec.structs.replace(experiment, spec=spec), actor=SYSTEM)
 
     def experiment(self, name: str = "search") -> Experiment:
         return self.store.get(Experiment, "default", name, actor=SYSTEM)
