@@ -179,6 +179,7 @@ def _experiment(context: ControllerContext) -> Controller:
         metrics=context.metrics,
         guard=context.guard,
         recorder=context.recorder,
+        outputs=context.outputs,
     )
 
 

@@ -29,9 +29,10 @@ import msgspec
 
 from shoal import faults
 from shoal.control.cache import ObjectCache, changed_fields
+from shoal.control.forking import fork_output
 from shoal.control.job.controller import EventRecorder
 from shoal.control.lease import Guard
-from shoal.control.metric_collector import MetricFeed
+from shoal.control.metric_collector import MetricFeed, Outputs
 from shoal.control.runner import Key, Source
 from shoal.history.base import JobKey
 from shoal.history.base import Point as MetricPoint
@@ -101,6 +102,7 @@ class ExperimentController:
         metrics: MetricFeed,
         guard: Guard,
         recorder: EventRecorder,
+        outputs: Outputs,
     ) -> None:
         self._experiments = experiments
         self._trials = trials
@@ -108,6 +110,7 @@ class ExperimentController:
         self._metrics = metrics
         self._guard = guard
         self._recorder = recorder
+        self._outputs = outputs
         self._memories: dict[str, _Memory] = {}
         """Uid of an experiment to what is known of it beyond the store."""
         self._fresh: set[str] = set()
@@ -240,6 +243,8 @@ class ExperimentController:
         if not trial.status.job_uid:  # the job was created just before a server died
             trial = self._patch(memory, trial, {"job": job.metadata.name, "jobUid": job.metadata.uid})
         if experiment.spec.suspend != job.spec.suspend and job.status.phase not in JOB_FINISHED:
+            if job.spec.suspend and trial.spec.parent and not job.status.started:
+                self._fork(experiment, trial, job, now)
             self._edit_job(job, suspend=experiment.spec.suspend)
         if trial.status.phase == "Pending" and job.status.started:
             fields = {"phase": "Running", "started": trial.status.started or job.status.started}
@@ -260,6 +265,8 @@ class ExperimentController:
             TRIAL_LABEL: trial.metadata.name,
             NUMBER_LABEL: str(number),
         }
+        if trial.spec.parent:  # its tasks start once it has the files that it continues from
+            document["spec"]["suspend"] = True
         metadata = document["metadata"]
         metadata["labels"] = {**metadata.get("labels", {}), **labels}
         self._guard.check()
@@ -281,6 +288,24 @@ class ExperimentController:
             job = there
         faults.point("server.experiment.job.created")
         self._patch(memory, trial, {"job": job.metadata.name, "jobUid": job.metadata.uid})
+
+    def _fork(self, experiment: Experiment, trial: Trial, job: Job, now: float) -> None:
+        """Give a job that has not started the output of the job that its trial continues from."""
+        namespace, parent = trial.metadata.namespace, trial.spec.parent
+        target = self._outputs(namespace, job.metadata.uid)
+        if target is None:
+            return  # the cluster keeps no output folders on this machine
+        earlier = self._jobs.get((namespace, parent))
+        source = None if earlier is None else self._outputs(namespace, earlier.metadata.uid)
+        collector = experiment.spec.metrics_collector
+        # the points in the parent's metric files are the parent's
+        without = collector.path if collector.kind in ("File", "TensorFlowEvent") else ""
+        if source is None or not source.is_dir():
+            why = f"trial {trial.metadata.name} starts without the output of job {parent}: it is gone"
+            self._event(experiment, "OutputMissing", why, now, warning=True)
+            return
+        fork_output(source, target, without)
+        faults.point("server.experiment.output.forked")
 
     def _evaluate(self, experiment: Experiment, memory: _Memory, trial: Trial, now: float) -> bool:
         """Evaluate new metric points in their order; False when they ended the trial."""

@@ -12,13 +12,14 @@ import click
 from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, reports, tabular, verb
-from shoal.cli.output import decoded, emit, say, write_csv, write_json
+from shoal.cli.output import emit, say, write_csv, write_json
+from shoal.cli.search_view import trials_of
 from shoal.cli.settings import Settings
 from shoal.cli.table import Table
 from shoal.cli.targets import existing, one
 from shoal.objects.errors import NotFound
 from shoal.objects.experiment import EXPERIMENT_LABEL, Experiment, rendered
-from shoal.objects.kinds import EXPERIMENT, TRIAL
+from shoal.objects.kinds import EXPERIMENT
 
 if TYPE_CHECKING:
     from shoal.client import Client
@@ -149,19 +150,7 @@ def _read(client: Client, settings: Settings, name: str) -> tuple[Experiment, li
     """The experiment and its trials by number."""
     target = one(name, settings, EXPERIMENT)
     found: Experiment = existing(client, target)
-    trials: list[Trial] = []
-    cursor = ""
-    while True:
-        page = client.list(
-            TRIAL,
-            namespace=target.namespace,
-            selector=f"{EXPERIMENT_LABEL}={target.name}",
-            cursor=cursor,
-        )
-        trials += decoded(page.records)
-        cursor = page.cursor
-        if not cursor:
-            return found, sorted(trials, key=lambda each: each.spec.number)
+    return found, trials_of(client, target.namespace, target.name)
 
 
 def _columns(found: Experiment) -> tuple[list[str], list[str]]:

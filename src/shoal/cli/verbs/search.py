@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,7 +29,7 @@ from shoal.cli.options import (
 )
 from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
-from shoal.objects.experiment import EXPERIMENT_LABEL, Experiment, rendered
+from shoal.objects.experiment import Experiment, rendered
 
 _POLL_SECONDS = 0.5
 _STOPPING = ("asha", "hyperband", "median", "percentile", "threshold")
@@ -206,22 +207,17 @@ def _run(settings: Settings, made: Experiment, *, detach: bool) -> int:
 
 
 def _follow(client: Any, settings: Settings, created: Experiment) -> int:
-    """Print each trial when it has ended, then the best; Ctrl-C cancels the experiment."""
+    """Show the trials until the experiment has ended, then the best; Ctrl-C cancels the experiment."""
+    from shoal.cli.search_view import SearchView, trials_of
     from shoal.objects.experiment import cancelled
-    from shoal.objects.kinds import EXPERIMENT, TRIAL
+    from shoal.objects.kinds import EXPERIMENT
 
     namespace, name = created.key
-    shown: set[str] = set()
+    view = SearchView(client, sys.stderr)
     while True:
         try:
             experiment = client.get(Experiment, namespace, name)
-            records = client.list(TRIAL, namespace=namespace).records
-            trials = [record.object for record in records]
-            mine = [each for each in trials if each.metadata.labels.get(EXPERIMENT_LABEL) == name]
-            for trial in sorted(mine, key=lambda each: each.status.order):
-                if trial.status.order and trial.metadata.name not in shown:
-                    shown.add(trial.metadata.name)
-                    say(_line(trial))
+            view.update(experiment, trials_of(client, namespace, name))
             if EXPERIMENT.finished(experiment):
                 break
             time.sleep(_POLL_SECONDS)
@@ -236,11 +232,6 @@ def _follow(client: Any, settings: Settings, created: Experiment) -> int:
         values = zip(experiment.spec.objectives, best.values, strict=True)
         print(" ".join(f"{objective.metric}={value:.6g}" for objective, value in values), end="  ")
         print(" ".join(f"{key}={rendered(value)}" for key, value in best.parameters.items()))
+    if experiment.status.best:
+        say(f"all trials: {settings.spelt(f'experiment results {name}')}")
     return outcome_code(experiment)
-
-
-def _line(trial: Any) -> str:
-    values = " ".join(f"{value:.6g}" for value in trial.status.values) or "-"
-    point = " ".join(f"{key}={rendered(value)}" for key, value in trial.spec.parameters.items())
-    why = f"  {trial.status.message}" if trial.status.message else ""
-    return f"trial {trial.spec.number}  {trial.status.phase}  {values}  {point}{why}"
