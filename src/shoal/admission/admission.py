@@ -37,8 +37,6 @@ from shoal.objects.paths import Finding
 from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
-__all__ = ["DEFAULT_QUEUE", "IDEMPOTENCY_ANNOTATION", "Admission", "Put", "known_capacities"]
-
 DEFAULT_QUEUE = "default"
 
 K = TypeVar("K", bound=Object)

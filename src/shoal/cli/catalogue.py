@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import click
 
-__all__ = ["VERBS", "Verb"]
-
 
 @dataclass(frozen=True)
 class Verb:

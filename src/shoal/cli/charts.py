@@ -11,19 +11,6 @@ if TYPE_CHECKING:
     from shoal.objects.experiment import Experiment, Parameter
     from shoal.objects.trial import Trial
 
-__all__ = [
-    "Axis",
-    "SearchData",
-    "draw_history",
-    "draw_importance",
-    "draw_parallel",
-    "draw_pareto",
-    "importance",
-    "number",
-    "search_data",
-    "sparkline",
-]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 24
 _STRIP_WIDTH = 48

@@ -17,8 +17,6 @@ import click
 
 from shoal.cli.settings import Settings
 
-__all__ = ["MAX_SECONDS", "complete_kinds_and_names", "complete_names"]
-
 MAX_SECONDS = 0.3
 _MOST = 500
 

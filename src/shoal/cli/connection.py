@@ -8,8 +8,6 @@ from shoal.cli.output import say
 from shoal.cli.settings import Settings
 from shoal.client import Client
 
-__all__ = ["connect"]
-
 
 def connect(settings: Settings, *, timeout_seconds: float = 30.0, check_version: bool = True) -> Client:
     """A client; nothing is sent before its first call.

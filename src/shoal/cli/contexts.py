@@ -25,19 +25,6 @@ from typing import Any
 
 from shoal.objects.errors import Invalid, NotFound
 
-__all__ = [
-    "Context",
-    "changed",
-    "chosen",
-    "config_file",
-    "everything",
-    "forget",
-    "remove",
-    "save",
-    "use",
-    "write_private",
-]
-
 _FIELDS = ("url", "token-file", "namespace", "home", "fingerprint")
 
 

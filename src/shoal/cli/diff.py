@@ -24,8 +24,6 @@ from shoal.objects.text import BOLD, painted, plural, printable
 if TYPE_CHECKING:
     from shoal.objects.yaml import Located
 
-__all__ = ["Change", "differences", "flattened", "plan", "print_plan", "summary"]
-
 _LONGEST_VALUE = 60
 _PART = re.compile(r'(?P<name>[A-Za-z_][-A-Za-z0-9_]*)|\[(?P<place>\d+)\]|\["(?P<quoted>[^"]*)"\]')
 

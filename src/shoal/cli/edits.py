@@ -20,8 +20,6 @@ from shoal.objects.errors import ShoalError
 from shoal.objects.kind import Kind, Verb
 from shoal.objects.kinds import KINDS
 
-__all__ = ["Outcomes", "change_each", "confirm", "supporting"]
-
 
 def supporting(words: Sequence[str], settings: Settings, verb: str, default: Kind) -> list[Target]:
     """At least one object, all of kinds that support the verb; a plain name is one of the default kind.

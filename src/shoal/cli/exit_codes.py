@@ -8,8 +8,6 @@ from shoal.cli.failures import JOB_CANCELLED, JOB_FAILED, JOB_NOT_FINISHED
 from shoal.objects.kinds import kind_of
 from shoal.objects.text import duration
 
-__all__ = ["outcome_code", "process_code", "sentence"]
-
 _CODES = {"succeeded": 0, "failed": JOB_FAILED, "cancelled": JOB_CANCELLED}
 
 

@@ -20,23 +20,6 @@ import click
 from shoal.cli.settings import Settings
 from shoal.objects.errors import NotFound, Problem, ShoalError
 
-__all__ = [
-    "INTERRUPTED",
-    "JOB_CANCELLED",
-    "JOB_FAILED",
-    "JOB_NOT_FINISHED",
-    "JOB_NOT_FOUND",
-    "CommandNotFound",
-    "Declined",
-    "JobNotFinished",
-    "JobNotFound",
-    "NotExecutable",
-    "TimedOut",
-    "Usage",
-    "give_up_stdout",
-    "report",
-]
-
 JOB_FAILED, JOB_NOT_FINISHED, JOB_NOT_FOUND, JOB_CANCELLED = 100, 101, 102, 103
 INTERRUPTED = 130
 

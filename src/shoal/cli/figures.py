@@ -9,8 +9,6 @@ from typing import Any
 from shoal.cli.charts import SearchData, importance
 from shoal.objects.errors import Invalid, Unavailable
 
-__all__ = ["write_figure"]
-
 
 def write_figure(path: Path, data: SearchData, kinds: Sequence[str]) -> None:
     """Draw the pictures below each other into one file.

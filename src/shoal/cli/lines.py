@@ -27,8 +27,6 @@ from shoal.objects.text import RANKS, enabled
 if TYPE_CHECKING:
     from shoal.client.logs import LogRecord
 
-__all__ = ["JsonLines", "TaskLines"]
-
 _LONGEST_HELD = 64 * 1024
 _DRAWN_EACH_SECONDS = 0.1
 _MOST_FRAMES = 16

@@ -20,8 +20,6 @@ from shoal.cli.catalogue import VERBS
 from shoal.cli.options import common
 from shoal.cli.settings import Settings
 
-__all__ = ["main", "shoal"]
-
 
 class Verbs(click.Group):
     """The group of all verbs: each is imported when it is asked for by name."""

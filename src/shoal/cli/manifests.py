@@ -18,8 +18,6 @@ from shoal.objects.paths import spell
 if TYPE_CHECKING:
     from shoal.objects.yaml import Located
 
-__all__ = ["read_manifests"]
-
 _Identity = tuple[str, tuple[str, str]]
 """Kind, and key."""
 _Circle = tuple[_Identity, str, str]

@@ -19,27 +19,6 @@ from shoal.cli.settings import OUTPUTS, Settings
 from shoal.objects.errors import Invalid
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError, Seconds
 
-__all__ = [
-    "CPU",
-    "DEPENDENCY",
-    "DEVICES",
-    "DURATION",
-    "HOURS",
-    "INDICES",
-    "KEY_VALUE",
-    "MEMORY",
-    "MOMENT",
-    "PRIORITY",
-    "assume_yes",
-    "common",
-    "dry_run",
-    "names_of",
-    "reports",
-    "tabular",
-    "verb",
-    "whole",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -17,17 +17,6 @@ from shoal.cli.table import Table
 from shoal.objects import codec
 from shoal.objects.kinds import Kind
 
-__all__ = [
-    "decoded",
-    "emit",
-    "object_table",
-    "say",
-    "write_csv",
-    "write_document",
-    "write_json",
-    "write_names",
-]
-
 
 def say(message: str) -> None:
     """A message for the person, not part of the data."""

@@ -14,8 +14,6 @@ from typing import Literal
 
 from shoal.cli import contexts
 
-__all__ = ["OUTPUTS", "Output", "Settings"]
-
 Output = Literal["table", "wide", "json", "yaml", "name", "csv"]
 OUTPUTS: tuple[Output, ...] = ("table", "wide", "json", "yaml", "name", "csv")
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from shoal.objects.text import printable
 
-__all__ = ["Table", "terminal_width"]
-
 _GAP = 2
 _NARROWEST = 12
 

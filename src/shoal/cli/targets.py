@@ -14,8 +14,6 @@ from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.kinds import Kind, kind_named
 from shoal.objects.nearest import nearest
 
-__all__ = ["Target", "beside", "existing", "one", "several", "spelt", "targets", "with_nearest"]
-
 _MOST_NAMES = 1000
 """Names that are compared with a mistyped one."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from shoal.client import Entry
     from shoal.client.reports import TaskReport
 
-__all__ = ["TaskRow", "task_rows"]
-
 
 class TaskRow(Part, frozen=True, kw_only=True):
     """One index of one role; also what `describe -o json` shows of it."""

@@ -39,22 +39,6 @@ from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Capacity, Taint
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = [
-    "Cluster",
-    "ExecResult",
-    "Listing",
-    "NodeState",
-    "NodeWatch",
-    "Outcome",
-    "Refusal",
-    "Refused",
-    "StopReason",
-    "Task",
-    "TaskPhase",
-    "TaskWatch",
-    "Usage",
-]
-
 StopReason = Literal[
     "Cancelled", "Suspended", "Preempted", "Shrunk", "GangRestart", "JobFinished", "WallTime",
     "NodeHours", "IdleTimeout", "NodeDrained", "Deleted", "Refused", "Resized", "Shutdown", "Fenced",

@@ -21,8 +21,6 @@ from shoal.cluster.base import Cluster
 from shoal.history.base import Logs
 from shoal.objects.meta import Part
 
-__all__ = ["ClusterSettings", "Platform", "Worker"]
-
 
 class ClusterSettings(Part, frozen=True, kw_only=True):
     """Settings of the whole cluster; changes take effect at the next decision."""

@@ -31,8 +31,6 @@ from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.node import Capacity, Taint
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = ["Script", "SimulatedCluster", "run_for"]
-
 
 @dataclass(frozen=True)
 class Script:

@@ -39,16 +39,6 @@ from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object, Part
 from shoal.store.base import Actor, Event, Record, Store, Watch, allow_all
 
-__all__ = [
-    "InFlightList",
-    "InFlightWrite",
-    "ObjectCache",
-    "Subscribers",
-    "Undecodable",
-    "changed_fields",
-    "compare",
-]
-
 K = TypeVar("K", bound=Object)
 S = TypeVar("S")
 _LOG = logging.getLogger("shoal.control")

@@ -35,8 +35,6 @@ from shoal.schedule.plan import Policy
 from shoal.schedule.record import Record
 from shoal.store.base import SYSTEM, Store, allow_all
 
-__all__ = ["CONTROLLERS", "ControllerContext", "Recorder", "Registration", "build", "registrations"]
-
 PLUGINS = "SHOAL_CONTROLLERS"
 """The environment variable that names modules with further controllers."""
 

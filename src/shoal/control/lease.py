@@ -23,8 +23,6 @@ from shoal.clock import Clock
 from shoal.objects.errors import ShoalError
 from shoal.store.base import Actor, Lease, Store
 
-__all__ = ["AlwaysLeader", "Guard", "LeaderLease", "NotLeader"]
-
 _LOG = logging.getLogger("shoal.control")
 
 

@@ -33,8 +33,6 @@ from shoal.objects.job import FINISHED, Job
 from shoal.objects.trial import ENDED, Trial
 from shoal.search.metric_formats import Found, event_records, points_of_event, points_of_line
 
-__all__ = ["POLL_SECONDS", "MetricCollector", "MetricFeed", "Outputs"]
-
 POLL_SECONDS = 1.0
 Outputs = Callable[[str, str], "Path | None"]
 """The output folder of a job, by its namespace and uid; None where this machine has none."""

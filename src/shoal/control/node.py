@@ -27,8 +27,6 @@ from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus, Reported
 from shoal.objects.quantities import Bytes, CpuMillis
 
-__all__ = ["NodeController", "NodeStates", "followed", "node_status"]
-
 WRITER = "node"
 _RELIST_SECONDS = 1.0
 """So often the tasks of a node that answers, and is not listed yet, are asked for."""

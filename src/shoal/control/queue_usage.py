@@ -40,21 +40,6 @@ from shoal.schedule.core.usage import accrued
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Hold
 
-__all__ = [
-    "BudgetMeter",
-    "QueueController",
-    "QueueUsageIndex",
-    "Totals",
-    "UsageMeter",
-    "attained_service",
-    "below",
-    "holds_of",
-    "queue_status",
-    "release_reason",
-    "service_rate",
-    "task_holds",
-]
-
 _LOG = logging.getLogger("shoal.control")
 
 

@@ -37,8 +37,6 @@ from shoal.schedule.snapshot import (
     Shape,
 )
 
-__all__ = ["form_of", "job_row", "node_row", "priority_of", "queue_row", "queue_rows", "usage_rows"]
-
 TURN_OVER = "TurnOver"
 """Why a job gave back everything that had its turn: it is behind those that wait already."""
 _WALL_MARGIN_SECONDS = 2.0

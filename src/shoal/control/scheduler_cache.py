@@ -38,8 +38,6 @@ from shoal.schedule.snapshot import Form, Hold, JobRow, NodeRow, Snapshot
 from shoal.schedule.speed.learned import Slower, slower_with_more
 from shoal.schedule.speed.watching import Look, Watching
 
-__all__ = ["SECRET_MISSING", "UNUSABLE", "SchedulerCache", "Skipped"]
-
 _LOG = logging.getLogger("shoal.control")
 
 Order = tuple[int, float, str, str]

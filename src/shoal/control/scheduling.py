@@ -43,15 +43,6 @@ from shoal.schedule.record import Record
 from shoal.schedule.snapshot import JobRow, NodeRow, Snapshot
 from shoal.schedule.speed.learned import Slower
 
-__all__ = [
-    "EVERYTHING",
-    "DecisionFiles",
-    "DecisionRecorder",
-    "SchedulingController",
-    "WaitingOrder",
-    "recorded",
-]
-
 EVERYTHING: Key = ("", "everything")
 """The only key."""
 

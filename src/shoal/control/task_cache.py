@@ -16,8 +16,6 @@ from shoal.cluster.base import Cluster, Task, TaskWatch
 from shoal.objects.errors import Unavailable
 from shoal.objects.task import TaskKey
 
-__all__ = ["TaskCache"]
-
 _RELIST_SECONDS = 10.0
 """A full list so often, whatever the watch says."""
 _ORDER = {"Pending": 0, "Admitted": 1, "Running": 2, "Terminating": 3, "Ended": 4}

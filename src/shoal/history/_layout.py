@@ -10,17 +10,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = [
-    "Opened",
-    "entries",
-    "entries_from",
-    "index_line",
-    "index_path",
-    "log_path",
-    "only_segment",
-    "segments",
-]
-
 _OFFSET_DIGITS = 12
 
 

@@ -32,19 +32,6 @@ from typing import Any, Literal, Protocol
 
 from shoal.objects.meta import Part, Stamp
 
-__all__ = [
-    "MESSAGE_LIMIT",
-    "About",
-    "Entry",
-    "History",
-    "JobKey",
-    "LogChunk",
-    "LogKey",
-    "Logs",
-    "Point",
-    "Retention",
-]
-
 MESSAGE_LIMIT = 16_384
 """Characters of a message that are kept."""
 

@@ -16,8 +16,6 @@ from typing import Generic, TypeVar
 from shoal.background import SupervisedThread
 from shoal.objects.errors import Unavailable
 
-__all__ = ["Batcher"]
-
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 

@@ -19,8 +19,6 @@ from shoal.history.base import LogChunk, LogKey
 from shoal.objects.errors import Invalid
 from shoal.objects.meta import Stamp
 
-__all__ = ["FileLogs"]
-
 
 class FileLogs:
     """See `shoal.history.base.Logs`. Keeps nothing open and remembers nothing."""

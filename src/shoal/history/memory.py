@@ -24,8 +24,6 @@ from shoal.history.rows import normal, point_from_row, point_to_row
 from shoal.objects.errors import Expired
 from shoal.objects.meta import Stamp
 
-__all__ = ["MemoryHistory", "MemoryLogs"]
-
 
 class MemoryHistory:
     """See `shoal.history.base.History`."""

@@ -17,8 +17,6 @@ from shoal.history.base import About, Entry, EntryType, History
 from shoal.objects.meta import Object, Stamp
 from shoal.objects.task import TaskSpec
 
-__all__ = ["COALESCE_SECONDS", "Recorder", "about"]
-
 COALESCE_SECONDS = 300.0
 """Equal events become one entry for this long after the first."""
 

@@ -15,8 +15,6 @@ import msgspec
 from shoal.history.base import MESSAGE_LIMIT, About, Entry, JobKey, Point
 from shoal.objects import codec
 
-__all__ = ["COLUMNS", "Row", "from_row", "normal", "point_from_row", "point_to_row", "to_row"]
-
 Row = dict[str, Any]  # Any: each column has a type of its own
 
 COLUMNS = (

@@ -47,8 +47,6 @@ TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["INDEX_SECONDS", "Reader", "Writer", "create", "job_name", "task_directory"]
-
 INDEX_SECONDS = 0.1
 """The least time between two entries of an index, and so the precision of `since`."""
 

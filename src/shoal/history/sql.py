@@ -46,8 +46,6 @@ from shoal.history.tables import entry, point
 from shoal.objects.errors import Expired, Invalid, Unavailable
 from shoal.objects.meta import Stamp
 
-__all__ = ["SqlHistory"]
-
 _LOG = logging.getLogger(__name__)
 _READ_WAIT_SECONDS = 5.0
 _TRIM_ROWS = 5000

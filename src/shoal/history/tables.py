@@ -25,8 +25,6 @@ from sqlalchemy import (
 
 from shoal.objects.errors import VersionSkew
 
-__all__ = ["SCHEMA_VERSION", "ensure", "entry", "lock_appends", "point"]
-
 SCHEMA_VERSION = 2
 
 _METADATA = MetaData()

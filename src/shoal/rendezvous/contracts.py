@@ -35,8 +35,6 @@ from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap, TaskS
 from shoal.rendezvous import mpi
 from shoal.rendezvous.group import RENDEZVOUS_PORT, Group, address
 
-__all__ = ["LARGEST_VARIABLE", "render"]
-
 LARGEST_VARIABLE = 96 * 1024
 """Bytes of `SHOAL_TASKS`; the kernel takes 128 KiB for a variable and its name."""
 

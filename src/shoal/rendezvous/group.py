@@ -10,8 +10,6 @@ from functools import cached_property
 from shoal.objects.job import Job, Role
 from shoal.objects.task import Endpoint
 
-__all__ = ["RENDEZVOUS_PORT", "Group", "address"]
-
 RENDEZVOUS_PORT = "rendezvous"
 """The port that every endpoint has, whatever its role asks for: contracts listen there."""
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, TaskBootstrap
 from shoal.rendezvous.group import Group
 
-__all__ = ["HOSTFILE", "RSH", "render"]
-
 HOSTFILE = "hostfile"
 RSH = "rsh"
 

@@ -22,8 +22,6 @@ from shoal.objects.meta import Metadata, OwnerReference, is_name
 from shoal.store.authorise import require
 from shoal.store.base import SYSTEM, Actor, Store
 
-__all__ = ["Accounts"]
-
 _PREFIX = "shoal-user-"
 _ID = re.compile(r"[0-9a-f]{12}")
 _RESERVED = ("system", "job")

@@ -31,8 +31,6 @@ from shoal.server.routers import (
 )
 from shoal.server.services import Services
 
-__all__ = ["api", "create_app"]
-
 
 def create_app(services: Services) -> ASGIApp:
     """The application that uvicorn runs, over these parts."""

@@ -32,8 +32,6 @@ from shoal.objects.job import Job
 from shoal.server.peer import Peer
 from shoal.store.base import Actor
 
-__all__ = ["Authenticator", "JobClaim", "JobTokens", "is_job_token", "job_actor"]
-
 _FINISHED = ("Succeeded", "Failed", "Cancelled")
 _LOG = logging.getLogger("shoal.server")
 _JOB_PREFIX = "shoal-job-"

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from shoal.control.runner import Failure, Runner
     from shoal.history.sql import SqlHistory
 
-__all__ = ["TOKEN_FILE", "Assembled", "Components", "Rendezvous", "assemble", "open_store"]
-
 _LOG = logging.getLogger("shoal.server")
 _COMPONENTS = ("cluster", "history", "controllers")
 _RETRY_SECONDS = 1.0

@@ -28,20 +28,6 @@ from shoal.server.auth import job_actor
 from shoal.server.services import ServicesNow, authenticator_of, counted, identify
 from shoal.store.base import SYSTEM, Store
 
-__all__ = [
-    "KEPT_RECOVERIES",
-    "KEPT_SIZES",
-    "WRITER",
-    "ElasticCaller",
-    "ElasticJobs",
-    "News",
-    "Report",
-    "ReportedRecovery",
-    "Wanted",
-    "news_of",
-    "router",
-]
-
 WRITER = "elastic"
 _MOST_ATTEMPTS = 10
 _SIZE_ANNOTATION = "shoal.dev/resized"

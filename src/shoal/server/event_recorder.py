@@ -21,8 +21,6 @@ from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
 from shoal.store.base import Actor, Record
 
-__all__ = ["Audit", "HistoryRecorder", "digest_of"]
-
 _MOST_WAITING = 10_000
 
 

@@ -30,18 +30,6 @@ from typing import Any, Literal, NamedTuple
 
 from shoal.objects.errors import Invalid, Unavailable
 
-__all__ = [
-    "REFUSALS",
-    "Listener",
-    "ListenerName",
-    "Listeners",
-    "Seat",
-    "Tls",
-    "is_loopback",
-    "listen_tcp",
-    "server_tls",
-]
-
 ListenerName = Literal["api", "tasks", "tcp"]
 
 _WIDTH = {"api": 2048, "tasks": 2048, "tcp": 1024}

@@ -27,8 +27,6 @@ from shoal.objects.ranges import IndexMap
 from shoal.server.reports import KnownTasks
 from shoal.store.base import SYSTEM, Store, Watch
 
-__all__ = ["LogQuery", "LogStream"]
-
 _PORTION_BYTES = 256 * 1024
 _MERGE_BYTES = 64 * 1024 * 1024
 """The logs that are merged hold so much together at most, shared equally,"""

@@ -20,8 +20,6 @@ from shoal.history.base import History, JobKey, Point
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
 
-__all__ = ["BURST_POINTS", "POINTS_PER_SECOND", "Batch", "MetricIntake", "ReportedPoint"]
-
 POINTS_PER_SECOND = 5_000.0
 """Of one job, sustained."""
 BURST_POINTS = 50_000.0

@@ -24,8 +24,6 @@ from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER
 from shoal.objects.errors import Invalid, ShoalError
 from shoal.objects.quantities import QuantityError
 
-__all__ = ["MEDIA_TYPE", "ErrorAndLimitMiddleware", "document_of", "is_stream", "problem"]
-
 _LOG = logging.getLogger("shoal.server")
 
 MEDIA_TYPE = "application/problem+json"

@@ -16,8 +16,6 @@ from shoal.objects.schema import editor_schema
 from shoal.server.app import api
 from shoal.server.middleware import MEDIA_TYPE
 
-__all__ = ["document", "text"]
-
 _JSON = "application/json"
 _OBJECT = {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in KINDS]}
 _ANY: dict[str, Any] = {}

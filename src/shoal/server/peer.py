@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["Peer", "Processes", "peer_of", "task_evidence"]
-
 _CREDENTIALS = struct.Struct("3i")
 _SO_PEERPIDFD = 77
 _MOST_ANCESTORS = 200

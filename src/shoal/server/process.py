@@ -31,8 +31,6 @@ from shoal.cluster.local import home as homes
 from shoal.cluster.local.home import Home, HomeError
 from shoal.cluster.local.processes import close_inherited_on_exec
 
-__all__ = ["Options", "main"]
-
 _LOG = logging.getLogger("shoal.server")
 _USAGE = (
     "usage: python -m shoal.server [--home PATH] [--store URL] [--listen HOST:PORT"

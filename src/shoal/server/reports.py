@@ -36,8 +36,6 @@ from shoal.schedule.explain import explain as in_words
 if TYPE_CHECKING:
     from shoal.control.controllers import ControllerContext
 
-__all__ = ["KnownTasks", "explanation_of", "find_task", "reports_of", "require_task", "usage_report"]
-
 _MOST_AHEAD = 20
 _MOST_ENTRIES = 20
 _NAMES_OF_JOBS = ("holders", "waitsFor", "behind", "for")

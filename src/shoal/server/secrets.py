@@ -38,8 +38,6 @@ from shoal.store.base import SYSTEM, Actor, Store
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["KEY_FILE", "SecretKeys", "Secrets"]
-
 KEY_FILE = "secrets.json"
 """In the platform's folder of keys."""
 

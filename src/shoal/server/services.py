@@ -42,20 +42,6 @@ if TYPE_CHECKING:
     from shoal.control.controllers import ControllerContext
     from shoal.control.task_cache import TaskCache
 
-__all__ = [
-    "ActorNow",
-    "BlockingPool",
-    "Services",
-    "ServicesNow",
-    "Signal",
-    "Signals",
-    "actor_of_request",
-    "authenticator_of",
-    "body_of",
-    "counted",
-    "identify",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

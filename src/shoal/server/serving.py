@@ -26,8 +26,6 @@ from shoal.server.middleware import is_stream, problem
 from shoal.server.peer import Peer, peer_of
 from shoal.server.services import Signals
 
-__all__ = ["Serving"]
-
 _KEEP_ALIVE_SECONDS = 75
 _HEAD_SECONDS = 20.0
 """For a request's head, from the connection or, on a connection that is reused, from its first byte."""

@@ -25,8 +25,6 @@ from shoal.objects.errors import Forbidden
 from shoal.objects.kinds import JOB, KINDS, LEASE, Kind
 from shoal.store.base import Actor, Verb
 
-__all__ = ["ACTIONS", "CLUSTER", "NAMESPACED", "Action", "allows", "authorise", "require"]
-
 Least = Literal["member", Role]
 """`member`: any role in any namespace will do."""
 

@@ -14,20 +14,6 @@ from shoal.objects.kinds import Kind
 from shoal.objects.selectors import Selector
 from shoal.store.base import Watch
 
-__all__ = [
-    "Backend",
-    "Change",
-    "Found",
-    "LeaseRow",
-    "Query",
-    "Row",
-    "Snapshot",
-    "Step",
-    "Transaction",
-    "View",
-    "Window",
-]
-
 T = TypeVar("T")
 
 

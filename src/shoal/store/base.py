@@ -44,21 +44,6 @@ from shoal.objects.errors import Forbidden, VersionSkew
 from shoal.objects.kinds import Kind
 from shoal.objects.meta import Object
 
-__all__ = [
-    "SYSTEM",
-    "Actor",
-    "Authorise",
-    "Event",
-    "Identity",
-    "Lease",
-    "Page",
-    "Record",
-    "Store",
-    "Verb",
-    "Watch",
-    "allow_all",
-]
-
 K = TypeVar("K", bound=Object)
 Verb = Literal["create", "get", "list", "update", "patch_status", "delete", "watch", "lease"]
 

@@ -26,20 +26,6 @@ from shoal.objects import codec
 from shoal.objects.errors import Expired, Invalid
 from shoal.objects.meta import Object
 
-__all__ = [
-    "Cursor",
-    "Draft",
-    "encoded",
-    "merged_status",
-    "new_epoch",
-    "read_cursor",
-    "read_version",
-    "same",
-    "status_of",
-    "validated",
-    "version_text",
-]
-
 _ORDER = ("apiVersion", "kind", "metadata", "spec", "status")
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()

@@ -24,8 +24,6 @@ from shoal.store.backend import Change, Found, Row, View
 from shoal.store.base import Actor
 from shoal.store.document import Draft, encoded, merged_status, same, status_of, validated
 
-__all__ = ["Outcome", "Patch", "create", "delete", "described", "patch_status", "update"]
-
 _EDITABLE = ("labels", "annotations", "finalizers", "owners")
 _NO_LABELS: Mapping[str, str] = {}
 

@@ -24,8 +24,6 @@ from shoal.store.base import Actor, Authorise, Lease, Page, Record, Watch
 from shoal.store.document import Cursor, read_cursor, read_version, version_text
 from shoal.store.watch_cache import expired
 
-__all__ = ["TransactionalStore"]
-
 K = TypeVar("K", bound=Object)
 
 

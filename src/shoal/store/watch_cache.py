@@ -22,8 +22,6 @@ from shoal.store.backend import Step, Window
 from shoal.store.base import Event, Record
 from shoal.store.document import read_version, version_text
 
-__all__ = ["CacheWatch", "Older", "WatchCache"]
-
 _LOG = logging.getLogger("shoal.store")
 _PORTION = 500
 """Most steps that one `poll` returns."""

@@ -33,8 +33,6 @@ from shoal.objects.errors import Expired, NotFound, ShoalError, Unavailable
 from shoal.objects.job import FINISHED, Job
 from shoal.objects.kinds import JOB
 
-__all__ = ["Interrupts", "follow"]
-
 _BROKEN_PIPE = 141
 _LOGS_MAY_LAG_SECONDS = 10.0
 _LOGS_MAY_START_SECONDS = 30.0

@@ -15,8 +15,6 @@ from shoal.objects.job import (
 )
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 
-__all__ = ["Request", "at_once", "build_job", "cpu_share", "local_cores_millis", "task_environment"]
-
 _CROWD = 32
 
 

@@ -21,8 +21,6 @@ from shoal.objects.text import duration, plural
 if TYPE_CHECKING:
     from shoal.client import Entry
 
-__all__ = ["Narrator"]
-
 _PATIENCE_SECONDS = 0.5
 _STUCK_SECONDS = 10.0
 _JOIN_SECONDS = 30.0

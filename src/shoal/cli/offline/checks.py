@@ -19,8 +19,6 @@ from shoal.objects.errors import ShoalError, Unavailable
 from shoal.objects.meta import Part
 from shoal.objects.text import cores, memory, plural
 
-__all__ = ["Check", "Isolation", "all_checks", "isolations"]
-
 _LITTLE_DISK_BYTES = 2 * 2**30
 _NO_DISK_BYTES = 100 * 2**20
 _FEW_FILES = 1024

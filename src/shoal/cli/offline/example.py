@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-__all__ = ["GPUS_PER_NODE", "NODES", "write_example"]
-
 NODES, GPUS_PER_NODE = 4, 4
 _PLACEMENTS = ["".join(each) for count in range(1, 5) for each in product("1234", repeat=count)]
 """Replicas on each of up to four nodes."""

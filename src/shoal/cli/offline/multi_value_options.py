@@ -11,8 +11,6 @@ import click
 
 from shoal.cli.failures import Usage
 
-__all__ = ["chosen", "path_option", "policy_option", "spread"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

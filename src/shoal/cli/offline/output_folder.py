@@ -21,8 +21,6 @@ from shoal.objects.errors import Exists, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 
-__all__ = ["command", "output_folder"]
-
 
 @verb("output")
 @names_of("job", single=True)

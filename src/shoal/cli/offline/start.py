@@ -16,8 +16,6 @@ from shoal.client.address import connect_unix, home_address
 from shoal.objects.errors import ShoalError
 from shoal.objects.text import memory
 
-__all__ = ["DiskFull", "Reviving", "Starting", "check_room", "nearest_folder"]
-
 _ANSWERS_WITHIN_SECONDS = 2.0
 _LOOKS_EACH_SECONDS = 1.0
 _MISSES = 2

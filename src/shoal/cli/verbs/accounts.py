@@ -17,8 +17,6 @@ from shoal.cli.targets import targets
 from shoal.objects.columns import age
 from shoal.objects.text import stamp
 
-__all__ = ["audit", "token", "user", "whoami"]
-
 _NEWEST = 100
 _DAY_SECONDS = 86400.0
 _ROLE = click.Choice(("viewer", "user", "manager", "admin"))

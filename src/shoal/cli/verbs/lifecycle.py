@@ -11,8 +11,6 @@ from shoal.cli.targets import Target, several, with_nearest
 from shoal.objects.errors import ShoalError
 from shoal.objects.kinds import JOB
 
-__all__ = ["cancel", "resume", "retry", "suspend"]
-
 
 @verb("suspend")
 @names_of("job")

@@ -19,8 +19,6 @@ from shoal.client import Client
 from shoal.client.address import Address, certificate_fingerprint, normal_fingerprint
 from shoal.objects.errors import NotFound
 
-__all__ = ["config", "login", "logout"]
-
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

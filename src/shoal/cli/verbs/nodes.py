@@ -14,8 +14,6 @@ from shoal.objects.errors import Conflict
 from shoal.objects.kinds import NODE
 from shoal.objects.node import Node
 
-__all__ = ["cordon", "drain", "lost", "uncordon"]
-
 
 @verb("cordon")
 @names_of("node")

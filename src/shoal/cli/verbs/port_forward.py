@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from shoal.client import Client
     from shoal.client.session import RemoteSession
 
-__all__ = ["command"]
-
 _PIECE_BYTES = 65536
 _NOTHING_LISTENS = 111
 

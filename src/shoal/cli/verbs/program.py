@@ -16,8 +16,6 @@ from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
 from shoal.objects.errors import Unavailable, VersionSkew
 
-__all__ = ["completion", "version"]
-
 
 @verb("version")
 @reports

@@ -20,8 +20,6 @@ from shoal.objects.columns import age
 from shoal.objects.errors import Exists, Invalid
 from shoal.objects.text import stamp
 
-__all__ = ["secret"]
-
 _KEY = "value"
 _STDIN = "-"
 

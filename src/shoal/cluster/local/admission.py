@@ -35,8 +35,6 @@ from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import TaskSpec
 
-__all__ = ["BLOCK_PORTS", "JOB_PORTS", "RENDEZVOUS", "Ports", "check"]
-
 _WHOLE = 1000
 """Thousandths of a device."""
 RENDEZVOUS = "rendezvous"

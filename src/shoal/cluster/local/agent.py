@@ -40,8 +40,6 @@ from shoal.cluster.local.usage import Meter
 from shoal.cluster.local.watchdog import Watchdog
 from shoal.objects.errors import ShoalError, VersionSkew
 
-__all__ = ["Requests", "cgroup_scope", "main", "task_folder", "welcome"]
-
 LOCK_SECONDS = 1.0
 REAP_SECONDS = 5.0
 PRESENCE_SECONDS = 1.0

@@ -43,8 +43,6 @@ from shoal.history import segments
 from shoal.objects.errors import Conflict, NotFound, ShoalError, Unavailable
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = ["LocalCluster", "LocalWatch", "Watches"]
-
 _RETRY_SECONDS = 1.0
 """A node that could not record an admission (its disk is full) is asked again after so long."""
 

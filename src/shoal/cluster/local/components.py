@@ -21,22 +21,6 @@ from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.nodes import NodeDecl
 from shoal.objects.errors import Conflict, Unavailable
 
-__all__ = [
-    "SERVER",
-    "Running",
-    "Started",
-    "await_end",
-    "component_of",
-    "components_of",
-    "ensure_up",
-    "is_up",
-    "node_of",
-    "reap",
-    "running",
-    "start",
-    "terminate",
-]
-
 SERVER = "server"
 
 _NODE_PREFIX = "node-"

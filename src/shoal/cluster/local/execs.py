@@ -27,8 +27,6 @@ from shoal.cluster.local.serving import Client
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.objects.task import Probe, TaskKey
 
-__all__ = ["Execs", "Readiness"]
-
 KILL_SECONDS = 2.0
 _ENTER = str(Path(isolation.__file__).with_name("enter.py"))
 _NOT_EXECUTABLE = 126

@@ -27,8 +27,6 @@ from shoal import statefiles
 from shoal.cluster.local.home import NodeHome
 from shoal.cluster.local.isolation.cgroups import CONTROLLERS, KILL, write
 
-__all__ = ["prepare", "prepare_parents", "release", "release_parents", "scope"]
-
 _log = logging.getLogger(__name__)
 
 _NOTE = "cgroups.json"

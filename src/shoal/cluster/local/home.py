@@ -32,19 +32,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-__all__ = [
-    "Home",
-    "HomeError",
-    "Lock",
-    "NodeHome",
-    "Presence",
-    "connect",
-    "known_homes",
-    "listen",
-    "note_home",
-    "socket_address",
-]
-
 _SOCKET_PATH_BYTES = 107
 _RETRY_SECONDS = 0.005
 _ATTEMPTS = 4

@@ -47,18 +47,6 @@ from shoal.cluster.local.home import Home, NodeHome, known_homes
 from shoal.history import segments
 from shoal.objects.task import RENDEZVOUS_FOLDER, SECRETS_FOLDER, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = [
-    "INHERITED",
-    "SUPERVISOR",
-    "Spawned",
-    "TaskFolders",
-    "argv",
-    "description",
-    "discard",
-    "key_of",
-    "spawn",
-]
-
 PIDS = 4096
 """Processes and threads that a task may have at once,"""
 PIDS_PER_CORE = 128

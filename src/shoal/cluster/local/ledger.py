@@ -28,8 +28,6 @@ from shoal.objects.errors import Unavailable
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = ["Ledger", "Progress", "Record", "StopRequest", "copy_of", "record_of"]
-
 FORGOTTEN_SECONDS = 3600.0
 """How long an acknowledged task's name is remembered, so that a late start does not run it again."""
 FORGOTTEN_MOST = 20_000

@@ -32,8 +32,6 @@ from shoal.objects import codec
 from shoal.objects.errors import ShoalError, Unavailable
 from shoal.objects.task import TaskKey, TaskSpec
 
-__all__ = ["Link", "Pending"]
-
 REQUEST_SECONDS = 10.0
 """How long an agent may take for one request."""
 PATIENCE_SECONDS = 2.0

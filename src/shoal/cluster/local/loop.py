@@ -28,8 +28,6 @@ from shoal.cluster.local.ledger import Ledger
 from shoal.objects.errors import Unavailable
 from shoal.objects.task import TaskKey
 
-__all__ = ["CommitBatch", "Loop", "Timer"]
-
 
 class Timer:
     """Something that is to be called once; `cancel` it if it no longer should."""

@@ -32,8 +32,6 @@ from shoal.cluster.local.task_monitor import TaskMonitor as TaskMonitor
 from shoal.objects.errors import Conflict, ShoalError, Unavailable
 from shoal.objects.task import Endpoint, TaskKey, TaskSpec
 
-__all__ = ["Isolations", "Node"]
-
 HOST = "127.0.0.1"
 RETRY_SECONDS = 1.0
 PACE_SECONDS = 60.0

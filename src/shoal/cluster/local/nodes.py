@@ -25,18 +25,6 @@ from shoal.objects.meta import Part
 from shoal.objects.node import Capacity, Taint
 from shoal.objects.quantities import Bytes, CpuMillis, QuantityError
 
-__all__ = [
-    "NodeDecl",
-    "cpu_millis",
-    "declare",
-    "gpu_ids",
-    "is_default",
-    "load",
-    "memory_bytes",
-    "parse",
-    "save",
-]
-
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

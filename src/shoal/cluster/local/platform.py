@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from shoal.cluster.local.cluster import LocalCluster
     from shoal.history.files import FileLogs
 
-__all__ = ["LocalPlatform"]
-
 
 class LocalPlatform:
     """See `shoal.cluster.platform.Platform`."""

@@ -12,19 +12,6 @@ import signal
 import threading
 from pathlib import Path
 
-__all__ = [
-    "SPAWNING",
-    "alive",
-    "close_inherited_on_exec",
-    "command_line",
-    "kill",
-    "of_home",
-    "open_process",
-    "send",
-    "start_ticks",
-    "state",
-]
-
 _COMPONENTS = ("shoal.server", "shoal.cluster.local.agent")
 _SUPERVISOR = "/shoal/cluster/local/supervisor.py"
 

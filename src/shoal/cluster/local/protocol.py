@@ -22,32 +22,6 @@ from shoal.objects.errors import ShoalError, Unavailable, by_code
 from shoal.objects.meta import Part, Stamp
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = [
-    "VERSION",
-    "Acknowledge",
-    "Admit",
-    "Answer",
-    "Call",
-    "Change",
-    "Describe",
-    "Exec",
-    "ForgetJob",
-    "Frames",
-    "Hello",
-    "Launch",
-    "Measure",
-    "Ping",
-    "Release",
-    "Request",
-    "ShutDown",
-    "StopTask",
-    "Watch",
-    "answer_error",
-    "ask",
-    "frame",
-    "raise_error",
-]
-
 VERSION = 2
 """Of this protocol: raised when an older side could misread it."""
 

@@ -26,8 +26,6 @@ from shoal.cluster.local.ledger import record_of
 from shoal.cluster.local.node import Node
 from shoal.cluster.local.task_monitor import supervisor_of
 
-__all__ = ["recover"]
-
 
 def recover(node: Node) -> None:
     """Take over; returns at once, the rest happens in the loop."""

@@ -24,8 +24,6 @@ from shoal.cluster.local.protocol import Answer, Call, Change, Frames, answer_er
 from shoal.objects import codec
 from shoal.objects.errors import ShoalError
 
-__all__ = ["Client", "Serving"]
-
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 256 * 1024
 _MAX_DESCRIPTORS = 8

@@ -27,8 +27,6 @@ from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.task import TaskKey
 
-__all__ = ["LocalSession", "open_session"]
-
 ANSWER_SECONDS = 10.0
 DRAIN_SECONDS = 0.2
 """After the command has ended, output of what it left running is waited for no longer."""

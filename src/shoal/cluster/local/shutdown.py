@@ -19,8 +19,6 @@ from shoal.cluster.local.components import SERVER, component_of
 from shoal.cluster.local.home import Home, Lock
 from shoal.objects.errors import ShoalError, Unavailable
 
-__all__ = ["Stopped", "shut_down"]
-
 MARGIN_SECONDS = 15.0
 """Beyond the grace, for killing and cleaning up."""
 

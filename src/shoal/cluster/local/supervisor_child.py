@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-__all__ = ["GO", "KILL", "TERMINATE", "Birth", "Child", "StartFailed", "bear", "begin", "tell"]
-
 _PATIENCE_SECONDS = 60.0
 _MESSAGE_BYTES = 1 << 16
 GO = b"g"

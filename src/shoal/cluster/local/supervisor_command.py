@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # signal's other half is enums, which cost more than all else here
 
-__all__ = [
-    "CannotRun",
-    "become",
-    "drop_privileges",
-    "enter_folder",
-    "environment",
-    "failure_record",
-    "find",
-    "prepare",
-    "reset_signals",
-]
-
 _OOM_SCORE = "300"
 """How much rather the kernel should take a task than an agent when the whole machine is short."""
 

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-__all__ = [
-    "ExitDraft",
-    "Status",
-    "classify",
-    "format_json",
-    "not_started",
-    "parse_json",
-    "read",
-    "signal_name",
-    "write",
-]
-
 _RESERVED_BYTES = 4096
 _STATUS_BYTES = 2048
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-__all__ = ["ALREADY_BEGUN", "MemoryWatch", "Pump", "Stopping", "main"]
-
 ALREADY_BEGUN = 3
 """Exit code of a supervisor that finds its task begun by another."""
 

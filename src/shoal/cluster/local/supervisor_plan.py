@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-__all__ = ["PRIVATE", "Plan", "environment", "files"]
-
 PRIVATE = "private"
 """The folder, in the task's, that holds its own /tmp and /var/tmp."""
 

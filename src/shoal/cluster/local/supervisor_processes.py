@@ -8,19 +8,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = [
-    "alive",
-    "argument_of",
-    "descendants",
-    "kill",
-    "memory_bytes",
-    "parent",
-    "reap",
-    "start_ticks",
-    "with_argument",
-    "with_environment",
-]
-
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SIGKILL = 9
 

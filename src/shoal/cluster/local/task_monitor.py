@@ -40,8 +40,6 @@ from shoal.objects.task import TaskBootstrap
 if TYPE_CHECKING:
     from shoal.cluster.local.node import Node
 
-__all__ = ["TaskMonitor", "settle", "supervisor_of"]
-
 SEARCH_SECONDS = 0.05
 SEARCHES = 40
 """How often, and that far apart, a supervisor is looked for that holds its lock and has not yet written

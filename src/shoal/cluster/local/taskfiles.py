@@ -27,27 +27,6 @@ import msgspec
 
 from shoal import statefiles
 
-__all__ = [
-    "BEGUN",
-    "EXIT",
-    "LAUNCH",
-    "LOCK",
-    "RECORD",
-    "SECRETS",
-    "STARTED",
-    "STOP",
-    "Exit",
-    "Isolation",
-    "Launch",
-    "Limits",
-    "LogBounds",
-    "Started",
-    "Stop",
-    "read",
-    "reserve",
-    "write",
-]
-
 LAUNCH = "launch.json"
 STARTED = "started.json"
 STOP = "stop.json"

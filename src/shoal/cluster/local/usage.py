@@ -20,8 +20,6 @@ from shoal.cluster.local.ledger import Record
 from shoal.cluster.local.node import Node
 from shoal.objects.task import TaskKey
 
-__all__ = ["IDLE_RATIO", "Meter"]
-
 SAMPLE_SECONDS = 2.0
 WINDOW_SECONDS = 4.0
 """Idle or not is judged over so long."""

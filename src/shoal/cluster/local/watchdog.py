@@ -21,8 +21,6 @@ from shoal.background import Backoff, SupervisedThread
 from shoal.cluster.local import components, processes
 from shoal.cluster.local.home import Home, Lock
 
-__all__ = ["Watchdog"]
-
 FIRST_BACKOFF_SECONDS = 0.1
 LONG_BACKOFF_SECONDS = 1.0
 """Doubling ends here, where being killed often is still likelier than being broken."""

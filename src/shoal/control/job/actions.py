@@ -8,21 +8,6 @@ from typing import Any
 from shoal.cluster.base import StopReason, Task
 from shoal.objects.task import TaskKey, TaskSpec
 
-__all__ = [
-    "Acknowledge",
-    "Action",
-    "AddFinalizer",
-    "Bootstrap",
-    "CleanUp",
-    "Decision",
-    "DeleteJob",
-    "Ensure",
-    "Note",
-    "PatchStatus",
-    "RemoveFinalizer",
-    "Stop",
-]
-
 
 @dataclass(frozen=True)
 class AddFinalizer:

@@ -24,16 +24,6 @@ from shoal.control.job.observe import (
 from shoal.objects.elastic import is_coordinator, own_roles
 from shoal.objects.job import Phase, Refusal, RestartRule, Role, Success, restart_scope
 
-__all__ = [
-    "Completion",
-    "count_ends",
-    "count_refusals",
-    "evaluate_completion",
-    "lost_too_often",
-    "seconds_until_limit",
-]
-
-
 _INFRASTRUCTURE = ("SupervisorLost", "NodeLost", "StartFailed")
 _NEVER_PLACED = ("IsolationUnavailable", "Unsupported")
 """What no node of this kind of cluster can do now, it cannot do later either."""

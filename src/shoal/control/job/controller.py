@@ -40,8 +40,6 @@ from shoal.objects.meta import Object, Stamp
 from shoal.objects.node import Node
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
-__all__ = ["EventRecorder", "JobController", "Rendezvous"]
-
 WRITER = "job"
 _ORPHANS_GRACE_SECONDS = 10.0
 

@@ -20,8 +20,6 @@ from shoal.control.runner import Key
 from shoal.objects.job import FINISHED, Dependency, Job, unmet_dependencies
 from shoal.objects.job_kind import dependency_uids
 
-__all__ = ["DELETED", "Dependents", "ends_of", "resolve_dependencies", "waiting_message"]
-
 DELETED = "Deleted"
 """How a job ended that was deleted before it had an outcome; beside the phases of finished jobs."""
 _MEETS = {

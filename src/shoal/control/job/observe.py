@@ -31,23 +31,6 @@ from shoal.objects.meta import Condition
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.objects.task import Placement
 
-__all__ = [
-    "FINALIZER",
-    "LONGEST_BACKOFF_SECONDS",
-    "Observed",
-    "Slot",
-    "StatusDraft",
-    "count_nodes",
-    "fixed_membership",
-    "hours_at",
-    "indices_of",
-    "role_indices",
-    "seconds_until",
-    "slot_of",
-    "wanted_slots",
-]
-
-
 FINALIZER = "shoal.dev/tasks"
 """On a Job while tasks of it may exist."""
 

@@ -58,8 +58,6 @@ from shoal.objects.job import Phase, Role, restart_scope
 from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.objects.text import cores, memory, plural
 
-__all__ = ["reconcile_job"]
-
 _REASSERT_SECONDS = 1.0
 """What was asked of the cluster is observed within this time, or is asked for again."""
 

@@ -17,8 +17,6 @@ from shoal.objects.kinds import kind_named
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import require
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["accounts"])
 
 _LONGEST_DESCRIPTION = 200

@@ -14,8 +14,6 @@ from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import ACTIONS, allows, require
 from shoal.store.base import Record
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", tags=["telling"])
 
 _MOST_ENTRIES = 10_000

@@ -16,8 +16,6 @@ from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.store.authorise import require
 from shoal.store.base import SYSTEM
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 
 _MOST_POINTS = 10_000

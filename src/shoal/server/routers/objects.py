@@ -22,8 +22,6 @@ from shoal.server.services import ActorNow, Services, ServicesNow, body_of
 from shoal.store.authorise import authorise
 from shoal.store.base import Actor, Event, Page, Record, Watch
 
-__all__ = ["router", "stream_list", "watch_stream"]
-
 router = APIRouter(prefix="/api/v1", tags=["objects"])
 
 DryRun = Annotated[

@@ -20,8 +20,6 @@ from shoal.server.services import ActorNow, ServicesNow, actor_of_request, body_
 from shoal.store.authorise import allows, authorise
 from shoal.store.base import Actor, Lease
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["platform"])
 
 

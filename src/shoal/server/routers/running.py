@@ -26,8 +26,6 @@ from shoal.server.reports import find_task, reports_of, require_task
 from shoal.server.services import ActorNow, BlockingPool, Services, ServicesNow
 from shoal.store.authorise import require
 
-__all__ = ["Command", "ExecAnswer", "Forward", "read_first", "router"]
-
 router = APIRouter(prefix="/api/v1/namespaces/{namespace}/jobs/{name}", tags=["running"])
 
 F = TypeVar("F")

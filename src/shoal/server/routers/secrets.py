@@ -11,8 +11,6 @@ from shoal.objects.secret import Secret
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import require
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["secrets"])
 
 _PATH = "/api/v1/namespaces/{namespace}/secrets"

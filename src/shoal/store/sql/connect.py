@@ -16,8 +16,6 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 
 from shoal.objects.errors import Invalid, ShoalError, Unavailable
 
-__all__ = ["BUSY_SECONDS", "Database", "Failure", "connect", "failure", "translated", "until_free"]
-
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
 """How long a call may wait for another process that holds the database."""

@@ -19,8 +19,6 @@ from shoal.store.sql.connect import Database
 from shoal.store.sql.schema import CHANNEL, HEAD
 from shoal.store.watch_cache import WatchCache
 
-__all__ = ["Follower"]
-
 _LOOK_SECONDS = 0.1
 _LISTEN_SECONDS = 0.25
 """How long a stop may have to wait for the listening thread."""

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from shoal.objects.errors import Unavailable
 
-__all__ = ["RESERVE_BYTES", "DiskReserve"]
-
 RESERVE_BYTES = 2 << 20
 _ENOUGH = 3
 """The file is made when so many times its size are free."""

@@ -40,20 +40,6 @@ from shoal.objects.errors import Unavailable, VersionSkew
 from shoal.store.document import new_epoch
 from shoal.store.sql.connect import Database, translated, until_free
 
-__all__ = [
-    "CHANNEL",
-    "EVENTS",
-    "HEAD",
-    "LEASES",
-    "METADATA",
-    "OBJECTS",
-    "OWNERS",
-    "SCHEMA",
-    "VERSION",
-    "Head",
-    "prepare",
-]
-
 SCHEMA = "0001"
 """The newest migration: what `store_schema` says when the database is like the tables below."""
 

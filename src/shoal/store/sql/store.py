@@ -23,8 +23,6 @@ from shoal.store.sql.writer import Trimmer, Writer
 from shoal.store.transactional import TransactionalStore
 from shoal.store.watch_cache import CacheWatch, WatchCache, expired
 
-__all__ = ["SqlStore", "open_sql"]
-
 T = TypeVar("T")
 _MEMORY_COUNT = 2_000
 _MEMORY_BYTES = 8 << 20

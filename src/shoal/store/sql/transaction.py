@@ -26,8 +26,6 @@ from shoal.store.document import version_text
 from shoal.store.sql.reserve import DiskReserve
 from shoal.store.sql.schema import CHANNEL, EVENTS, HEAD, LEASES, OBJECTS, OWNERS
 
-__all__ = ["SqlSnapshot", "SqlTransaction"]
-
 _O, _E = OBJECTS.c, EVENTS.c
 _BY_KEY = and_(_O.kind == bindparam("k"), _O.namespace == bindparam("s"), _O.name == bindparam("n"))
 _HEAD = select(HEAD.c.revision, HEAD.c.floor)

@@ -30,8 +30,6 @@ from shoal.store.sql.schema import EVENTS, HEAD
 from shoal.store.sql.transaction import SqlTransaction
 from shoal.store.watch_cache import WatchCache
 
-__all__ = ["Trimmer", "Writer"]
-
 T = TypeVar("T")
 _LOG = logging.getLogger("shoal.store")
 _GROUP = 256

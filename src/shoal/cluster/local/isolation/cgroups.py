@@ -18,8 +18,6 @@ import time
 
 from shoal.cluster.local import supervisor_processes as processes
 
-__all__ = ["CONTROLLERS", "INNER", "KILL", "Groups", "remove", "remove_strays", "write"]
-
 CONTROLLERS = ("cpu", "memory", "pids")
 KILL = "kill"
 """The key, beside the controllers, of a version 2 group on a hybrid machine."""

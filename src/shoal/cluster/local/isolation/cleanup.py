@@ -20,8 +20,6 @@ from pathlib import Path
 
 from shoal.cluster.local.isolation import sandbox
 
-__all__ = ["remove_tree", "sweep_sandboxes"]
-
 DEPTH = 64
 BATCH = 1024
 SECONDS = 300.0

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-__all__ = ["NO_TASK", "main"]
-
 NO_TASK = 125
 """Exit code when there is no such task, or it has ended."""
 

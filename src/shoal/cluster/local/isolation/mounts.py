@@ -21,22 +21,6 @@ TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-__all__ = [
-    "Cover",
-    "Devices",
-    "Folder",
-    "Home",
-    "Runtime",
-    "SharedMemory",
-    "View",
-    "aliases",
-    "apply",
-    "arrange",
-    "control_group_mounts",
-    "put_back",
-    "within",
-]
-
 _KERNEL_SETTINGS = (
     "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi",
     "/proc/mtrr", "/proc/timer_stats", "/proc/latency_stats",

@@ -18,18 +18,6 @@ TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = [
-    "DEFAULT",
-    "KINDS",
-    "MOUNT_NAMES",
-    "PROMISES",
-    "STRICT",
-    "Ungranted",
-    "counts_processes",
-    "kinds",
-    "leave",
-]
-
 PROMISES = {
     "processes": "it sees only its own processes, in a PID namespace and a /proc of its own",
     "tmp": "/tmp, /var/tmp and /dev/shm of its own",

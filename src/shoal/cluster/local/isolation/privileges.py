@@ -23,8 +23,6 @@ import sys
 
 from shoal.cluster.local.isolation import syscalls
 
-__all__ = ["KEPT", "Unsupported", "drop", "install", "program", "sufficient"]
-
 _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID, _SETPCAP = 0, 1, 3, 4, 5, 6, 7, 8
 _NET_BIND_SERVICE, _IPC_LOCK, _SYS_CHROOT, _SYS_ADMIN, _SETFCAP = 10, 14, 18, 21, 31
 

@@ -21,8 +21,6 @@ from shoal import statefiles
 from shoal.cluster.local import groups, launch
 from shoal.cluster.local.isolation import namespaces
 
-__all__ = ["probe"]
-
 _log = logging.getLogger(__name__)
 
 _ENFORCED = "enforced"

@@ -14,8 +14,6 @@ import _thread
 import os
 import sys
 
-__all__ = ["CONNECTED", "NOTHING_LISTENS", "main"]
-
 CONNECTED = b"+"
 NOTHING_LISTENS = 111
 _RESET = 104

@@ -16,8 +16,6 @@ import sys
 
 from shoal.cluster.local import supervisor_processes as processes
 
-__all__ = ["Sandbox", "loopback_up", "sweep"]
-
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
 
