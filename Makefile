@@ -44,7 +44,7 @@ bench-elastic: install
 	$(BIN)/python -m bench.elastic --peers .bench-venv --write
 
 soak: install
-	$(BIN)/python -m pytest -m soak --timeout 0 -o faulthandler_timeout=0 -s tests
+	$(BIN)/python -m pytest -m soak --hypothesis-profile soak --timeout 0 -o faulthandler_timeout=0 -s tests
 
 clean:
 	rm -rf .venv .bench-venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -7,8 +7,11 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("shoal", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
-settings.load_profile("shoal")
+CALM = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow,))
+# each run of the suite draws the same examples; `make soak` draws new ones and prints how to have them again
+settings.register_profile("suite", CALM, derandomize=True)
+settings.register_profile("soak", CALM, print_blob=True)
+settings.load_profile("suite")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
