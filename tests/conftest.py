@@ -8,7 +8,7 @@ import signal
 from hypothesis import HealthCheck, settings
 
 CALM = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow,))
-# each run of the suite draws the same examples; `make soak` draws new ones and prints how to have them again
+# each run of the suite draws the same examples; `make soak` draws new ones, and prints what repeats them
 settings.register_profile("suite", CALM, derandomize=True)
 settings.register_profile("soak", CALM, print_blob=True)
 settings.load_profile("suite")

@@ -19,6 +19,7 @@ __all__ = ["PostgresServer", "postgres_server"]
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
+_MEMORY_BYTES = 4 << 30
 _UNPRIVILEGED = ("postgres", "nobody")
 
 
@@ -100,7 +101,7 @@ def postgres_server() -> Generator[PostgresServer]:
     bin_folder = _find()
     if bin_folder is None:
         require("postgres", "no PostgreSQL server is installed (initdb, postgres)")
-    folder = Path(tempfile.mkdtemp(prefix="shoal-pg-"))  # short: a socket's path is
+    folder = Path(tempfile.mkdtemp(prefix="shoal-pg-", dir=_in_memory()))  # short: a socket's path is
     server = PostgresServer(folder, bin_folder, _as_somebody_else(folder))
     try:
         server.start()
@@ -108,6 +109,13 @@ def postgres_server() -> Generator[PostgresServer]:
     finally:
         server.stop(signal.SIGQUIT)  # nothing of it is kept, so nothing need be written
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _in_memory() -> str | None:
+    """A folder in memory where there is room: each database of a test is hundreds of files."""
+    folder = "/dev/shm"
+    there = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > _MEMORY_BYTES
+    return folder if there else None
 
 
 def _find() -> Path | None:
