@@ -335,7 +335,7 @@ def test_what_cannot_be_decoded_is_left_out_and_the_rest_goes_on():
 def test_what_is_mended_comes_back_and_what_is_deleted_is_forgotten(world: World):
     world.rewrite("quantum")
     world.cache.sync()
-    assert world.cache.get(KEY) is None and world.cache.is_undecodable(KEY)
+    assert world.cache.get(KEY) is None and world.cache.quarantined(KEY)
     assert [job.metadata.name for job in world.cache.last_known()] == ["j"]
     world.rewrite("plain")
     world.cache.sync()
@@ -364,7 +364,7 @@ def test_an_own_write_to_what_cannot_be_decoded_any_more_fails_and_leaves_nothin
     world.rewrite("quantum")
     with pytest.raises(Invalid, match="cannot be decoded"):
         world.cache.patch_status(job, writer="scheduler", fields={"scheduling": {"since": 2.0}})
-    assert world.cache.is_undecodable(KEY)
+    assert world.cache.quarantined(KEY)
     assert world.cache.refresh(KEY) is None
     assert world.cache._in_flight == []
     world.cache.sync()
@@ -571,7 +571,7 @@ class CacheMachine(RuleBasedStateMachine):
         for name in ("a", "b"):
             key, true = ("default", name), self.world.true(name)
             assert self.world.cache.get(key) == true
-            assert self.world.cache.is_undecodable(key) == (true is None and self.world.there(name))
+            assert bool(self.world.cache.quarantined(key)) == (true is None and self.world.there(name))
 
 
 TestCacheMachine = CacheMachine.TestCase

@@ -8,6 +8,7 @@ import pytest
 
 from shoal.cluster.simulated import run_for
 from shoal.control.scheduling import UNUSABLE
+from shoal.objects.errors import Exists
 from shoal.objects.kinds import JOB, NODE, QUEUE
 from shoal.schedule.decide import Decider
 from shoal.store.base import SYSTEM
@@ -105,6 +106,36 @@ def test_an_undecodable_job_keeps_its_tasks_and_comes_back_when_it_is_mended() -
     world.run(5)
     assert world.running("newer") == before
     assert world.job("newer").status.phase == "Running"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("decodable", [False, True])
+def test_a_job_that_cannot_be_used_can_be_deleted(restarted: bool, decodable: bool) -> None:
+    """Its tasks end, its folders go, and its finalizer is removed by its metadata alone."""
+    world = World({"a": capacity(4), "b": capacity(4)}, run_for(None))
+    world.submit("newer", role(6), clean_up="All")
+    world.run()
+    slots = [{"role": "", "indices": "zero", "node": "a"}]
+    if decodable:
+        rewrite(world.store, JOB, "newer", status=lambda old: old | {"allocation": {"slots": slots}})
+    else:
+        rewrite(world.store, JOB, "newer", lambda spec: spec | {"runtime": "quantum"})
+    if restarted:
+        world.runner.stop(0.0)
+        world.boot()
+    world.run(5)
+    world.cluster.silence("a")
+    world.store.delete(JOB, "default", "newer", actor=SYSTEM)
+    world.run(30)
+    with pytest.raises(Exists):  # a node that does not answer may run its tasks
+        world.submit("newer", role(1))
+    world.cluster.silence("a", False)
+    world.run(30)
+    assert not world.cluster.list().tasks
+    assert not world.jobs.undecodable()
+    world.submit("newer", role(8))
+    world.run(5)
+    assert len(world.running("newer")) == 8
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -66,7 +66,7 @@ class Diary:
     def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
         self.events.append((obj.metadata.name, reason))
 
-    def attempt(self, job: Job, task: Task) -> None:
+    def attempt(self, job: Object, task: Task) -> None:
         self.events.append((job.metadata.name, f"ended {task.spec.name}"))
 
     def decision(

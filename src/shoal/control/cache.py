@@ -13,8 +13,11 @@ and versions only compare for equality. So:
 
 A document that cannot be decoded (an enum of a newer version, a damaged field) is *quarantined*: the
 object is not in the cache, `undecodable` lists it with the reason, and everything else goes on. It
-comes back with the version that can be decoded. A callback that raises is called again with what has
-changed since; the other callbacks and events are not affected.
+comes back with the version that can be decoded; a controller with a finalizer on it finishes its
+deletion by the metadata alone (`Source.undecodable`, `ObjectCache.remove_finalizer`).
+
+A callback that raises is called again with what has changed since; the other callbacks and events are
+not affected.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from shoal.metrics import UNDECODABLE
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Expired, Invalid, NotFound, Unavailable, VersionSkew
 from shoal.objects.kinds import Kind
-from shoal.objects.meta import Object, Part
+from shoal.objects.meta import Object, Part, PartialObject
 from shoal.store.base import Actor, Event, Record, Store, Watch, allow_all
 
 K = TypeVar("K", bound=Object)
@@ -56,6 +59,13 @@ class Undecodable:
     uid: str
     version: str
     error: str
+    partial: PartialObject | None = None
+    """What can be read of it all the same; None: not even its metadata."""
+
+    @property
+    def key(self) -> Key:
+        """As `Object.key`."""
+        return (self.namespace, self.name)
 
     def __str__(self) -> str:
         what = "/".join(part for part in (self.kind.lower(), self.namespace, self.name) if part)
@@ -136,7 +146,7 @@ class ObjectCache(Generic[K]):
         self._undecodable: dict[Key, Undecodable] = {}
         self._last_known: dict[Key, K] = {}
         """Of undecodable objects: what they were before."""
-        self._quarantined: Callable[[Undecodable], None] | None = None
+        self._quarantined: list[Callable[[Undecodable], None]] = []
         self._subscribers: Subscribers[K] = Subscribers(kind.plural)
         self._watch: Watch | None = None
         self._synced = False
@@ -175,16 +185,16 @@ class ObjectCache(Generic[K]):
 
     def on_undecodable(self, callback: Callable[[Undecodable], None]) -> None:
         """Call `callback` once for each version that is quarantined; it must not block or raise."""
-        self._quarantined = callback
+        self._quarantined.append(callback)
 
     def undecodable(self) -> tuple[Undecodable, ...]:
         """The objects that are left out, by key."""
         with self._lock:
             return tuple(self._undecodable[key] for key in sorted(self._undecodable))
 
-    def is_undecodable(self, key: Key) -> bool:
-        """True when there is such an object, though `get` does not have it."""
-        return key in self._undecodable
+    def quarantined(self, key: Key) -> Undecodable | None:
+        """The object of that key which is left out; None: there is none, or `get` has it."""
+        return self._undecodable.get(key)
 
     def last_known(self) -> list[K]:
         """The undecodable objects as they were when they could be decoded last, where that was seen."""
@@ -258,6 +268,25 @@ class ObjectCache(Generic[K]):
             self._commit_gone(write, result.metadata.uid)
             return result
         return self._commit(write, result)
+
+    def remove_finalizer(self, obj: Object, finalizer: str) -> None:
+        """Write the object without that finalizer; only its metadata need be readable. It goes with its
+        last one, when its deletion was asked for.
+
+        Raises:
+            Conflict: another writer was first; the cache has been brought up to date.
+            NotFound: it is gone, and gone from the cache.
+        """
+        kept = tuple(each for each in obj.metadata.finalizers if each != finalizer)
+        metadata = msgspec.structs.replace(obj.metadata, finalizers=kept)
+        with self._writing(obj.key) as write:
+            without = msgspec.structs.replace(obj, metadata=metadata, kind=self._kind.name)
+            result = self._store.update(without, actor=self._actor)
+        if result.metadata.deleted and not kept:
+            self._commit_gone(write, result.metadata.uid)
+        else:
+            self._abort(write)
+            self.refresh(obj.key)
 
     def create(self, obj: K, *, owner: Object | None = None) -> K:
         """`Admission.create`, for the owner's submitter; the result shows in the cache.
@@ -432,8 +461,8 @@ class ObjectCache(Generic[K]):
                 write.applied(key, found.version)
         if known is None or known.version != found.version:
             _LOG.warning("%s", found)
-            if self._quarantined is not None:
-                self._quarantined(found)
+            for callback in self._quarantined:
+                callback(found)
         if old is not None:
             self._tell(old, None)
 
@@ -448,7 +477,7 @@ class ObjectCache(Generic[K]):
         except VersionSkew as error:
             namespace, name, uid, version = record.identity
             text = f"{type(error.__cause__).__name__}: {error.__cause__}"
-            return Undecodable(self._kind.name, namespace, name, uid, version, text)
+            return Undecodable(self._kind.name, namespace, name, uid, version, text, _partial(record))
 
     def _newer(self, key: Key, old: K | None, obj: K) -> bool:
         awaited = self._awaited.get(key)
@@ -569,6 +598,13 @@ class ObjectCache(Generic[K]):
         obj = new or old
         if obj is not None:
             self._subscribers.notify(obj.key, old, new)
+
+
+def _partial(record: Record) -> PartialObject | None:
+    try:
+        return record.decode(PartialObject)
+    except VersionSkew:
+        return None
 
 
 def _key_of(record: Record) -> Key:

@@ -209,6 +209,9 @@ class Source:
     cache: Cache
     keys: Callable[[Any, Any], Iterable[Key]]
     delay_seconds: float = 0.0
+    undecodable: Callable[[Callable[[Key], None]], None] | None = None
+    """Registers a callback for the keys of objects that cannot be decoded, where the controller takes
+    them too."""
 
 
 class Controller(Protocol):
@@ -283,6 +286,8 @@ class Runner:
             self._workers.append(made)
             for source in controller.sources():
                 source.cache.on_change(_enqueue(made.queue, source))
+                if source.undecodable is not None:
+                    source.undecodable(made.queue.add)
                 if not any(source.cache is known for known in self._caches):
                     self._caches.append(source.cache)
         guard.on_change(self._wake_all)

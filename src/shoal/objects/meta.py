@@ -20,6 +20,7 @@ __all__ = [
     "Object",
     "OwnerReference",
     "Part",
+    "PartialObject",
     "Stamp",
     "is_name",
 ]
@@ -107,3 +108,11 @@ class Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def key(self) -> tuple[str, str]:
         """(namespace, name); the namespace is empty for cluster-wide kinds."""
         return (self.metadata.namespace, self.metadata.name)
+
+
+class PartialObject(Object, frozen=True, kw_only=True):
+    """Any object with its metadata alone: spec and status are the bytes that they are stored as. A store
+    takes an update of its metadata, also where this version cannot decode the rest."""
+
+    spec: msgspec.Raw
+    status: msgspec.Raw = msgspec.Raw(b"null")

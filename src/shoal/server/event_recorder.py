@@ -108,7 +108,7 @@ class HistoryRecorder:
         severity = "Warning" if warning else "Normal"
         self._recorder.event(about(obj), reason, message, severity=severity)
 
-    def attempt(self, job: Job, task: Task) -> None:
+    def attempt(self, job: Object, task: Task) -> None:
         """See `Notebook.attempt`; with what the task has used, while its node still knows."""
         outcome = task.outcome
         if outcome is None:

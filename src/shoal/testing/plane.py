@@ -171,7 +171,7 @@ class _Recorder:
     def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
         self._plane.notes.append((obj.metadata.name, reason, message))
 
-    def attempt(self, job: Job, task: Task) -> None:
+    def attempt(self, job: Object, task: Task) -> None:
         self._plane.attempts.append(task)
 
     def decision(

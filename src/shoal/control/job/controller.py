@@ -7,6 +7,7 @@ keep those of other nodes from happening.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -34,6 +35,7 @@ from shoal.control.job.reconcile import reconcile_job
 from shoal.control.lease import Guard
 from shoal.control.runner import Key, Source
 from shoal.control.task_cache import TaskCache
+from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
@@ -41,7 +43,10 @@ from shoal.objects.node import Node
 from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 
 WRITER = "job"
-_ORPHANS_GRACE_SECONDS = 10.0
+_LOG = logging.getLogger("shoal.control")
+_UNKNOWN_GRACE_SECONDS = 10.0
+"""For tasks whose job is gone, or cannot be decoded."""
+_UNKNOWN_AGAIN_SECONDS = 1.0
 
 
 class Rendezvous(Protocol):
@@ -65,7 +70,7 @@ class EventRecorder(Protocol):
         """Something happened to the object."""
         ...
 
-    def attempt(self, job: Job, task: Task) -> None:
+    def attempt(self, job: Object, task: Task) -> None:
         """A task has ended; idempotent by the task's name."""
         ...
 
@@ -99,7 +104,11 @@ class JobController:
         """Jobs with those that wait for them, their tasks, and nodes that are declared lost or answer
         again."""
         return (
-            Source(self._jobs, lambda old, new: [(new or old).key, *self._dependents.change(old, new)]),
+            Source(
+                self._jobs,
+                lambda old, new: [(new or old).key, *self._dependents.change(old, new)],
+                undecodable=lambda add: self._jobs.on_undecodable(lambda found: add(found.key)),
+            ),
             Source(self._tasks, lambda old, new: [_key_of(new or old)]),
             Source(self._nodes, self._node_changed),
         )
@@ -109,8 +118,16 @@ class JobController:
         job = self._jobs.get(key)
         self._end_orphans(key, job)
         if job is None:
-            return None
-        decision = reconcile_job(self._see(job), now)
+            undecodable = self._jobs.quarantined(key)
+            partial = undecodable.partial if undecodable is not None else None
+            return self._finish_deletion(partial) if partial is not None else None
+        try:
+            decision = reconcile_job(self._see(job), now)
+        except Exception:
+            if not job.metadata.deleted:
+                raise
+            _LOG.exception("job %s/%s is deleted by its metadata alone", *key)
+            return self._finish_deletion(job)
         unreachable: list[str] = []
         for action in decision.actions:
             self._guard.check()
@@ -187,7 +204,7 @@ class JobController:
         if not orphans:
             return
         there = self._jobs.refresh(key)  # the cache may be behind another server's write
-        if self._jobs.is_undecodable(key):
+        if self._jobs.quarantined(key) is not None:
             return  # the job is there: a version that can decode it drives its tasks
         for uid in orphans - ({there.metadata.uid} if there is not None else set()):
             tasks = [t for t in self._tasks.of_job(uid) if self._tasks.knows(t.spec.placement.node)]
@@ -197,13 +214,39 @@ class JobController:
                     self._tasks.acknowledge(task.spec.key)
                 elif task.stop_reason is None:
                     self._cluster.stop(
-                        task.spec.key, grace_seconds=_ORPHANS_GRACE_SECONDS, reason="Deleted"
+                        task.spec.key, grace_seconds=_UNKNOWN_GRACE_SECONDS, reason="Deleted"
                     )
                 faults.point("server.job.orphan.ended")
             if tasks and not self._tasks.of_job(uid):
                 self._cluster.cleanup_job(key[0], uid, outputs=False)
 
-    def _forget(self, job: Job, outputs: bool) -> None:
+    def _finish_deletion(self, job: Object) -> float | None:
+        """Finish the deletion of a job of which this version can use the metadata alone."""
+        meta = job.metadata
+        if not meta.deleted or FINALIZER not in meta.finalizers:
+            return None
+        lost = {node.metadata.name for node in self._nodes.all() if node.spec.lost}
+        unreachable, gone = self._tasks.unreachable_nodes - lost, self._tasks.unreachable_nodes & lost
+        tasks = [t for t in self._tasks.of_job(meta.uid) if t.spec.placement.node not in gone]
+        for task in tasks:
+            self._guard.check()
+            if task.spec.placement.node in unreachable:
+                continue
+            if task.phase == "Ended":
+                if task.refusal is None:
+                    self._notebook.attempt(job, task)
+                self._acknowledge(task)
+            elif task.stop_reason is None:
+                self._cluster.stop(task.spec.key, grace_seconds=_UNKNOWN_GRACE_SECONDS, reason="Deleted")
+        document = codec.encode(job)
+        if tasks or any(node.encode() in document for node in unreachable):
+            return _UNKNOWN_AGAIN_SECONDS
+        self._guard.check()
+        self._forget(job, outputs=codec.builtins(job)["spec"].get("cleanUp") == "All")
+        self._jobs.remove_finalizer(job, FINALIZER)
+        return None
+
+    def _forget(self, job: Object, outputs: bool) -> None:
         try:
             self._cluster.cleanup_job(job.metadata.namespace, job.metadata.uid, outputs=outputs)
         except Unavailable:

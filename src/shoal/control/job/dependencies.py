@@ -86,7 +86,7 @@ def ends_of(job: Job, jobs: ObjectCache[Job]) -> dict[str, str]:
         # the cache may be behind a write of another server
         other = jobs.get(key) or jobs.refresh(key)
         if other is None:
-            if not jobs.is_undecodable(key):
+            if jobs.quarantined(key) is None:
                 ends[each.job] = DELETED
         elif uids.get(each.job, other.metadata.uid) != other.metadata.uid:
             ends[each.job] = DELETED

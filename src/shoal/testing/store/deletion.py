@@ -6,14 +6,25 @@ import time
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.objects.errors import Conflict, Exists, Invalid, NotFound
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, QUEUE
-from shoal.objects.meta import Metadata, Object, OwnerReference
+from shoal.objects.meta import Metadata, Object, OwnerReference, PartialObject
 from shoal.objects.queue import Queue
 from shoal.store.base import SYSTEM, Store
-from shoal.testing.store.harness import DEADLINE_SECONDS, Rules, collect, job, names, start_of
+from shoal.testing.store.harness import (
+    DEADLINE_SECONDS,
+    Rules,
+    collect,
+    document,
+    job,
+    names,
+    needs,
+    newer_job,
+    start_of,
+)
 from shoal.testing.store.status import patch
 from shoal.testing.store.writes import edited, respecified
 
@@ -83,6 +94,24 @@ class DeletionRules(Rules):
         made = store.create(job("a", finalizers=("one",)), actor=SYSTEM)
         store.update(edited(made, finalizers=()), actor=SYSTEM)
         assert store.get(Job, "default", "a", actor=SYSTEM).metadata.finalizers == ()
+
+    @needs("newer")
+    def test_a_finalizer_of_an_undecodable_object_can_be_removed(self, store: Store) -> None:
+        made = newer_job("a")
+        metadata = replace(made.metadata, finalizers=("one", "two"), labels={"x": "1"})
+        store.create(replace(made, metadata=metadata), actor=SYSTEM)
+        store.delete(JOB, "default", "a", actor=SYSTEM)
+        for kept in (("two",), ()):
+            before = document(store, "a")
+            found = store.record(JOB, "default", "a", actor=SYSTEM).decode(PartialObject)
+            fewer = replace(found, metadata=replace(found.metadata, finalizers=kept))
+            store.update(fewer, actor=SYSTEM)
+            if kept:
+                after = document(store, "a")
+                assert after["metadata"]["finalizers"] == ["two"]
+                assert after["metadata"]["labels"] == {"x": "1"}
+                assert after["spec"] == before["spec"]
+        assert names(store.list(JOB, actor=SYSTEM)) == []
 
     def test_what_is_owned_goes_with_its_owner(self, store: Store) -> None:
         queue = store.create(Queue(metadata=Metadata(name="q")), actor=SYSTEM)
