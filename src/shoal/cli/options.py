@@ -219,14 +219,19 @@ def _devices(text: str) -> float:
     return number
 
 
-def _dependency(text: str) -> str:
-    from shoal.client.submit import dependency_of
+def _checked(check: str) -> Callable[[str], str]:
+    """The text as it is, if the function of that name in `shoal.client.submit` can read it."""
 
-    try:
-        dependency_of(text)
-    except Invalid as error:
-        raise ValueError(error.message) from None
-    return text
+    def read(text: str) -> str:
+        from shoal.client import submit
+
+        try:
+            getattr(submit, check)(text)
+        except Invalid as error:
+            raise ValueError(f"{error.message}; {error.hint}" if error.hint else error.message) from None
+        return text
+
+    return read
 
 
 def _hours(text: str) -> float:
@@ -256,7 +261,8 @@ MEMORY = _Parsed("size", Bytes.parse)
 MOMENT = _Parsed("time", _moment)
 KEY_VALUE = _Parsed("name[=value]", _key_value)
 INDICES = _Parsed("indices", _indices)
-DEPENDENCY = _Parsed("job", _dependency)
+DEPENDENCY = _Parsed("job", _checked("dependency_of"))
+SECRET = _Parsed("secret", _checked("secret_use_of"))
 DEVICES = _Parsed("devices", _devices)
 HOURS = _Parsed("hours", _hours)
 PRIORITY = _Parsed("priority", _priority)

@@ -28,19 +28,22 @@ Thread-safe; errors are those of `shoal.objects.errors`, one sentence each.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 from urllib.parse import quote
 
 from shoal.client.address import Address, home_address, shoal_home
 from shoal.client.store import AnyKind, RemoteStore, object_path
+from shoal.client.submit import copy_of, job_of
 from shoal.client.transport import Transport
 from shoal.client.wire import API
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Exists, Expired, NotFound
-from shoal.objects.job import FINISHED, Job, Runtime
+from shoal.objects.job import FINISHED, Job
 from shoal.objects.job_kind import cancelled, scaled, suspended
 from shoal.objects.kinds import JOB, as_kind
 from shoal.objects.meta import Object
@@ -67,9 +70,28 @@ if TYPE_CHECKING:  # what only some verbs need is imported by those
 __all__ = ["Client"]
 
 K = TypeVar("K", bound=Object)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_ATTEMPTS = 20
+
+
+def _submits(
+    build: Callable[P, Job],
+) -> Callable[[Callable[[Client, Job], Job]], Callable[Concatenate[Client, P], Job]]:
+    """A method with the signature of `build`, which is given the job that this makes."""
+
+    def decorate(submit: Callable[[Client, Job], Job]) -> Callable[Concatenate[Client, P], Job]:
+        def run(self: Client, *arguments: P.args, **options: P.kwargs) -> Job:
+            return submit(self, build(*arguments, **options))
+
+        of_self, of_build = (inspect.signature(each) for each in (submit, build))
+        parameters = [of_self.parameters["self"], *of_build.parameters.values()]
+        made = functools.wraps(submit)(run)
+        vars(made)["__signature__"] = of_build.replace(parameters=parameters)
+        return made
+
+    return decorate
 
 
 class Client(RemoteStore):
@@ -177,32 +199,8 @@ class Client(RemoteStore):
 
     # Runs
 
-    def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        name: str = "",
-        namespace: str = "default",
-        workers: int = 1,
-        min_workers: int | None = None,
-        array: str = "",
-        parallelism: int | None = None,
-        runtime: Runtime | None = None,
-        queue: str = "default",
-        priority: int | str = 0,
-        cpu: str | float = 1,
-        memory: str | int | None = None,
-        gpu: float = 0,
-        env: Mapping[str, str] | None = None,
-        working_directory: str | os.PathLike[str] | None = None,
-        restarts: int | None = None,
-        wall_time: str | float | None = None,
-        node_hours: float | None = None,
-        within: str = "",
-        isolation: Literal["default", "strict"] = "default",
-        after: Sequence[str] = (),
-        labels: Mapping[str, str] | None = None,
-    ) -> Job:
+    @_submits(job_of)
+    def run(self, job: Job) -> Job:
         """Submit `command` as a job, as `shoal run -d` does, and return at once. The options are those
         of `shoal.client.submit.job_of`, which explains each.
 
@@ -210,34 +208,7 @@ class Client(RemoteStore):
             Invalid: an option, or the Job that they describe, is wrong; the message says what.
             Exists: a job has this name.
         """
-        from shoal.client.submit import job_of
-
-        return self.create(
-            job_of(
-                command,
-                name=name,
-                namespace=namespace,
-                workers=workers,
-                min_workers=min_workers,
-                array=array,
-                parallelism=parallelism,
-                runtime=runtime,
-                queue=queue,
-                priority=priority,
-                cpu=cpu,
-                memory=memory,
-                gpu=gpu,
-                env=env,
-                working_directory=working_directory,
-                restarts=restarts,
-                wall_time=wall_time,
-                node_hours=node_hours,
-                within=within,
-                isolation=isolation,
-                after=after,
-                labels=labels,
-            )
-        )
+        return self.create(job)
 
     def retry(self, namespace: str, name: str) -> Job:
         """Submit a finished job again, under its name with `-retry1`, or the next number that is free.
@@ -246,8 +217,6 @@ class Client(RemoteStore):
             NotFound: there is no such job.
             Conflict: it has not finished.
         """
-        from shoal.client.submit import copy_of
-
         job = self.get(Job, namespace, name)
         if job.status.phase not in FINISHED:
             raise Conflict(

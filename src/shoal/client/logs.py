@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.client.transport import Query, Stream, Transport
+from shoal.client.transport import CLOSED, Query, Stream, Transport
 from shoal.client.wire import data_of, read_frames
 from shoal.objects.errors import Unavailable, by_code
 
@@ -72,7 +72,11 @@ def _records(transport: Transport, path: str, query: Query, stream: Stream) -> I
                     lost_since = 0.0
                     yield record
                 return
-            except (_Cut, OSError, HTTPException, EOFError) as error:
+            except (_Cut, OSError, HTTPException, EOFError, ValueError, AttributeError) as error:
+                if transport.closed:  # here: the response has lost its file
+                    raise Unavailable(CLOSED) from error
+                if isinstance(error, ValueError | AttributeError):
+                    raise
                 lost_since = lost_since or time.monotonic()
                 if time.monotonic() - lost_since > _PATIENCE_SECONDS:
                     raise Unavailable("the server was lost in the middle of a log") from error
@@ -92,7 +96,7 @@ def _resumed(
         try:
             return transport.open("POST", path, query=query, body=body, headers=headers)
         except Unavailable:
-            if time.monotonic() - lost_since > _PATIENCE_SECONDS:
+            if transport.closed or time.monotonic() - lost_since > _PATIENCE_SECONDS:
                 raise
             time.sleep(pause)
             pause = min(1.0, pause * 2)

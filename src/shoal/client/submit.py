@@ -24,6 +24,7 @@ from shoal.objects.job import (
     Restart,
     Role,
     Runtime,
+    SecretUse,
     Topology,
     unmet_dependencies,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "job_name",
     "job_of",
     "passed_on",
+    "secret_use_of",
     "words_of",
 ]
 
@@ -91,6 +93,7 @@ def job_of(
     within: str = "",
     isolation: Literal["default", "strict"] = "default",
     after: Sequence[str] = (),
+    secrets: Sequence[str] = (),
     labels: Mapping[str, str] | None = None,
 ) -> Job:
     """The Job that runs `command` on `workers` tasks (elastic, with at most so many, where
@@ -100,13 +103,14 @@ def job_of(
     The tasks run in `working_directory` (else this process's) and get this process's PATH, virtual
     environment and the like, then `env`. An elastic job has the runtime `elastic`, one of several
     workers torchrun's environment, unless `runtime` says otherwise. `within` is a level of the
-    topology. `after` names jobs that have to end first, as `dependency_of` reads them. A name is made up
-    where none is given: all defaults but `cpu` are those of `shoal run`. Quantities are spelt as in
-    YAML: `cpu="500m"`, `memory="2Gi"`, `wall_time="2h"`; `gpu=0.5` is a part of one device.
+    topology. `after` names jobs that have to end first, as `dependency_of` reads them, and `secrets`
+    values for the tasks, as `secret_use_of` does. A name is made up where none is given: all defaults
+    but `cpu` are those of `shoal run`. Quantities are spelt as in YAML: `cpu="500m"`, `memory="2Gi"`,
+    `wall_time="2h"`; `gpu=0.5` is a part of one device.
 
     Raises:
-        Invalid: there is no command, an array has workers, `gpu` is not a number of devices, or `after`
-            names something else than jobs.
+        Invalid: there is no command, an array has workers, `gpu` is not a number of devices, `after`
+            names something else than jobs, or one of `secrets` cannot be read.
         QuantityError: a quantity cannot be read.
     """
     words = words_of(command)
@@ -118,6 +122,7 @@ def job_of(
         min_replicas=min_workers,
         command=words,
         env={**passed_on(os.environ), **(env or {})},
+        secrets=tuple(map(secret_use_of, secrets)),
         working_directory=os.fspath(working_directory or Path.cwd()),
         resources=Resources(
             cpu=cpu if isinstance(cpu, CpuMillis) else CpuMillis.parse(cpu),
@@ -182,6 +187,27 @@ def dependency_of(text: str) -> Dependency:
         near = did_you_mean(end, ("success", "failure", "end"))
         raise Invalid(f"{text!r}: a job is waited for on success, failure or end{near}")
     return Dependency(job=name, on=end or "success")
+
+
+def secret_use_of(text: str) -> SecretUse:
+    """`NAME[/KEY]=VARIABLE` as the secret's value in that variable, `NAME[/KEY]:FILE` as the file
+    `$SHOAL_SECRETS/FILE`; with neither, a variable called like the secret: `hub-token` in `HUB_TOKEN`.
+
+    Raises:
+        Invalid: there is no name, variable or file, or the file is a path.
+    """
+    found = re.fullmatch(r"([^=:/]+)(?:/([^=:]+))?(?:=(.+)|:(.+))?", text)
+    if found is None:
+        hint = "write it such as hub-token, hub-token=HUB_TOKEN, mail/password=PASSWORD or tls:key.pem"
+        raise Invalid(f"{text!r} does not name a secret and its variable or file", hint=hint)
+    name, key, variable, file = found.groups(default="")
+    if "/" in file:
+        hint = f"write {name}:{file.rpartition('/')[2]}; the task finds it in $SHOAL_SECRETS"
+        raise Invalid(f"{text!r}: a secret's file is a name in $SHOAL_SECRETS, not a path", hint=hint)
+    if not (variable or file):
+        variable = re.sub(r"[^A-Za-z0-9]", "_", key or name).upper()
+    use = SecretUse(name=name, env=variable, file=file)
+    return msgspec.structs.replace(use, key=key) if key else use
 
 
 def words_of(command: str | Sequence[str]) -> tuple[str, ...]:

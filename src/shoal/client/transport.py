@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Self
 from urllib.parse import urlencode
+from weakref import WeakSet
 
 import msgspec
 
@@ -29,6 +31,7 @@ __all__ = ["Answer", "Stream", "Transport"]
 
 Query = Mapping[str, str | int | float | bool | None]
 
+CLOSED = "the client has been closed"
 _MOST_IDLE = 4
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.5
@@ -93,8 +96,21 @@ class Transport:
             self._headers["Authorization"] = f"Bearer {token}"
         self._idle: list[HTTPConnection] = []
         self._lock = threading.Lock()
+        self._streams: WeakSet[Stream] = WeakSet()
         self._closed = False
         self._reached = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called: nothing is opened any more."""
+        return self._closed
+
+    def twin(self) -> Transport:
+        """Another to the same server, with the same credential, that is closed apart from this one."""
+        made = copy(self)
+        made._idle, made._lock, made._streams = [], threading.Lock(), WeakSet()
+        made._closed = False
+        return made
 
     def request(
         self,
@@ -192,12 +208,13 @@ class Transport:
             raise self._unreachable(error, unknown=False) from error
 
     def close(self) -> None:
-        """Let go of idle connections; idempotent. The caller that opened a stream closes it."""
+        """Let go of idle connections and end the streams that are open; idempotent."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+            streams = list(self._streams)
+        for each in (*idle, *streams):
+            each.close()
 
     def _connection(self) -> HTTPConnection:
         while True:
@@ -242,7 +259,14 @@ class Transport:
             raise
         if connection.sock is not None:
             connection.sock.settimeout(silence_seconds)
-        return Stream(connection, response)
+        stream = Stream(connection, response)
+        with self._lock:
+            self._streams.add(stream)
+            closed = self._closed
+        if closed:
+            stream.close()
+            raise Unavailable(CLOSED)
+        return stream
 
     def _keep(self, connection: HTTPConnection, response: HTTPResponse) -> None:
         with self._lock:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -8,14 +10,22 @@ import pytest
 
 from shoal.cli.failures import Usage
 from shoal.cli.launch.job import Request, build_job
-from shoal.client.submit import copy_of, dependency_of, job_name
+from shoal.cli.verbs.run import command
+from shoal.client.submit import copy_of, dependency_of, job_name, job_of
+from shoal.objects.admit import admit
+from shoal.objects.codec import builtins
 from shoal.objects.errors import Invalid
+from shoal.objects.job import SecretUse
+from shoal.objects.kinds import JOB
 from shoal.objects.meta import Name
 from shoal.objects.quantities import CpuMillis, Seconds
 
 
 def _built(nodes: tuple[int, ...] = (2000,), **said: Any) -> Any:
-    request = Request(command=("python", "train.py"), directory="/w", environment={"A": "b"}, **said)
+    own = {f.name: said.pop(f.name) for f in fields(Request) if f.name in said}
+    request = Request(
+        command=("python", "train.py"), directory="/w", environment={"A": "b"}, options=said, **own
+    )
     return build_job(request, "team-a", nodes)
 
 
@@ -27,6 +37,43 @@ def test_one_task_is_plain_and_restarts_only_when_told() -> None:
     assert role.env["A"] == "b"
     assert (job.spec.restart.limit, job.metadata.namespace) == (0, "team-a")
     assert re.fullmatch(r"train-[a-z0-9]{5}", job.metadata.name)
+
+
+def test_every_option_of_the_verb_is_one_of_job_of() -> None:
+    """The list of options exists once: the verb passes on what it does not read itself."""
+    own = {f.name for f in fields(Request)} | {
+        "variables",
+        "detach",
+        "prefix",
+        "raw",
+        "dry_run",
+        "words",
+    }
+    of_verb = {each.name for each in command.params if each.expose_value} - own
+    assert of_verb <= set(inspect.signature(job_of).parameters)
+    assert {"secrets", "wall_time", "restarts", "after"} <= of_verb
+
+
+@pytest.mark.parametrize(
+    ("text", "use"),
+    [
+        ("hub-token", SecretUse(name="hub-token", env="HUB_TOKEN")),
+        ("hub=TOKEN", SecretUse(name="hub", env="TOKEN")),
+        ("mail/password=PW", SecretUse(name="mail", key="password", env="PW")),
+        ("mail/password", SecretUse(name="mail", key="password", env="PASSWORD")),
+        ("tls:key.pem", SecretUse(name="tls", file="key.pem")),
+    ],
+)
+def test_a_secret_is_a_variable_or_a_file(text: str, use: SecretUse) -> None:
+    job = _built(secrets=(text,))
+    assert job.spec.roles[0].secrets == (use,)
+    assert admit(builtins(job), JOB, namespace="team-a") == job
+
+
+@pytest.mark.parametrize("text", ["", "=A", "a=", "a:", ":f", "tls:/etc/key"])
+def test_a_secret_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(Invalid):
+        _built(secrets=(text,))
 
 
 def test_several_tasks_find_one_another() -> None:

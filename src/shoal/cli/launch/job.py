@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any
 
 from shoal.cli.failures import Usage
 from shoal.client.submit import job_of, passed_on
-from shoal.objects.job import (
-    Job,
-    Runtime,
-)
-from shoal.objects.quantities import Bytes, CpuMillis, Seconds
+from shoal.objects.job import Job
+from shoal.objects.quantities import CpuMillis
 
 _CROWD = 32
 
@@ -29,20 +26,9 @@ class Request:
     least: int | None = None
     most: int | None = None
     indices: tuple[str, int | None] | None = None
-    queue: str = "default"
-    priority: int | str = 0
     cpu: CpuMillis | None = None
-    memory: Bytes | None = None
-    gpu: float = 0
-    name: str = ""
-    runtime: str = ""
-    isolation: Literal["default", "strict"] = "default"
-    restarts: int | None = None
-    wall_time: Seconds | None = None
-    node_hours: float | None = None
-    within: str = ""
-    after: tuple[str, ...] = ()
-    labels: dict[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The other options of `shoal.client.submit.job_of`, by its names for them."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together.
@@ -72,33 +58,21 @@ class Request:
 
 def build_job(request: Request, namespace: str, node_millis: Sequence[int]) -> Job:
     """The Job; `node_millis` are the sizes of the nodes, for the processors of a task."""
-    elastic = request.most is not None
     cpu = request.cpu
     if cpu is None:
         cpu = CpuMillis(cpu_share(node_millis, at_once(request, node_millis)))
     indices, parallelism = request.indices or ("", None)
     return job_of(
         request.command,
-        name=request.name,
         namespace=namespace,
         workers=request.workers or request.most or 1,
-        min_workers=(request.least or 1) if elastic else None,
+        min_workers=(request.least or 1) if request.most is not None else None,
         array=indices,
         parallelism=parallelism,
-        runtime=cast("Runtime | None", request.runtime or None),
-        queue=request.queue,
-        priority=request.priority,
         cpu=cpu,
-        memory=request.memory,
-        gpu=request.gpu,
         env=request.environment,
         working_directory=request.directory,
-        restarts=request.restarts,
-        wall_time=request.wall_time,
-        node_hours=request.node_hours,
-        within=request.within,
-        after=request.after,
-        isolation=request.isolation,
+        **request.options,
     )
 
 

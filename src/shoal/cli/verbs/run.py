@@ -22,6 +22,7 @@ from shoal.cli.options import (
     KEY_VALUE,
     MEMORY,
     PRIORITY,
+    SECRET,
     dry_run,
     reports,
     verb,
@@ -68,6 +69,14 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
     multiple=True,
     metavar="NAME[=VALUE]",
     help="A variable for the tasks; without =VALUE it is copied from this shell.",
+)
+@click.option(
+    "--secret",
+    "secrets",
+    type=SECRET,
+    multiple=True,
+    metavar="NAME[=VARIABLE|:FILE]",
+    help="A secret as this variable, or as a file in $SHOAL_SECRETS; as $NAME by default.",
 )
 @click.option(
     "--isolation",
@@ -133,7 +142,8 @@ def command(
         command=words,
         directory=_directory(),
         environment=task_environment(os.environ, variables),
-        **said,  # the other options bear the names of its fields
+        **{name: said.pop(name) for name in ("workers", "least", "most", "indices", "cpu")},
+        options=said,  # named as the parameters of `job_of`
     )
     if not settings.remote:
         _check_program(words[0])
@@ -187,7 +197,7 @@ def _create(client: Client, settings: Settings, request: Request, following: boo
             job = client.create(build_job(request, settings.namespace, nodes))
             break
         except Exists:
-            if request.name:
+            if request.options["name"]:
                 raise  # a made-up name is simply made up anew
     target = f"job/{job.metadata.name}"
     if not following and settings.output not in ("json", "yaml"):
