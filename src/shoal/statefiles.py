@@ -2,21 +2,38 @@
 
 One bad file never stops the rest. A reader that cannot decode a file renames it to `NAME.damaged-TIME`,
 reports that in one sentence, and goes on as if the file were absent; what it held is rebuilt from
-elsewhere or given up. Standard library only, for the command line and the supervisor use it too.
+elsewhere or given up. A process that can record events has `on_damage` give it each such sentence, those
+from before included. Standard library only, for the command line and the supervisor use it too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["put_aside", "read", "write"]
+__all__ = ["on_damage", "put_aside", "read", "write"]
 
 T = TypeVar("T")
+
+_reported: list[str] = []
+_listeners: list[Callable[[str], None]] = []
+_lock = threading.Lock()
+
+
+def on_damage(listener: Callable[[str], None]) -> Callable[[], None]:
+    """Call back with a sentence for each file that this process has put aside, or will; calling the
+    result ends that."""
+    with _lock:
+        known = list(_reported)
+        _listeners.append(listener)
+    for sentence in known:
+        listener(sentence)
+    return lambda: _listeners.remove(listener)
 
 
 def write(path: Path, data: bytes, *, copy: Path | None = None) -> None:
@@ -77,7 +94,13 @@ def put_aside(path: Path, why: str, report: Callable[[str], None]) -> None:
         target = path.with_name(f"{path.name}.damaged-{stamp}.{number}")
     with contextlib.suppress(FileNotFoundError):
         path.rename(target)
-        report(f"{path} is damaged ({why}); it was moved to {target.name}")
+        sentence = f"{path} is damaged ({why}); it was moved to {target.name}"
+        report(sentence)
+        with _lock:
+            _reported.append(sentence)
+            listeners = list(_listeners)
+        for listener in listeners:
+            listener(sentence)
 
 
 def _read(path: Path, decode: Callable[[bytes], T], report: Callable[[str], None]) -> T | None:

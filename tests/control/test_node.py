@@ -151,3 +151,20 @@ def test_a_job_that_waits_for_a_node_goes_on_once_the_node_is_ready_again():
     world.run(2.5)
     assert conditions(world.node("a"))["Ready"] == ("True", "Answers")
     assert world.job("early").status.phase == "Running"
+
+
+def test_what_needs_a_person_is_an_event_when_it_is_new() -> None:
+    world = World()
+    world.run(0.5)
+    world.cluster.declare("a", problems={"StateDamaged": "ledger.db is damaged"})
+    world.run(0.5)
+    assert conditions(world.node("a"))["StateDamaged"] == ("True", "Found")
+    both = {"StateDamaged": "ledger.db is damaged; launch.json is damaged", "CleanupFailed": "a folder"}
+    world.cluster.declare("a", problems=both, labels={"other": "1"})
+    world.run(0.5)
+    world.cluster.declare("a", labels={"other": "2"})
+    world.run(0.5)
+    assert world.diary.said == {
+        ("a", "StateDamaged"): ["ledger.db is damaged", "launch.json is damaged"],
+        ("a", "CleanupFailed"): ["a folder"],
+    }

@@ -62,9 +62,22 @@ class Diary:
     def __init__(self) -> None:
         self.decisions: list[tuple[str, str, str]] = []
         self.events: list[tuple[str, str]] = []
+        self.said: dict[tuple[str, str], list[str]] = {}
+        """The messages of warnings."""
 
-    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+    def event(
+        self,
+        obj: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool,
+        at: Stamp,
+        jobs: tuple[str, ...] = (),
+    ) -> None:
         self.events.append((obj.metadata.name, reason))
+        if warning:
+            self.said.setdefault((obj.metadata.name, reason), []).append(message)
 
     def attempt(self, job: Object, task: Task) -> None:
         self.events.append((job.metadata.name, f"ended {task.spec.name}"))

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from shoal.client import Client
 from shoal.client.reports import Explanation
+from shoal.clock import SystemClock
 from shoal.cluster.base import Listing
 from shoal.cluster.simulated import Script, SimulatedCluster, run_for
 from shoal.history.memory import MemoryHistory
 from shoal.history.recorder import Recorder, about
+from shoal.objects.account import RoleBinding
 from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Resources, Role, Slots
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
@@ -23,11 +27,12 @@ from shoal.objects.quantities import CpuMillis
 from shoal.objects.queue import Amounts, Queue, QueueSpec
 from shoal.objects.task import TaskSpec
 from shoal.schedule.explain import explain
+from shoal.server.event_recorder import HistoryRecorder
 from shoal.server.reports import explanation_of, find_task, reports_of, usage_report
 from shoal.store.base import SYSTEM
 from shoal.testing.clock import VirtualClock
 from shoal.testing.plane import Plane, capacity
-from tests.server.harness import a_job
+from tests.server.harness import LiveServer, a_job
 
 SLOWER = {"best": 2, "speed": 9.16, "most": 4, "with_most": 7.954}
 TAKEN = {"for": ["default/report"], "tasks": 2, "left": 2}
@@ -186,6 +191,7 @@ def test_preempted_tasks_and_their_event_name_the_job_that_gets_their_places() -
     plane.advance(0.2)
     said = [message for name, code, message in plane.notes if (name, code) == ("train", "Preempted")]
     assert "3 tasks (3 cpu) give up their places for team-b/urgent" in said
+    assert plane.named == {"team-b/urgent"}
     conditions = {each.type: each.message for each in plane.job("train").status.conditions}
     assert conditions["Preempting"] in ("its places are taken for team-b/urgent", "")
 
@@ -232,3 +238,29 @@ def test_jobs_of_namespaces_that_may_not_be_read_are_counted() -> None:
     text = str(msgspec.to_builtins(hidden))
     assert "default/" not in text
     assert "of another namespace" in text or "of other namespaces" in text
+
+
+def test_events_name_only_jobs_that_their_reader_may_know(tmp_path: Path) -> None:
+    live = LiveServer(tmp_path / "home", tcp=True)
+    with closing(live):
+        job = live.store.create(a_job("train", "mine"), actor=SYSTEM)
+        clock = SystemClock()
+        recorder = HistoryRecorder(
+            Recorder(live.history, clock), SimulatedCluster(clock, {}, run_for(None))
+        )
+        names = ("other/urgent", "mine/next", "other/urgent-2")
+        recorder.event(
+            job, "Preempted", f"3 tasks give up their places for {', '.join(names)}", warning=False,
+            at=1.0, jobs=names,
+        )  # fmt: skip
+        texts: dict[str, str] = {}
+        for person, spaces in (("one", ("mine",)), ("two", ("mine", "other"))):
+            bindings = tuple(RoleBinding(role="viewer", namespace=space) for space in spaces)
+            live.accounts.create_user(person, bindings, actor=SYSTEM)
+            _, token = live.accounts.create_token(person, "", 0.0, actor=SYSTEM)
+            with Client.connect(url=live.url, token=token, **live.trust) as client:
+                (entry,) = client.events(namespace="mine")
+                texts[person] = str(msgspec.to_builtins(entry))
+    assert "mine/next" in texts["one"] and "urgent" not in texts["one"]
+    assert "for a job of another namespace, mine/next" in texts["one"]
+    assert "other/urgent-2" in texts["two"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from shoal import metrics
+from shoal import metrics, statefiles
 from shoal.admission.admission import Admission
 from shoal.clock import SystemClock
 from shoal.cluster.local.settings import ClusterSettings
@@ -82,6 +83,10 @@ def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) 
     store.create(job("odd"), actor=SYSTEM)
     roles = [{"name": "", "nodes": "zero=a", "outcomes": "what"}]
     rewrite(store, JOB, "odd", status=lambda old: old | {"roles": roles})
+    key = tmp_path / "key"
+    key.write_bytes(b"garbage")
+    assert statefiles.read(key, msgspec.json.decode, lambda _: None) is None
+    end = statefiles.on_damage(components.state_damaged)
     components.start(services)
     try:
         until(lambda: len(components.failing()) == 2)
@@ -93,6 +98,8 @@ def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) 
         assert b'shoal_reconcile_failures_total{controller="job"}' in metrics.render()
         assert b'shoal_thread_restarts_total{thread="job"}' in metrics.render()
         services.history.flush()
+        damaged = services.history.entries(about=About(kind="Cluster", namespace="", name="state"))
+        assert any(f"{key} is damaged" in entry.message for entry in damaged)
         for name, reason in (("newer", "Undecodable"), ("odd", "ReconcileFailing")):
             about = About(kind="Job", namespace="default", name=name)
             assert reason in {entry.reason for entry in services.history.entries(about=about)}
@@ -100,6 +107,7 @@ def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) 
         rewrite(store, JOB, "odd", status=lambda old: {})
         until(lambda: not components.failing())
     finally:
+        end()
         components.stop()
         services.close()
 

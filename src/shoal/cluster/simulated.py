@@ -75,6 +75,7 @@ class _Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     foreign: Capacity = field(default_factory=Capacity)
+    problems: dict[str, str] = field(default_factory=dict[str, str])
     silent: bool = False
     tasks: dict[TaskKey, _Running] = field(default_factory=dict[TaskKey, _Running])
 
@@ -116,6 +117,7 @@ class SimulatedCluster:
                     taints=node.taints,
                     unschedulable=node.unschedulable,
                     foreign=node.foreign,
+                    problems=node.problems,
                 )
                 for name, node in sorted(self._nodes.items())
             )
@@ -313,6 +315,7 @@ class SimulatedCluster:
         taints: tuple[Taint, ...] | None = None,
         unschedulable: bool | None = None,
         foreign: Capacity | None = None,
+        problems: dict[str, str] | None = None,
     ) -> None:
         """The node declares something else of itself, or others use so much of it; None: as before."""
         with self._lock:
@@ -321,6 +324,7 @@ class SimulatedCluster:
             there.taints = there.taints if taints is None else taints
             there.unschedulable = there.unschedulable if unschedulable is None else unschedulable
             there.foreign = there.foreign if foreign is None else foreign
+            there.problems = there.problems if problems is None else problems
             self._nodes_changed()
 
     def bootstrap_of(self, task: TaskKey) -> TaskBootstrap | None:

@@ -143,7 +143,12 @@ def _scheduling(context: ControllerContext) -> Controller:
 
 
 def _node(context: ControllerContext) -> Controller:
-    return NodeController(nodes=context.cache(NODE), states=context.node_states, guard=context.guard)
+    return NodeController(
+        nodes=context.cache(NODE),
+        states=context.node_states,
+        guard=context.guard,
+        recorder=context.recorder,
+    )
 
 
 def _queue(context: ControllerContext) -> Controller:

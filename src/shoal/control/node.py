@@ -3,15 +3,17 @@ it answers.
 
 A node that is seen for the first time gets an object. Labels, taints and `unschedulable` as the cluster
 reports them are merged into its spec when the report changes; what people write beside them stays, as in
-a three-way merge with the report before (`status.reported`). A node that falls silent, or that the
-cluster no longer names, becomes NotReady and stays: whether it is gone for good only a person can say.
+a three-way merge with the report before (`status.reported`). What the node reports to need a person
+(`StateDamaged`, `CleanupFailed`) becomes a condition, and an event when it is new. A node that falls
+silent, or that the cluster no longer names, becomes NotReady and stays: whether it is gone for good only
+a person can say.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +21,7 @@ from shoal import faults
 from shoal.clock import Clock
 from shoal.cluster.base import Cluster, NodeState, NodeWatch
 from shoal.control.cache import ObjectCache, changed_fields
+from shoal.control.job.controller import EventRecorder
 from shoal.control.lease import Guard
 from shoal.control.runner import Key, Source
 from shoal.control.task_cache import TaskCache
@@ -117,8 +120,11 @@ class NodeController:
 
     name = "node"
 
-    def __init__(self, *, nodes: ObjectCache[Node], states: NodeStates, guard: Guard) -> None:
+    def __init__(
+        self, *, nodes: ObjectCache[Node], states: NodeStates, guard: Guard, recorder: EventRecorder
+    ) -> None:
         self._nodes = nodes
+        self._recorder = recorder
         self._states = states
         self._guard = guard
 
@@ -144,9 +150,13 @@ class NodeController:
             self._guard.check()
             node = self._nodes.update(msgspec.structs.replace(node, spec=spec))
             faults.point("server.node.spec.followed")
-        fields = changed_fields(node.status, node_status(node, state, now))
+        status = node_status(node, state, now)
+        fields = changed_fields(node.status, status)
         if fields:
             self._guard.check()
+            if state is not None:
+                for reason, message in _found(node.status, status, state):
+                    self._recorder.event(node, reason, message, warning=True, at=now)
             self._nodes.patch_status(node, writer=WRITER, fields=fields)
             faults.point("server.node.status.written")
         return None
@@ -220,6 +230,15 @@ def node_status(node: Node, state: NodeState | None, now: float) -> NodeStatus:
         reported=_reported(state) if state is not None else old.reported,
         observed_generation=generation,
     )
+
+
+def _found(old: NodeStatus, new: NodeStatus, state: NodeState) -> Iterator[tuple[str, str]]:
+    """Reason and message of what has come to need a person since the status before."""
+    before = {each.type: each.message for each in old.conditions if each.status == "True"}
+    for each in new.conditions:
+        if each.type in state.problems and each.message != before.get(each.type):
+            message = each.message.removeprefix(before.get(each.type, "")).removeprefix("; ")
+            yield each.type, message
 
 
 def _reported(state: NodeState) -> Reported:

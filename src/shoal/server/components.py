@@ -168,6 +168,11 @@ class Components:
         if obj is not None:
             self._audit.wrong(about(obj), "ReconcileFailing", str(failure))
 
+    def state_damaged(self, sentence: str) -> None:
+        """A state file of the server's was put aside: an event, once history is up."""
+        home = About(kind="Cluster", namespace="", name="state", uid=self._platform.name)
+        self._audit.wrong(home, "StateDamaged", sentence)
+
     def _settings_wrong(self, problem: str) -> None:
         _LOG.warning("%s", problem)
         cluster = About(kind="Cluster", namespace="", name="settings", uid=self._platform.name)

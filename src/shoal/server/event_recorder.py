@@ -17,7 +17,6 @@ from shoal.cluster.base import Cluster, Task
 from shoal.history.base import About
 from shoal.history.recorder import Recorder, about
 from shoal.objects import codec
-from shoal.objects.job import Job
 from shoal.objects.meta import Object, Stamp
 from shoal.store.base import Actor, Record
 
@@ -103,10 +102,20 @@ class HistoryRecorder:
         self._recorder = recorder
         self._cluster = cluster
 
-    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
-        """See `Notebook.event`."""
+    def event(
+        self,
+        obj: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool,
+        at: Stamp,
+        jobs: tuple[str, ...] = (),
+    ) -> None:
+        """See `shoal.control.job.controller.EventRecorder.event`."""
         severity = "Warning" if warning else "Normal"
-        self._recorder.event(about(obj), reason, message, severity=severity)
+        data = {"jobs": list(jobs)} if jobs else None
+        self._recorder.event(about(obj), reason, message, severity=severity, data=data)
 
     def attempt(self, job: Object, task: Task) -> None:
         """See `Notebook.attempt`; with what the task has used, while its node still knows."""

@@ -137,6 +137,8 @@ def _serve(home: Home, options: Options, lock: homes.Lock) -> int:
     platform = LocalPlatform(home, clock)
     assembled = assemble(platform, store, clock, listeners, shared=bool(options.store))
 
+    statefiles.on_damage(assembled.components.state_damaged)
+
     def end(number: int, frame: FrameType | None) -> None:
         assembled.serving.stop()
 

@@ -66,7 +66,7 @@ def explanation_of(
     )
     state = kind.state(obj)
     message, remedy, evidence = state.message, state.remedy, dict(state.evidence)
-    seen = _Seen(readable)
+    seen = VisibleNames(readable)
     decisions = seen.entries(_entries(history, about, "decision"))
     if state.scheduler:
         evidence = seen.evidence(_without_ended(control, evidence))
@@ -93,8 +93,9 @@ def explanation_of(
     )
 
 
-class _Seen:
-    """What a reader sees of jobs' names (`namespace/name`): others are counted."""
+class VisibleNames:
+    """What a reader sees of jobs' names (`namespace/name`): others are counted. History keeps the names
+    in an entry's message apart (`jobs`, or the `evidence` of a decision), so that they can be hidden."""
 
     def __init__(self, readable: Callable[[str], bool]) -> None:
         self._readable = readable
@@ -121,19 +122,24 @@ class _Seen:
         return now
 
     def entries(self, entries: tuple[Entry, ...], named: Iterable[str] = ()) -> tuple[Entry, ...]:
-        """Entries of history, their messages without the names that are hidden in any evidence, or among
-        those `named`."""
+        """Entries of history; their messages are without the names that are hidden in any of them, or
+        among those `named`."""
         self.names(named)
-        data: list[dict[str, Any]] = []
-        for each in entries:
-            found = each.data.get("evidence")
-            data.append({**each.data, "evidence": self.evidence(found)} if found else each.data)
+        data = [self._data(each.data) for each in entries]
         if not self._hidden:
             return entries
         return tuple(
             msgspec.structs.replace(each, data=shown, message=self._without(each.message))
             for each, shown in zip(entries, data, strict=True)
         )
+
+    def _data(self, data: dict[str, Any]) -> dict[str, Any]:
+        shown = dict(data)
+        if "evidence" in data:
+            shown["evidence"] = self.evidence(data["evidence"])
+        if "jobs" in data:
+            shown["jobs"] = self.names(data["jobs"])
+        return shown
 
     def _without(self, message: str) -> str:
         for name in sorted(self._hidden, key=len, reverse=True):

@@ -66,6 +66,8 @@ class Plane:
         self.store = self.make_store()
         self.cluster = self.make_cluster(dict(nodes), behave)
         self.notes: list[tuple[str, str, str]] = []
+        self.named: set[str] = set()
+        """Other jobs that the events in `notes` name."""
         self.attempts: list[Task] = []
         self.store.create(Queue(metadata=Metadata(name="default", namespace="")), actor=SYSTEM)
         self._seed, self._schedules = seed, schedules
@@ -168,8 +170,18 @@ class _Recorder:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
 
-    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
+    def event(
+        self,
+        obj: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool,
+        at: Stamp,
+        jobs: tuple[str, ...] = (),
+    ) -> None:
         self._plane.notes.append((obj.metadata.name, reason, message))
+        self._plane.named.update(jobs)
 
     def attempt(self, job: Object, task: Task) -> None:
         self._plane.attempts.append(task)

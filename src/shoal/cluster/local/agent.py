@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from shoal import __version__
+from shoal import __version__, statefiles
 from shoal.clock import SteadyClock
 from shoal.cluster.local import (
     components,
@@ -93,6 +93,7 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
     _raise_limits()
     loop = Loop()
     node = Node(place, declaration, SteadyClock(), loop, _isolations(place, name))
+    statefiles.on_damage(lambda sentence: loop.call(lambda: node.damaged(sentence)))
     recovery.recover(node)
     meter = Meter(node)
     execs = Execs(node)

@@ -109,9 +109,9 @@ class Node:
 
     def problem(self, kind: str, message: str) -> None:
         """Something on this node needs a person: a line in the log and a condition of the node."""
-        report(message)
         before = self.problems.get(kind, "")
         if message not in before:
+            report(message)
             joined = f"{before}; {message}" if before else message
             self.problems = {**self.problems, kind: joined[-MOST_CHARACTERS:]}
             self.on_state(self.state())

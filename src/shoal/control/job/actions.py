@@ -28,6 +28,8 @@ class Note:
     reason: str
     message: str
     warning: bool = False
+    jobs: tuple[str, ...] = ()
+    """Other jobs in the message, `namespace/name`: hidden from readers that may not know of them."""
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,17 @@ class Rendezvous(Protocol):
 class EventRecorder(Protocol):
     """Where the controller writes what happened; never waits, never fails the caller."""
 
-    def event(self, obj: Object, reason: str, message: str, *, warning: bool, at: Stamp) -> None:
-        """Something happened to the object."""
+    def event(
+        self,
+        obj: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool,
+        at: Stamp,
+        jobs: tuple[str, ...] = (),
+    ) -> None:
+        """Something happened to the object; `jobs` are other jobs that the message names."""
         ...
 
     def attempt(self, job: Object, task: Task) -> None:
@@ -159,8 +168,8 @@ class JobController:
             case PatchStatus(fields):
                 job = self._write(job, fields)
                 faults.point("server.job.status.written")
-            case Note(reason, message, warning):
-                self._notebook.event(job, reason, message, warning=warning, at=now)
+            case Note(reason, message, warning, jobs):
+                self._notebook.event(job, reason, message, warning=warning, at=now, jobs=jobs)
                 metrics.JOB_EVENTS.labels(reason).inc()
                 faults.point("server.job.event.noted")
             case Acknowledge(task):

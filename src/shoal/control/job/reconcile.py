@@ -302,12 +302,19 @@ def _note(observed: Observed, gone: list[Slot]) -> Note:
     amounts += [f"{memory(held_memory)} memory"] if held_memory else []
     amounts += [f"{gpus:g} GPU{'' if gpus == 1 else 's'}"] if gpus else []
     freed = f" ({', '.join(amounts)})" if amounts else ""
-    return Note(reason, f"{plural(len(gone), 'task')}{freed} {verb}{_for_others(observed)}")
+    message = f"{plural(len(gone), 'task')}{freed} {verb}{_for_others(observed)}"
+    return Note(reason, message, jobs=_beneficiaries(observed))
+
+
+def _beneficiaries(observed: Observed) -> tuple[str, ...]:
+    """The jobs that get the places of this one's tasks."""
+    job = observed.job
+    return () if job.spec.suspend else job.status.allocation.beneficiaries
 
 
 def _for_others(observed: Observed) -> str:
-    names = observed.job.status.allocation.beneficiaries
-    return f" for {', '.join(names)}" if names and not observed.job.spec.suspend else ""
+    names = _beneficiaries(observed)
+    return f" for {', '.join(names)}" if names else ""
 
 
 def _moved(place: Placement | None, node: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from shoal.objects import codec
 from shoal.objects.kinds import kind_at, kind_named
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import ACTIONS, allows, require
-from shoal.store.base import Record
+from shoal.store.base import Actor, Record
 
 router = APIRouter(prefix="/api/v1", tags=["telling"])
 
@@ -37,7 +38,9 @@ async def events(
     after: Annotated[str, Query(description="An event's id, to go on behind it.")] = "",
     limit: _Limit = 0,
 ) -> Response:
-    """Events, oldest first."""
+    """Events, oldest first. Jobs of namespaces that the caller may not read are not named."""
+    from shoal.server.reports import VisibleNames
+
     about = _about(kind, namespace, name, uid)
     if about is not None and not kind_named(about.kind).namespaced:
         require(actor, "inventory")
@@ -46,7 +49,8 @@ async def events(
     found = await services.on_store.call(
         _entries, services.history, ("event",), about, namespace, since, after, limit
     )
-    return Response(codec.encode(found), media_type="application/json")
+    shown = VisibleNames(_readable(actor)).entries(found)
+    return Response(codec.encode(shown), media_type="application/json")
 
 
 @router.get("/attempts", operation_id="attempts", response_class=Response, response_model=None)
@@ -93,19 +97,16 @@ async def explain(
         require(actor, "inventory")
     record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
 
-    def readable(of: str) -> bool:
-        return "system" in actor.roles or allows(actor, ACTIONS["explain"], of)
-
-    told = await services.on_nodes.call(
+    found = await services.on_nodes.call(
         explanation_of,
         kind,
         record.object,
         history=services.history_part,
         cluster=services.cluster_part,
         control=services.control,
-        readable=readable,
+        readable=_readable(actor),
     )
-    return Response(codec.encode(told), media_type="application/json")
+    return Response(codec.encode(found), media_type="application/json")
 
 
 @router.get("/usage", operation_id="usage", response_class=Response, response_model=None)
@@ -122,6 +123,11 @@ async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = 
     if not namespace and not every:
         report = msgspec.structs.replace(report, tasks=())
     return Response(codec.encode(report), media_type="application/json")
+
+
+def _readable(actor: Actor) -> Callable[[str], bool]:
+    """Whether the actor may know of the jobs of a namespace."""
+    return lambda of: "system" in actor.roles or allows(actor, ACTIONS["explain"], of)
 
 
 def _entries(
