@@ -1,4 +1,4 @@
-"""Shares of a tree of queues: filling, the fair share of each queue, and single questions.
+"""Quotas of a tree of queues: single questions.
 
 `python -m bench.schedule.shares` prints the table. Times are CPU times of one thread, so that other work
 matters little; the load beside them says how much there was.
@@ -12,14 +12,11 @@ import numpy as np
 
 from bench.row import Row, table
 from bench.schedule.timing import cpu_seconds, row
-from shoal.schedule.shares.fair import fair_shares
-from shoal.schedule.shares.filling import fill
 from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import Ledger
 from shoal.schedule.shares.offers import Offers
 from shoal.schedule.shares.quotas import Quotas, quotas
 from shoal.schedule.shares.standing import potential
-from shoal.schedule.shares.tasks import divisible, whole
 from shoal.schedule.shares.tree import Tree, tree
 from shoal.schedule.shares.victims import choose
 
@@ -29,8 +26,8 @@ _RESOURCES = 6
 
 
 def rows() -> list[Row]:
-    """The goal of 3 ms is what a numpy prototype of the flat filling took; others are room to decide."""
-    return [_flat(), _families(50, 10), _families(2000, 100), _tasks(), _whole(), *_questions()]
+    """Questions that a decision asks many times."""
+    return _questions()
 
 
 def main() -> None:
@@ -40,18 +37,6 @@ def main() -> None:
 
 def _measured(what: str, goal: float, unit: str, work: Callable[[], object], repeats: int = 50) -> Row:
     return row(what, goal, unit, cpu_seconds(work, repeats=repeats))
-
-
-def _flat() -> Row:
-    generator = np.random.default_rng(1)
-    made = tree(np.full(2000, -1))
-    wish = generator.random((2000, _RESOURCES)) * generator.integers(0, 2, (2000, _RESOURCES))
-    weight = generator.uniform(0.5, 2.0, 2000)
-    capacity = wish.sum(axis=0) * generator.uniform(0.2, 0.6, _RESOURCES)
-    room = np.full(wish.shape, np.inf)
-    return _measured(
-        "fill 2,000 queues x 6 resources", 3.0, "ms", lambda: fill(made, wish, weight, room, capacity)
-    )
 
 
 def _world(queues: int, families: int) -> tuple[Quotas, np.ndarray, np.ndarray]:
@@ -69,42 +54,6 @@ def _world(queues: int, families: int) -> tuple[Quotas, np.ndarray, np.ndarray]:
         float
     )
     return rules, demand, nominal.sum(axis=0) * 1.2
-
-
-def _families(queues: int, families: int) -> Row:
-    rules, demand, capacity = _world(queues, families)
-    return _measured(
-        f"fair shares, {queues:,} queues in {families} families x 6, guarantees and lending",
-        10.0 if queues < 100 else 100.0,
-        "ms",
-        lambda: fair_shares(rules, demand, capacity),
-        repeats=20,
-    )
-
-
-def _tasks() -> Row:
-    generator = np.random.default_rng(3)
-    need = generator.integers(0, 5, (5000, 3)).astype(float)
-    need[:, 0] += 1
-    most = generator.integers(1, 9, 5000).astype(float)
-    capacity = (need * most[:, None]).sum(axis=0) / 2
-    return _measured(
-        "divisible tasks of 5,000 jobs", 10.0, "ms", lambda: divisible(need, most, capacity)
-    )
-
-
-def _whole() -> Row:
-    generator = np.random.default_rng(3)
-    need = generator.integers(1, 5, (2000, 3)).astype(float)
-    most = generator.integers(1, 9, 2000)
-    capacity = (need * most[:, None]).sum(axis=0) / 2
-    return _measured(
-        f"whole tasks of 2,000 jobs ({int(most.sum() / 2):,} given)",
-        100.0,
-        "ms",
-        lambda: whole(need, most, capacity),
-        repeats=10,
-    )
 
 
 def _questions() -> list[Row]:

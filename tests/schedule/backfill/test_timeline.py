@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.schedule.backfill.grid import Grid
-from shoal.schedule.backfill.nodes import busy_nodes
 from shoal.schedule.backfill.timeline import Timeline
-from tests.schedule.backfill.world import FOREVER, Run, cluster, running
+from tests.schedule.backfill.world import FOREVER
 
 EXACT = Grid(0.0, 0)
 
@@ -84,12 +83,3 @@ def test_an_instant_rounded_as_time_passes_only_comes_nearer(ahead, passed, reso
     assert instant <= after.up(instant) <= before.up(instant)
     assert before.up(instant) - instant <= max(resolution, ahead / 128)
     assert before.all_up(np.array([instant, math.inf])).tolist() == [before.up(instant), math.inf]
-
-
-def test_a_node_is_free_when_its_last_task_has_ended():
-    capacity = cluster((32, 3), (16, 2))
-    node, end = np.array([0, 0, 2, 4]), np.array([50.0, 90.0, FOREVER, 10.0])
-    work = busy_nodes(running(capacity, Run((4,), 5)), node, end, np.array([0, 0, 0, 1, 1]), 1)
-    assert work.pool.tolist() == [0, 0, 0, 1]
-    assert work.amounts.tolist() == [[4, 0], [0, 1], [0, 1], [0, 1]]
-    assert work.end.tolist() == [5, 90, FOREVER, 10]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules
-from shoal.schedule.shares.tasks import divisible
 from shoal.simulate.cluster.world import World
+from tests.schedule.shares.divisible import divisible
 
 RESOURCES = ("cpu", "memory")
 _ROUNDING = 1e-9

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from shoal.schedule.placing.asks import Gang, Group
 from shoal.schedule.placing.consolidate import Mover, consolidate
-from shoal.schedule.placing.invariants import miscounted, overcommitted, torn
 from shoal.schedule.placing.place import place
 from tests.schedule.placing.small import cores, gang, gpus, on, room, running, share, within
+from tests.schedule.placing.torn import miscounted, overcommitted, torn
 
 
 def at(here, shape, *where, **rest):

@@ -2,9 +2,9 @@ import numpy as np
 
 from shoal.schedule.placing.asks import Gang, Group, Tasks
 from shoal.schedule.placing.grow import grow
-from shoal.schedule.placing.invariants import miscounted
 from shoal.schedule.placing.place import place
 from tests.schedule.placing.small import gang, gpus, on, rather, room, within
+from tests.schedule.placing.torn import miscounted
 
 
 def grown(here, asked, there, most, least=None):

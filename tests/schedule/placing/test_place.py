@@ -2,7 +2,6 @@ import pytest
 
 from shoal.schedule.placing.asks import Domain, Gang, Group, Reach, Shape
 from shoal.schedule.placing.foresee import biggest, would_fit
-from shoal.schedule.placing.invariants import miscounted, torn
 from shoal.schedule.placing.place import place
 from tests.schedule.placing.small import (
     cores,
@@ -15,6 +14,7 @@ from tests.schedule.placing.small import (
     share,
     within,
 )
+from tests.schedule.placing.torn import miscounted, torn
 
 
 def test_a_gang_that_does_not_fit_holds_nothing():

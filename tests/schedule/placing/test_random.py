@@ -9,13 +9,12 @@ from shoal.schedule.placing.asks import Domain, Gang, Group, Reach, Shape, Tasks
 from shoal.schedule.placing.bulk import place_many
 from shoal.schedule.placing.foresee import biggest, would_fit
 from shoal.schedule.placing.grow import grow
-from shoal.schedule.placing.invariants import miscounted, overcommitted, torn
-from shoal.schedule.placing.mend import mend
 from shoal.schedule.placing.place import has_room, place
 from shoal.schedule.placing.prospect import Prospect
 from shoal.schedule.placing.room import Nodes, Room
 from shoal.schedule.placing.topology import Topology
 from tests.schedule.placing.model import Model, least_nodes
+from tests.schedule.placing.torn import miscounted, overcommitted, torn
 
 _SHAPES = [
     Shape((1, 0)),
@@ -290,26 +289,3 @@ def test_what_has_grown_is_still_where_it_has_to_be(room, gang, data):
     joined = tuple(Tasks.joined(old.shape, [old, new]) for old, new in zip(there, more, strict=True))
     assert miscounted(room, joined) == []
     assert torn(room.nodes, as_many(gang, joined), joined) == []
-
-
-@settings(max_examples=30, deadline=None)
-@given(rooms(), gangs(), st.data())
-def test_what_is_mended_stays_or_is_somewhere_sound(room, gang, data):
-    there = place(room, gang)
-    if there is None:
-        return
-    n = room.topology.nodes
-    failed = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
-    old = room.nodes
-    room.replace(Nodes(old.total, old.slots, old.topology, old.suits & ~failed), np.flatnonzero(failed))
-    mended = mend(room, gang, there, failed)
-    lost = np.zeros(len(there), dtype=np.int64)
-    for node, counts in mended.lost.items():
-        assert failed[node]
-        lost += counts
-    for before, after, missing in zip(there, mended.placement, lost.tolist(), strict=True):
-        stays = int((~failed[before.node]).sum())
-        assert len(after) == len(before) - missing
-        assert after.node[:stays].tolist() == before.node[~failed[before.node]].tolist()
-        assert not failed[after.node].any()
-    assert torn(room.nodes, as_many(gang, mended.placement), mended.placement) == []

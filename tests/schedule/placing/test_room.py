@@ -5,11 +5,11 @@ from shoal.schedule.placing.asks import Domain, Shape, Tasks
 from shoal.schedule.placing.bulk import place_many
 from shoal.schedule.placing.fits import Tables
 from shoal.schedule.placing.foresee import would_fit
-from shoal.schedule.placing.invariants import miscounted, overcommitted, torn
 from shoal.schedule.placing.place import place
 from shoal.schedule.placing.room import Nodes, Room
 from shoal.schedule.placing.topology import Topology
 from tests.schedule.placing.small import cores, gang, gpus, nodes, room, running, share, within
+from tests.schedule.placing.torn import miscounted, overcommitted, torn
 
 
 def test_what_was_not_taken_cannot_be_given_back():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from shoal.schedule.shares.fair import fair_shares
 from shoal.schedule.shares.laws import Claim, Holding, Laws, reclaim_refusal
 from shoal.schedule.shares.ledger import CLUSTER, Refusal
 from shoal.schedule.shares.quotas import quotas
@@ -22,13 +21,6 @@ def rules():
         guaranteed=column(10, 0, 0, 0),
         weight=np.array([1.0, 1.0, 2.0, 1.0]),
     )
-
-
-def test_own_first_then_what_others_leave_by_weight():
-    shares = fair_shares(rules(), column(4, 0, 90, 50), GPUS)
-    assert shares.deserved.ravel().tolist() == pytest.approx([4, 60, 40, 20])
-    assert shares.fair.ravel().tolist() == pytest.approx([4, 90, 60, 30])
-    assert shares.idle.ravel().tolist() == pytest.approx([6, 0, 0, 0])
 
 
 def test_what_is_given_back_and_by_whom():

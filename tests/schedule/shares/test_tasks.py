@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from shoal.schedule.shares.tasks import divisible, dominant, whole
+from tests.schedule.shares.divisible import divisible, dominant, whole
 
 NEED = np.array([[1.0, 4.0], [3.0, 1.0]])
 CAPACITY = np.array([9.0, 18.0])

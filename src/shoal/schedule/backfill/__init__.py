@@ -5,14 +5,9 @@ ones. Wall times bound when capacity comes back, so each job can be told a date,
 before that date may start meanwhile. Counts alone: which nodes is for placing to say. Arrays in, arrays
 out; imports numpy alone.
 
-- `asks`: what a plan is made from; `nodes`: whole nodes as one more amount
+- `asks`: what a plan is made from
 - `plan`: the plan, and what it says of each job; `keep`: what was promised is laid first
 - `grid`: instants rounded, finely near now; `timeline`: what is free over time, and the earliest fit
 - `board`: the timelines of all pools; `shapes`: equal asks share a search
-- `promises`: old dates against a new plan, and the rule by which one moved
-- `waits`: why a job does not start earlier, and who has what it lacks
-- `lending`: what elastic jobs may use until it is needed
-- `ageing`: the order of those who wait, and who starves
-- `limits`: wall times and budgets: signal, grace, stop; `turns`: round robin where nobody knows the
-  length
+- `turns`: round robin where nobody knows the length
 """

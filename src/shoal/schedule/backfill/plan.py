@@ -12,7 +12,7 @@ so it moves forward or not at all (compression, Mu'alem and Feitelson 2001). Onl
 before those dates are laid, or a loss of capacity can leave no room for one.
 
 A job that waits for what nobody knows the end of has no date. Once it has starved, what it asks for is
-kept aside as it comes free, and nobody behind it takes of that but who can give it back (`lending`).
+kept aside as it comes free, and nobody behind it takes of that but who can give it back.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Nobody knows when a job without a wall time ends, so nobody behind it can be tol
 each want everything would run one after the other, each for as long as it likes. With a minimum run they
 share the time: a turn lasts at least so long, which makes each start worth its cost, and then the job
 gives way to who is planned for what it holds, and waits again behind all who wait already. That is round
-robin, with `ageing.order` and the time since which it waits again.
+robin, ordered by the time since which it waits again.
 
 In a plan such a job, waiting or running, is as long as its turn (`planned_seconds`, `turn_ends`). When
 somebody's date is no farther off than the notice, `give_way` says who is stopped: nobody whose turn

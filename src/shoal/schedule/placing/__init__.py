@@ -19,9 +19,7 @@ tight as can be, ties to the first.
 - `foresee`: what would fit, without doing it; `prospect`: the same of one group, by counting alone
 - `shortfall`: why a gang does not fit, in numbers
 - `grow`: more tasks for a gang that runs, next to those that it has
-- `mend`: tasks of failed nodes, placed again next to those that stay
 - `clearing`, `consolidate`: which jobs to move so that another can start
-- `invariants`: what always holds, checked from scratch
 
 Pure: no clock, no chance, equal input gives equal output. It knows nothing of queues, priorities and
 time; who is placed, and in which order, others decide.

@@ -5,12 +5,9 @@ here, resources are columns; nothing is known about nodes, or about jobs beyond 
 numpy alone, time is passed in.
 
 - `tree`: who is above whom; `quotas`: what is stated for each queue, checked
-- `filling`: weighted dominant shares rise together over the whole tree, exactly; by `lines`, what a
-  subtree takes while it rises
-- `fair`: the fair share of each queue now, its own first; `tasks`: the same for jobs of whole tasks
 - `ledger`: what is in use, and may a queue have so much more
 - `standing`: who is ahead of its own, and the potential by which exchanges come to an end
 - `laws`: may this holding be taken for that claim; `offers`: in which order each queue gives up what it
   holds; `victims`: which ones to take
-- `decay`: use that is forgotten by halves leans on weights; `budgets`: hours; `users`: caps per user
+- `budgets`: hours; `users`: caps per user
 """

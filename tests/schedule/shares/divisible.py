@@ -14,8 +14,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.schedule.shares.filling import fill
 from shoal.schedule.shares.tree import tree
+from tests.schedule.shares.filling import fill
 
 __all__ = ["divisible", "dominant", "whole"]
 

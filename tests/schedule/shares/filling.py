@@ -21,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.schedule.shares.lines import Line, Rising, rising_lines
 from shoal.schedule.shares.tree import Tree
+from tests.schedule.shares.lines import Line, Rising, rising_lines
 
 __all__ = ["fill"]
 
