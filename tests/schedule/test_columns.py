@@ -11,7 +11,7 @@ import msgspec
 import shoal.schedule
 from shoal.objects.job import Slots, Toleration
 from shoal.objects.node import Taint
-from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Task
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Task, UserUsage
 from shoal.schedule.decide import Decider
 from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Snapshot
@@ -86,11 +86,12 @@ def everything() -> Snapshot:
         world.Job("full", form, "+coordinator/0@a +worker/0@a/g1 -worker/2@a/g0", **full),
         world.Job("parts", part, "0@a/g0 1@a/g0", queue="research"),
         world.Job("below", world.gang(2), "+0@c", reason="NodeLost", queue="research"),
+        world.Job("grown", world.elastic(1, 2), "+0@a", reason="Grown", changed=NOW - 9),
         world.Job("gone", world.gang(1), "+0@c", queue="of-nobody", ending="Cancelled"),
     ]
-    return msgspec.structs.replace(
-        world.snapshot(nodes, jobs, [Queue(name="research", nominal={"gpu": 1.0})]), levels=("rack",)
-    )
+    queues = [Queue(name="default"), Queue(name="research", nominal={"gpu": 1.0})]
+    usage = (UserUsage(queue="research", user="ada", seconds=9.0, at=NOW - 3),)
+    return msgspec.structs.replace(world.snapshot(nodes, jobs, queues), levels=("rack",), usage=usage)
 
 
 def posed() -> Cluster:

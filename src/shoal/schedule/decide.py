@@ -17,7 +17,6 @@ from typing import Protocol
 from shoal.objects.meta import Stamp
 from shoal.schedule.carrying import Carrying
 from shoal.schedule.core.cycle import Core
-from shoal.schedule.cycle.peers.named import SHOAL
 from shoal.schedule.cycle.planner import Planner
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Rules
 from shoal.schedule.cycle.steps import Deny, Step
@@ -48,7 +47,7 @@ def planner_for(rules: Rules) -> Planning:
     """The core that `rules` name; server, simulator and replay ask nothing else which one decides."""
     if rules.edition not in _EDITIONS:
         raise ValueError(f"there is no edition {rules.edition} of the scheduling core: 1 and 2 exist")
-    return _SecondEdition(rules) if rules.edition == 2 and rules.policy == SHOAL else Planner(rules)
+    return _SecondEdition(rules) if rules.edition == 2 else Planner(rules)
 
 
 class _SecondEdition:

@@ -88,11 +88,9 @@ class Dates:
 
 @pytest.mark.parametrize("elastic", [False, True])
 @pytest.mark.parametrize("gpus", [1, 4])
-@pytest.mark.parametrize("part", range(4))
-def test_a_date_does_not_move(gpus: int, elastic: bool, part: int) -> None:
+def test_a_date_does_not_move(gpus: int, elastic: bool) -> None:
     """scheduling 1.1."""
-    seeds = range(2 * part, 2 * part + 2)
-    assert not [found for seed in seeds if (found := Dates(seed, gpus, elastic=elastic).moved())]
+    assert Dates(0, gpus, elastic=elastic).moved() == ""
 
 
 @pytest.mark.soak

@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 
 from shoal.objects.meta import Stamp
+from shoal.schedule.allot import Allot
 from shoal.schedule.core import explain
 from shoal.schedule.core.elastic import Sizes
 from shoal.schedule.core.order import Order
 from shoal.schedule.core.placement import place
+from shoal.schedule.core.policies import Following
 from shoal.schedule.core.preemption import make_room
 from shoal.schedule.core.reservation import Profile, Reservation
 from shoal.schedule.core.session import Base, Session
 from shoal.schedule.core.state import JobState, Slot
 from shoal.schedule.core.usage import Usage
-from shoal.schedule.cycle.peers.named import POLICIES
-from shoal.schedule.cycle.planner import Planner
+from shoal.schedule.cycle.peers.named import as_asked, peer
 from shoal.schedule.cycle.rows import Cluster, Rules, Task
 from shoal.schedule.cycle.steps import Deny, Plan, Reserve
 from shoal.schedule.taints import tolerates
@@ -57,17 +58,12 @@ class Core:
         self.everything = Plan()
         """The last plan with all verdicts and reservations that hold, changed or not."""
         self._base: Base | None = None
-        self._peer: Planner | None = None
-        """Decides by the policies of others, which are not part of this core."""
         self._codes: dict[str, str] = {}
 
     def plan(self, cluster: Cluster, now: Stamp) -> Plan:
         """Changed actions. Raises ValueError for rows that contradict each other."""
-        if self.rules.policy != POLICIES[0]:
-            if self._peer is None or self._peer.rules != self.rules:
-                self._peer = Planner(self.rules)
-            self.everything = self._peer.plan(cluster, now)
-            return self.everything
+        cluster = as_asked(cluster, self.rules)
+        policy = peer(cluster, self.rules)
         base, self._base = self._base, None
         if base is None or not base.carries(cluster):
             base = Base(cluster)
@@ -78,7 +74,7 @@ class Core:
         session = Session(base, self.rules, now)
         cycle = _Cycle(session, usage)
         try:
-            cycle.run()
+            cycle.run(policy)
             self.everything = cycle.plan()
         finally:
             session.close()
@@ -132,11 +128,13 @@ class _Cycle:
         self._reclaims = 0
         self._blocked = 0
 
-    def run(self) -> None:
+    def run(self, policy: Allot | None = None) -> None:
+        """By Shoal's own order, or by another policy."""
         session = self.session
         self._give_back()
         pending: list[JobState] = []
-        self._overtake()
+        if policy is None:
+            self._overtake()
         for job in session.jobs.values():
             if job.row.suspended or any(each.job == job.name for each in session.evictions):
                 if job.row.reserved:
@@ -149,6 +147,9 @@ class _Cycle:
                 continue
             if not job.present or any(job.missing()):
                 pending.append(job)
+        if policy is not None:
+            self._follow(policy, pending)
+            return
         self._protect(pending)
         order = Order(session, self.usage, pending)
         while (job := order.next()) is not None:
@@ -159,6 +160,33 @@ class _Cycle:
         self._recall()
         self.sizes = Sizes(session, self.profile)
         self.sizes.run()
+
+    def _follow(self, policy: Allot, pending: Sequence[JobState]) -> None:
+        allowed: list[JobState] = []
+        for job in sorted(pending, key=lambda each: (each.row.created, each.name)):
+            reason = self._reason_at_once(job)
+            counts = job.missing() if job.present else job.gang()
+            load = job.load(counts, new=not job.row.tasks)
+            refusal = self.session.refused(job, load, now=False)
+            if reason is None and refusal is not None and refusal.code != "Kept":
+                reason = refusal.code, explain.numbers(self.session, refusal)
+            if reason is None:
+                allowed.append(job)
+            else:
+                self.denied[job.name] = reason
+        self.order = [job.name for job in allowed]
+        following = Following(self.session, policy, allowed)
+        following.run()
+        for job in allowed:
+            if job.name in following.victims:
+                self.denied[job.name] = ("Preempting", {"waitsFor": following.victims[job.name]})
+            elif job.name in self.session.reserved:
+                self.denied[job.name] = ("Departing", {})
+            elif job.name not in self.session.started and not job.present:
+                self.denied[job.name] = self._why(job, job.gang())
+        self._release_stale(pending)
+        again = following.again_at()
+        self.moments += [] if again is None else [again]
 
     # 1. giving back
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import sys
 from random import Random
 
+import msgspec
 import pytest
 
 from shoal.schedule.allot import Allot, Contender, Nodes
@@ -12,16 +14,30 @@ from shoal.schedule.baselines.dragon import Dragon
 from shoal.schedule.baselines.easy import Easy
 from shoal.schedule.baselines.fifo import Fifo
 from shoal.schedule.cycle.peers.named import POLICIES
-from shoal.schedule.cycle.planner import plan
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules, Task
-from shoal.schedule.cycle.steps import Deny, Grow, Preempt, Reserve, Shrink, Start
+from shoal.schedule.cycle.steps import Deny, Grow, Plan, Preempt, Reserve, Shrink, Start
+from shoal.schedule.decide import planner_for
 from shoal.simulate.cluster.engine import Options, simulate
 from shoal.simulate.cluster.work import Arrival
 from shoal.simulate.cluster.world import World
 
 PATIENCE, QUIET = 7.0, 11.0
-RULES = Rules(patience_seconds=PATIENCE, quiet_seconds=QUIET)
 CAPACITY = [4, 4, 4]
+EDITION = 1
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def edition(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both scheduling cores carry them out."""
+    monkeypatch.setattr(sys.modules[__name__], "EDITION", request.param)
+
+
+def ruled(policy: str) -> Rules:
+    return Rules(policy=policy, edition=EDITION, patience_seconds=PATIENCE, quiet_seconds=QUIET)
+
+
+def plan(rows: Cluster, rules: Rules, now: float) -> Plan:
+    return planner_for(msgspec.structs.replace(rules, edition=EDITION)).plan(rows, now)
 
 
 def arrivals(seed: int) -> list[Arrival]:
@@ -94,7 +110,7 @@ def _contender(job: Job, nodes: Nodes, left: float, rigid: bool) -> Contender:
 
 def through_the_cluster(policy: str, coming: list[Arrival]) -> dict[str, float]:
     nodes = tuple(Node(name=f"n{at}", gpus=gpus) for at, gpus in enumerate(CAPACITY))
-    rules = Rules(policy=policy, patience_seconds=PATIENCE, quiet_seconds=QUIET)
+    rules = ruled(policy)
     world = World(Cluster(nodes=nodes, queues=(Queue(name="default"),)), rules)
     record = simulate(world, coming, Options())
     assert not record.unfinished
@@ -125,7 +141,7 @@ def test_every_policy_brings_all_to_an_end(name: str, seed: int) -> None:
     """With tasks that take a while to go, and restarts; no plan breaks a rule."""
     coming = arrivals(100 + seed)
     nodes = tuple(Node(name=f"n{at}", gpus=gpus) for at, gpus in enumerate(CAPACITY))
-    rules = Rules(policy=name, patience_seconds=PATIENCE, quiet_seconds=QUIET)
+    rules = ruled(name)
     world = World(Cluster(nodes=nodes, queues=(Queue(name="default"),)), rules)
     record = simulate(world, coming, Options(stop_seconds=0.7, restart_seconds=1.0))
     assert not record.unfinished
