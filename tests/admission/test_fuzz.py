@@ -20,7 +20,7 @@ from shoal.objects.queue import Queue
 from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Actor
 from shoal.store.memory import MemoryStore
-from shoal.testing.strategies import hostile_documents
+from tests.support.strategies import hostile_documents
 
 OWNER = Actor("owner", ("admin",))
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

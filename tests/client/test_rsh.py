@@ -20,9 +20,9 @@ from shoal.objects.task import RENDEZVOUS_FOLDER, Endpoint, Placement, TaskBoots
 from shoal.store.base import SYSTEM
 from shoal.testing.cluster import start_group
 from shoal.testing.local import LocalHome, nodes, wait_until
-from shoal.testing.require import require
 from tests.rendezvous.test_mpi import PROGRAM, RANK, ranks
 from tests.server.harness import LiveServer
+from tests.support.require import require
 
 
 def test_called_wrongly(capfd: pytest.CaptureFixture[str]) -> None:

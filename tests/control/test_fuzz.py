@@ -15,7 +15,7 @@ from shoal.objects.meta import Metadata
 from shoal.objects.quantities import CpuMillis
 from shoal.testing.plane import Plane, capacity
 from shoal.testing.store.raw import put_document, rewrite
-from shoal.testing.strategies import hostile_documents
+from tests.support.strategies import hostile_documents
 
 QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 LONG = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))

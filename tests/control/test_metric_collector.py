@@ -9,7 +9,6 @@ import pytest
 from shoal.control.cache import ObjectCache
 from shoal.control.metric_collector import MetricCollector, MetricFeed
 from shoal.history.base import JobKey, LogKey
-from shoal.history.memory import MemoryHistory, MemoryLogs
 from shoal.objects import codec
 from shoal.objects.experiment import EXPERIMENT_LABEL, TRIAL_LABEL, Experiment
 from shoal.objects.job import Job
@@ -23,6 +22,7 @@ from tests.control.test_cache import new_job
 from tests.scenarios.fields import shows
 from tests.search.conftest import claims_are_written  # noqa: F401  it holds for these tests too
 from tests.search.world import WRITTEN
+from tests.support.memory_history import MemoryHistory, MemoryLogs
 
 KEY = ("default", "search-0")
 

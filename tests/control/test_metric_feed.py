@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from shoal.control.metric_collector import MetricFeed
 from shoal.history.base import JobKey, Point
-from shoal.history.memory import MemoryHistory
+from tests.support.memory_history import MemoryHistory
 
 A = JobKey(namespace="default", name="a", uid="u1")
 B = JobKey(namespace="default", name="b", uid="u2")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.testing.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 # failures of the contract suites are explained as those of any test are
 pytest.register_assert_rewrite("shoal.testing.history")

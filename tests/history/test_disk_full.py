@@ -10,8 +10,8 @@ import pytest
 
 from shoal.history import segments
 from shoal.history.sql import SqlHistory
-from shoal.testing.disk import fill, small_disk
 from shoal.testing.history import entry, ids
+from tests.support.disk import fill, small_disk
 
 PAGE = 4096
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from shoal.history.base import History, Logs
-from shoal.history.memory import MemoryHistory, MemoryLogs
 from shoal.testing.history import HistoryContract, LogsContract
+from tests.support.memory_history import MemoryHistory, MemoryLogs
 
 
 class TestMemoryHistory(HistoryContract):

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from shoal.history.base import About, Entry
-from shoal.history.memory import MemoryHistory
 from shoal.history.recorder import COALESCE_SECONDS, Recorder, about
 from shoal.objects.meta import Metadata, Object
 from shoal.objects.task import Placement, TaskSpec
 from shoal.testing.clock import VirtualClock
+from tests.support.memory_history import MemoryHistory
 
 JOB = About(kind="Job", namespace="team-a", name="digits", uid="u1")
 TASK = TaskSpec(

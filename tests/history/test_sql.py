@@ -11,7 +11,7 @@ from shoal.history.base import Entry, History, Retention
 from shoal.history.sql import SqlHistory
 from shoal.objects.errors import Invalid, Unavailable, VersionSkew
 from shoal.testing.history import JOB, HistoryContract, entry, ids, point
-from shoal.testing.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 
 class TestSqliteHistory(HistoryContract):

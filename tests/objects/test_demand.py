@@ -13,8 +13,8 @@ from shoal.objects.elastic import with_coordinator
 from shoal.objects.job import Job, JobSpec, Resources
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
-from shoal.testing.strategies import jobs
 from tests.objects.documents import job
+from tests.support.strategies import jobs
 
 
 def spec_of(**spec: Any) -> JobSpec:

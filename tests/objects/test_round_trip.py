@@ -17,7 +17,7 @@ from shoal.objects.kinds import kind_of
 from shoal.objects.meta import Object
 from shoal.objects.schema import editor_schema, openapi_schema
 from shoal.objects.yaml import load_objects, to_yaml
-from shoal.testing import strategies
+from tests.support import strategies
 
 objects = st.one_of(strategies.jobs(), strategies.queues(), strategies.nodes())
 patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from shoal.testing.require import require
+from tests.support.require import require
 
 from .conftest import Group, a_job, python, told_of
 

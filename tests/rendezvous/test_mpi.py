@@ -9,7 +9,7 @@ import pytest
 
 from shoal.objects.job import Resources, Role
 from shoal.rendezvous.mpi import HOSTFILE, RSH
-from shoal.testing.require import require
+from tests.support.require import require
 
 from .conftest import Group, a_job, told_of
 

@@ -8,7 +8,7 @@ import pytest
 from shoal.objects.job import Resources, Role
 from shoal.objects.quantities import CpuMillis
 from shoal.testing.local import wait_until
-from shoal.testing.require import require
+from tests.support.require import require
 
 from .conftest import UID, Group, a_job, python, told_of
 

@@ -14,8 +14,8 @@ from shoal.client import Client
 from shoal.objects.kinds import JOB
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.testing.local import nodes, wait_until
-from shoal.testing.require import require
 from tests.scenarios.standing import PATIENCE_SECONDS, Standing, role, run_cli
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

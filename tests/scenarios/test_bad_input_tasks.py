@@ -12,8 +12,8 @@ import pytest
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
-from shoal.testing.require import require
 from tests.scenarios.standing import PATIENCE_SECONDS, Standing, python, role
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

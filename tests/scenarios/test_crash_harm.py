@@ -15,10 +15,10 @@ from shoal.objects.job import Job
 from shoal.objects.meta import Metadata
 from shoal.testing.chaos import Chaos, full_disk
 from shoal.testing.local import LocalHome, nodes
-from shoal.testing.require import require
 from tests.scenarios.storm import leaks
 from tests.scenarios.storm.people import People
 from tests.scenarios.storm.tasks import COMMAND, claims, ran_twice, step
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -10,9 +10,9 @@ import pytest
 from shoal.objects.errors import Invalid
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
-from shoal.testing.require import require
 from tests.scenarios.fields import shows
 from tests.scenarios.standing import Standing, python, role
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

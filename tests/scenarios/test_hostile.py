@@ -18,8 +18,8 @@ import pytest
 
 import shoal
 from shoal.cluster.local.isolation import namespaces
-from shoal.testing.require import require
 from tests.scenarios.hostile import Account, play
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -13,8 +13,8 @@ import pytest
 
 from shoal.objects.errors import Invalid, NotFound
 from shoal.objects.job import Job
-from shoal.testing.require import require
 from tests.scenarios.standing import PATIENCE_SECONDS, Standing, begin_cli, python, role
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -10,7 +10,6 @@ import msgspec
 
 from shoal.cluster.simulated import Script, run_for
 from shoal.history.base import JobKey, Point
-from shoal.history.memory import MemoryHistory
 from shoal.objects import codec
 from shoal.objects.admit import admit
 from shoal.objects.experiment import Experiment
@@ -23,6 +22,7 @@ from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
 from shoal.testing.clock import VirtualClock
 from shoal.testing.plane import Plane, capacity
+from tests.support.memory_history import MemoryHistory
 
 __all__ = ["WRITTEN", "Curves", "Killed", "SearchPlane", "add_ended", "document"]
 

@@ -16,7 +16,6 @@ from shoal.cluster.simulated import SimulatedCluster, run_for
 from shoal.control.controllers import ControllerContext
 from shoal.control.lease import AlwaysLeader
 from shoal.history.files import FileLogs
-from shoal.history.memory import MemoryHistory
 from shoal.objects.job import Job, JobSpec, Role
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
@@ -32,6 +31,7 @@ from shoal.server.serving import Serving
 from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM, Actor, Store
 from shoal.store.memory import MemoryStore
+from tests.support.memory_history import MemoryHistory
 
 __all__ = ["LiveServer", "a_job", "eventually"]
 

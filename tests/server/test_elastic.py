@@ -27,8 +27,8 @@ from shoal.objects.membership import LARGEST_RECORD
 from shoal.store.authorise import authorise
 from shoal.store.base import SYSTEM
 from shoal.store.sql import open_sql
-from shoal.testing.postgres import PostgresServer, postgres_server
 from tests.server.harness import LiveServer, a_job
+from tests.support.postgres import PostgresServer, postgres_server
 
 
 class Task:

@@ -16,7 +16,6 @@ from shoal.client.reports import Explanation
 from shoal.clock import SystemClock
 from shoal.cluster.base import Listing
 from shoal.cluster.simulated import Script, SimulatedCluster, run_for
-from shoal.history.memory import MemoryHistory
 from shoal.history.recorder import Recorder, about
 from shoal.objects.account import RoleBinding
 from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Resources, Role, Slots
@@ -33,6 +32,7 @@ from shoal.store.base import SYSTEM
 from shoal.testing.clock import VirtualClock
 from shoal.testing.plane import Plane, capacity
 from tests.server.harness import LiveServer, a_job
+from tests.support.memory_history import MemoryHistory
 
 SLOWER = {"best": 2, "speed": 9.16, "most": 4, "with_most": 7.954}
 TAKEN = {"for": ["default/report"], "tasks": 2, "left": 2}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.testing.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="session")

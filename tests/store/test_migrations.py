@@ -17,8 +17,8 @@ from shoal.store.base import SYSTEM
 from shoal.store.sql import open_sql
 from shoal.store.sql.connect import Database, connect
 from shoal.store.sql.schema import METADATA, SCHEMA, VERSION
-from shoal.testing.postgres import PostgresServer
 from shoal.testing.store.harness import job
+from tests.support.postgres import PostgresServer
 
 GOLDEN = Path(__file__).parent / "golden"
 

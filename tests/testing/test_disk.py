@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.testing.disk import fill, small_disk
+from tests.support.disk import fill, small_disk
 
 
 def test_a_disk_is_full_until_its_filler_goes(tmp_path: Path) -> None:

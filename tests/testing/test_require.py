@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.testing.require import require
+from tests.support.require import require
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ experiments decide on metric points.
   shape, `rows` an entry's columns, `batching` the thread that writes behind
 - `segments`: a log's files, as supervisors write and everybody reads them; `_layout` their names
 - `files`: the logs of all tasks, over folders of segments
-- `memory`: both, for tests and simulations
 
 Imports `objects`, `faults` and `clock`; `segments` nothing but the standard library.
 """

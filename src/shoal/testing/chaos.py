@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import random
 import signal
@@ -32,14 +33,15 @@ from shoal.cluster.local import components, processes
 from shoal.cluster.local.components import SERVER, component_of
 from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.launch import SUPERVISOR
-from shoal.testing.disk import fill
 from shoal.testing.local import environment_with, wait_until
 
-__all__ = ["Blow", "Chaos", "Victim", "full_disk"]
+__all__ = ["Blow", "Chaos", "Victim", "fill", "full_disk"]
 
 Kind = Literal["server", "agent", "supervisor"]
 
 _PERIOD_SECONDS = 0.1
+_PAGE_BYTES = 4096
+_MOST_BYTES_TO_FILL = 256 << 20
 _PIDFD_GETFD = 438  # the same number on every architecture
 
 
@@ -264,3 +266,24 @@ def _cut(pid: int, bound_to: str) -> None:
                 connection.shutdown(socket.SHUT_RDWR)
     finally:
         os.close(process)
+
+
+def fill(folder: Path, leave_bytes: int = 0) -> Path:
+    """Take all the room of the folder's file system but so much: the file that does, to be removed.
+
+    Raises:
+        ValueError: the file system is so large that it is hardly a test's own.
+    """
+    room = os.statvfs(folder)
+    if room.f_bavail * room.f_frsize > _MOST_BYTES_TO_FILL:
+        raise ValueError(f"{folder} is on a large file system; a small tmpfs is what this is for")
+    filler = folder / ".filler"
+    with filler.open("ab", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(_PAGE_BYTES))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        file.truncate(max(0, file.tell() - leave_bytes))
+    return filler

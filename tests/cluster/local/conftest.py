@@ -9,7 +9,7 @@ import pytest
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import Placement, TaskSpec, task_name
 from shoal.testing.local import LocalHome, nodes
-from shoal.testing.require import require
+from tests.support.require import require
 
 _numbers = itertools.count(1)
 

@@ -15,7 +15,7 @@ from shoal.objects.errors import Conflict, NotFound
 from shoal.objects.task import Probe, TaskBootstrap
 from shoal.testing.cluster import ClusterContract, render_nothing, start_group
 from shoal.testing.local import wait_until
-from shoal.testing.require import require
+from tests.support.require import require
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shoal.elastic.checkpoint import memory
-from shoal.testing.require import require
+from tests.support.require import require
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from shoal.elastic.checkpoint.loader import load
 from shoal.elastic.checkpoint.manifest import list_checkpoints
 from shoal.elastic.checkpoint.saver import Saver
-from shoal.testing.disk import fill, small_disk
 from tests.elastic.checkpoint.states import same, state_of
+from tests.support.disk import fill, small_disk
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import contextlib
 import uuid
 from collections.abc import Iterator
 
-from shoal.testing.namespaces import namespace, needs, run
+from tests.support.namespaces import namespace, needs, run
 
 
 class Nodes:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shoal.testing.namespaces import namespace, needs, run
+from tests.support.namespaces import namespace, needs, run
 
 __all__ = ["ROUTER", "Islands", "islands"]
 

@@ -21,9 +21,9 @@ from shoal.objects.kinds import JOB
 from shoal.store.base import SYSTEM, Store
 from shoal.store.sql import SqlStore, open_sql
 from shoal.store.sql.reserve import RESERVE_BYTES
-from shoal.testing.disk import fill, small_disk
-from shoal.testing.postgres import PostgresServer
 from shoal.testing.store.harness import collect, job, names, start_of, together
+from tests.support.disk import fill, small_disk
+from tests.support.postgres import PostgresServer
 
 WRITER = "import sys; from shoal.testing.store.crash import main; main(*sys.argv[1:])"
 SMALL_WINDOW = (

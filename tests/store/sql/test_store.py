@@ -7,8 +7,8 @@ import pytest
 from shoal.clock import Clock
 from shoal.store.base import Authorise, Store, allow_all
 from shoal.store.sql import Window, open_sql
-from shoal.testing.postgres import PostgresServer
 from shoal.testing.store import Capability, StoreContract, StoreHarness
+from tests.support.postgres import PostgresServer
 
 
 class SqlHarness:

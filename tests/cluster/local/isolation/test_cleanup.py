@@ -9,7 +9,7 @@ import pytest
 
 from shoal.cluster.local import groups
 from shoal.cluster.local.isolation import cgroups, cleanup
-from shoal.testing.require import require
+from tests.support.require import require
 
 
 def descriptors():

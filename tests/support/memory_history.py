@@ -1,4 +1,4 @@
-"""History and logs that live as long as their process: for tests and simulations."""
+"""History and logs that live as long as their process."""
 
 from __future__ import annotations
 

@@ -10,19 +10,15 @@ Linux; mounting needs the right to.
 
 from __future__ import annotations
 
-import errno
-import os
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.testing.require import require
+from shoal.testing.chaos import fill
+from tests.support.require import require
 
 __all__ = ["fill", "small_disk"]
-
-_PAGE = 4096
-_MOST_BYTES_TO_FILL = 256 << 20
 
 
 @contextmanager
@@ -38,24 +34,3 @@ def small_disk(folder: Path, size_bytes: int) -> Generator[Path, None, None]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(folder: Path, leave_bytes: int = 0) -> Path:
-    """Take all the room of the folder's file system but so much: the file that does, to be removed.
-
-    Raises:
-        ValueError: the file system is so large that it is hardly a test's own.
-    """
-    room = os.statvfs(folder)
-    if room.f_bavail * room.f_frsize > _MOST_BYTES_TO_FILL:
-        raise ValueError(f"{folder} is on a large file system; a small tmpfs is what this is for")
-    filler = folder / ".filler"
-    with filler.open("ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(_PAGE))
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-        file.truncate(max(0, file.tell() - leave_bytes))
-    return filler

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from contextlib import ExitStack
 
-from shoal.testing.require import require
+from tests.support.require import require
 
 __all__ = ["namespace", "needs", "run"]
 

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.testing.require import require
+from tests.support.require import require
 
 __all__ = ["PostgresServer", "postgres_server"]
 
