@@ -26,14 +26,15 @@ import contextlib
 import http.client
 import json
 import os
-import socket
 import sys
 import threading
 import time
 import types
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Protocol, SupportsFloat, cast
+from typing import Any, Protocol, SupportsFloat
+
+from shoal.task_api import open_connection
 
 __all__ = ["BATCH_POINTS", "FLUSH_SECONDS", "QUEUE_POINTS", "report"]
 
@@ -227,7 +228,7 @@ class _Platform:
             with open(self._token_file, encoding="ascii") as file:  # noqa: PTH123 - as light as can be
                 token = file.read().strip()
             if self._connection is None:
-                self._connection = _connection(self._api, self._fingerprint)
+                self._connection = open_connection(self._api, _REQUEST_SECONDS, self._fingerprint)
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             self._connection.request("POST", "/api/v1/metrics", body=body, headers=headers)
             response = self._connection.getresponse()
@@ -269,55 +270,6 @@ class _File:
         finally:
             os.close(descriptor)
         return None
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("shoal", timeout=_REQUEST_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        if len(os.fsencode(self._path)) <= _LONGEST_SOCKET_PATH:
-            self.sock.connect(self._path)
-            return
-        parent, _, name = self._path.rpartition("/")
-        folder = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self.sock.connect(f"/proc/self/fd/{folder}/{name}")
-        finally:
-            os.close(folder)
-
-
-def _connection(api: str, fingerprint: str) -> http.client.HTTPConnection:
-    scheme, _, rest = api.partition(":")
-    rest = rest.removeprefix("//")
-    if scheme == "https":
-        return _secure(rest, fingerprint)
-    if scheme == "http":
-        return http.client.HTTPConnection(rest, timeout=_REQUEST_SECONDS)
-    return _UnixConnection(rest if scheme == "unix" else api)
-
-
-def _secure(host: str, fingerprint: str) -> http.client.HTTPConnection:
-    """A connection over TLS; a fingerprint makes its certificate the only one that is trusted."""
-    import hashlib
-    import ssl
-
-    if not fingerprint:
-        return http.client.HTTPSConnection(host, timeout=_REQUEST_SECONDS)
-    pinned = fingerprint.strip().lower().removeprefix("sha256:").replace(":", "")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the pinned fingerprint is what is verified
-    connection = http.client.HTTPSConnection(host, timeout=_REQUEST_SECONDS, context=context)
-    connection.connect()
-    shown = cast("ssl.SSLSocket", connection.sock).getpeercert(binary_form=True) or b""
-    if hashlib.sha256(shown).hexdigest() != pinned:
-        connection.close()
-        raise OSError("the server shows another certificate than the one that is trusted")
-    return connection
 
 
 def _json_number(value: float) -> float | str:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
+from typing import ClassVar, cast
 
 import pytest
 
 from shoal.client import Client
+from shoal.cluster.base import Session
+from shoal.cluster.simulated import Script, SimulatedCluster, run_for
+from shoal.elastic.coordinator import records as records_of
+from shoal.elastic.coordinator.endpoint import EndpointRecords
+from shoal.objects.account import RoleBinding
 from shoal.objects.errors import Invalid, Unavailable
 from shoal.objects.kinds import JOB
+from shoal.objects.node import Capacity
+from shoal.objects.task import TaskKey, TaskSpec
 from shoal.server.listeners import is_loopback, server_tls
-from tests.server.harness import LiveServer
+from shoal.store.base import SYSTEM
+from shoal.testing.plane import Plane, capacity
+from tests.server.harness import LiveServer, a_job
 
 
 @pytest.fixture
@@ -127,3 +139,93 @@ def test_a_task_finds_the_fingerprint_in_its_environment(
     monkeypatch.setenv("SHOAL_API_FINGERPRINT", "0" * 64)
     with Client.connect() as client, pytest.raises(Unavailable, match="shows another certificate"):
         client.readiness()
+
+
+def test_the_elastic_library_reaches_the_platform_over_tls(server: LiveServer, tmp_path: Path) -> None:
+    """As `SHOAL_API` of a task says: an https address with a pinned certificate."""
+    server.store.create(a_job(runtime="elastic"), actor=SYSTEM)
+    token = tmp_path / "token"
+    token.write_text(server.token_of("default", "train"))
+    environment = {
+        "SHOAL_API": server.url,
+        "SHOAL_API_FINGERPRINT": server.trust["fingerprint"],
+        "SHOAL_TOKEN_FILE": str(token),
+    }
+    with closing(EndpointRecords.from_environment(environment)) as records:
+        empty = records.load()
+        assert records.load().data is None
+        version = records.save(empty.version, b'{"view": 1}')
+        assert records.load().version == version
+    wrong = {**environment, "SHOAL_API_FINGERPRINT": "0" * 64}
+    with (
+        closing(EndpointRecords.from_environment(wrong)) as records,
+        pytest.raises(records_of.Unavailable, match="another certificate"),
+    ):
+        records.load()
+
+
+class _Echo:
+    """A port of a task that gives back what it gets, then closes."""
+
+    def __init__(self) -> None:
+        self._pieces: SimpleQueue[bytes] = SimpleQueue()
+        self._open = True
+
+    def send(self, data: bytes) -> None:
+        self._pieces.put(data)
+
+    def receive(self) -> tuple[str, bytes]:
+        if not self._open:
+            return "exit", b"0"
+        data = self._pieces.get(timeout=20)
+        self._open = bool(data)
+        return ("out", data) if data else ("exit", b"0")
+
+    def resize(self, rows: int, columns: int) -> None:
+        raise AssertionError("a port has no terminal")
+
+    def close(self) -> None:
+        self._pieces.put(b"")
+
+
+class _Listening(SimulatedCluster):
+    """Its tasks listen: what is forwarded comes back."""
+
+    ports: ClassVar[list[int]] = []
+
+    def forward(self, task: TaskKey, port: int) -> Session:
+        self.ports.append(port)
+        return cast("Session", _Echo())
+
+
+class _ListeningPlane(Plane):
+    def make_cluster(
+        self, nodes: dict[str, Capacity], behave: Callable[[TaskSpec], Script]
+    ) -> SimulatedCluster:
+        return _Listening(self.clock, nodes, behave)
+
+
+def test_a_port_is_forwarded_over_tls(tmp_path: Path) -> None:
+    plane = _ListeningPlane({"n0": capacity(4)}, run_for(None))
+    plane.submit(a_job())
+    plane.advance(2)
+    live = LiveServer(
+        tmp_path / "home", tcp=True, store=plane.store, cluster=plane.cluster, default_queue=False
+    )
+    with closing(live):
+        live.services.control = plane.context
+        live.accounts.create_user(
+            "alice", (RoleBinding(role="user", namespace="default"),), actor=SYSTEM
+        )
+        _, token = live.accounts.create_token("alice", "", 0.0, actor=SYSTEM)
+        with Client.connect(url=live.url, token=token, **live.trust) as client:
+            session = client.forward("default", "train", 6006)
+            received = b""
+            for size in (1, 70_000, 300_000):
+                session.send(b"x" * size)
+            session.send(b"")
+            while (piece := session.receive())[0] == "out":
+                received += piece[1]
+            session.close()
+    assert (received, piece) == (b"x" * 370_001, ("exit", b"0"))
+    assert _Listening.ports == [6006]

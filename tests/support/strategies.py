@@ -1,7 +1,8 @@
 """Hypothesis strategies for valid objects, canonical as `shoal.objects.admit` makes them.
 
-Everything they draw passes admission; what a test wants wrong it breaks itself. Needs `hypothesis`,
-which is not among Shoal's dependencies.
+Everything they draw passes admission; what a test wants wrong it breaks itself. So roles have no image,
+template or volumes, which need a cluster of containers. Needs `hypothesis`, which is not among Shoal's
+dependencies.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from shoal.objects.job import (
     RestartRule,
     Role,
     RoleTopology,
+    SecretUse,
     Speed,
     Success,
     Toleration,
@@ -38,6 +40,7 @@ from shoal.objects.node import Node, NodeSpec, Taint
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 from shoal.objects.queue import Amounts, Queue, QueueBudget, QueueSpec, Quota
 from shoal.objects.ranges import IndexSet
+from shoal.objects.task import Probe
 
 __all__ = [
     "durations",
@@ -124,20 +127,24 @@ def roles(draw: st.DrawFn, name: str = "worker", *, most: int = 50, elastic: boo
     """A role of at most `most` tasks."""
     replicas = draw(st.integers(1, most))
     env_name = st.from_regex(r"[A-RT-Z_][A-Z0-9_]{0,8}", fullmatch=True)
+    env = draw(st.dictionaries(env_name, text(), max_size=3))
+    ports = tuple(
+        Port(name=port, port=0 if number == 0 else number + at)
+        for at, (port, number) in enumerate(
+            draw(st.dictionaries(names(), st.sampled_from([0, 1000]), max_size=2)).items()
+        )
+    )
     return Role(
         name=name,
         replicas=replicas,
         min_replicas=draw(st.one_of(st.none(), st.integers(1, replicas))) if elastic else None,
         command=(draw(text().filter(bool)), *draw(st.lists(text(), max_size=3))),
         args=tuple(draw(st.lists(text(), max_size=3))),
-        env=draw(st.dictionaries(env_name, text(), max_size=3)),
+        env=env,
+        secrets=draw(_secret_uses(env)),
+        readiness=draw(st.one_of(st.none(), _probes(ports))),
         working_directory=draw(st.sampled_from(["", "/", "/data/my work"])),
-        ports=tuple(
-            Port(name=port, port=0 if number == 0 else number + at)
-            for at, (port, number) in enumerate(
-                draw(st.dictionaries(names(), st.sampled_from([0, 1000]), max_size=2)).items()
-            )
-        ),
+        ports=ports,
         resources=draw(resources()),
         node_selector=draw(labels()),
         tolerations=tuple(draw(st.lists(_tolerations(), max_size=2))),
@@ -145,6 +152,41 @@ def roles(draw: st.DrawFn, name: str = "worker", *, most: int = 50, elastic: boo
             st.one_of(st.none(), st.builds(RoleTopology, required=_LEVELS, preferred=_LEVELS))
         ),
         restart_rules=draw(_restart_rules()),
+    )
+
+
+@st.composite
+def _secret_uses(draw: st.DrawFn, env: dict[str, str]) -> tuple[SecretUse, ...]:
+    """Secrets in variables that the role does not set itself, and in files."""
+    key = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,6}", fullmatch=True)
+    variable = st.from_regex(r"SECRET_[A-Z0-9_]{0,4}", fullmatch=True)
+    given = draw(
+        st.lists(st.tuples(st.booleans(), variable, key), max_size=2, unique_by=lambda g: g[1:])
+    )
+    uses: list[SecretUse] = []
+    for as_variable, name, file in given:
+        used = {each.env for each in uses} | {each.file for each in uses} | set(env)
+        if (name if as_variable else file) in used:
+            continue
+        where = {"env": name} if as_variable else {"file": file}
+        uses.append(SecretUse(name=draw(names()), key=draw(key), **where))
+    return tuple(uses)
+
+
+@st.composite
+def _probes(draw: st.DrawFn, ports: tuple[Port, ...]) -> Probe:
+    """A readiness probe: a command, or one of the role's ports."""
+    seconds = st.floats(0.001, 1e6)
+    ways = st.sampled_from(["command", *(["tcp", "http"] if ports else [])])
+    way = draw(ways)
+    port = draw(st.sampled_from(ports)).name if ports else ""
+    return Probe(
+        command=("true", draw(text())) if way == "command" else (),
+        tcp=port if way == "tcp" else "",
+        http=f"{port}/healthz" if way == "http" else "",
+        period_seconds=draw(seconds),
+        timeout_seconds=draw(seconds),
+        failures=draw(st.integers(1, 10)),
     )
 
 

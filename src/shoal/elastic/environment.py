@@ -24,7 +24,7 @@ from typing import Any, cast
 from shoal.elastic import wire
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.link import Contact
-from shoal.elastic.unixhttp import UnixConnection, path_of
+from shoal.task_api import open_connection
 
 __all__ = ["Place", "find"]
 
@@ -58,9 +58,10 @@ def find(environment: Mapping[str, str]) -> Place | None:
         return Place("folder", name, host, lambda: _from_file(file), str(file))
     if _on_platform(environment):
         name = f"{environment['SHOAL_ROLE']}-{environment['SHOAL_INDEX']}"
-        api, token = environment["SHOAL_API"], environment["SHOAL_TOKEN_FILE"]
+        api, token = environment["SHOAL_API"], Path(environment["SHOAL_TOKEN_FILE"])
+        pinned = environment.get("SHOAL_API_FINGERPRINT", "")
         host = _own_host(environment)
-        return Place("platform", name, host, lambda: _from_api(api, Path(token)))
+        return Place("platform", name, host, lambda: _from_api(api, token, pinned))
     return None
 
 
@@ -98,8 +99,8 @@ def _from_file(path: Path) -> Contact | None:
         return None
 
 
-def _from_api(api: str, token: Path) -> Contact | None:
-    connection = UnixConnection(path_of(api), _API_SECONDS)
+def _from_api(api: str, token: Path, fingerprint: str) -> Contact | None:
+    connection = open_connection(api, _API_SECONDS, fingerprint)
     try:
         headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
         connection.request("GET", "/api/v1/elastic", headers=headers)

@@ -1,6 +1,6 @@
 """The record kept by the platform: requests to one endpoint, with a token for this job alone.
 
-HTTP over a unix socket, with the standard library; one connection that is opened anew when it breaks.
+One connection (`shoal.task_api`), which is opened anew when it breaks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from shoal import faults
 from shoal.elastic.coordinator.records import Kept, Refused, Unavailable
-from shoal.elastic.unixhttp import UnixConnection, path_of
+from shoal.task_api import open_connection
 
 __all__ = ["EndpointRecords"]
 
@@ -26,15 +26,17 @@ class EndpointRecords:
 
     poll_seconds = 0.5
 
-    def __init__(self, socket_path: str, token_file: Path) -> None:
-        self._socket_path = socket_path
+    def __init__(self, api: str, token_file: Path, fingerprint: str = "") -> None:
+        """`api` is the platform's socket or address; `fingerprint` pins its certificate."""
+        self._api = api
         self._token_file = token_file
-        self._connection: UnixConnection | None = None
+        self._fingerprint = fingerprint
+        self._connection: http.client.HTTPConnection | None = None
         self._token = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> EndpointRecords:
-        """From `SHOAL_API` (the socket) and `SHOAL_TOKEN_FILE`.
+        """From `SHOAL_API`, `SHOAL_API_FINGERPRINT` and `SHOAL_TOKEN_FILE`.
 
         Raises:
             ValueError: one of them is not set.
@@ -44,7 +46,8 @@ class EndpointRecords:
             raise ValueError(
                 f"--api needs {' and '.join(missing)}, which the platform sets for its tasks"
             )
-        return cls(path_of(environment["SHOAL_API"]), Path(environment["SHOAL_TOKEN_FILE"]))
+        fingerprint = environment.get("SHOAL_API_FINGERPRINT", "")
+        return cls(environment["SHOAL_API"], Path(environment["SHOAL_TOKEN_FILE"]), fingerprint)
 
     def load(self) -> Kept:
         """See `Records.load`."""
@@ -88,7 +91,7 @@ class EndpointRecords:
             status, content = response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise Unavailable(f"{self._socket_path}: {error or type(error).__name__}") from error
+            raise Unavailable(f"{self._api}: {error or type(error).__name__}") from error
         if status in (401, 403, 404, 409, 410):
             self.close()
             raise Refused(f"{method} {path}: the platform answers {status}: {_first_words(content)}")
@@ -103,10 +106,10 @@ class EndpointRecords:
             raise Unavailable(f"{method} {path}: the answer is no JSON") from error
         return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
-    def _connected(self) -> UnixConnection:
+    def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
             self._token = self._token_file.read_text().strip()
-            self._connection = UnixConnection(self._socket_path, _TIMEOUT_SECONDS)
+            self._connection = open_connection(self._api, _TIMEOUT_SECONDS, self._fingerprint)
         return self._connection
 
 
