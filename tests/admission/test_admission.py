@@ -92,17 +92,20 @@ def test_a_queue_with_others_below_it_stays(client: Client) -> None:
     client.delete(QUEUE, "", "research")
 
 
-def test_levels_that_the_cluster_does_not_have_are_refused(client: Client) -> None:
+def test_levels_that_the_cluster_does_not_have_yet_are_a_warning(
+    client: Client, told: list[str]
+) -> None:
     role = Role(command=("true",), topology=RoleTopology(required="node"))
     client.create(a_job("near", roles=(role,), topology=Topology(required="rack", spread="node")))
+    assert told == []
     role = msgspec.structs.replace(role, topology=RoleTopology(preferred="row"))
-    with pytest.raises(Invalid) as caught:
-        client.create(a_job("far", roles=(role,), topology=Topology(required="blok")))
-    assert {problem.path: problem.message for problem in caught.value.problems} == {
-        "spec.topology.required": "the topology has no level blok: there are block, rack, node; "
-        "did you mean block?",
-        "spec.roles[0].topology.preferred": "the topology has no level row: there are block, rack, node",
-    }
+    client.create(a_job("far", roles=(role,), topology=Topology(required="blok")))
+    assert told == [
+        "job far waits until there is such a level (spec.topology.required): the topology has no level "
+        "blok: there are block, rack, node; did you mean block?",
+        "job far waits until there is such a level (spec.roles[0].topology.preferred): the topology has "
+        "no level row: there are block, rack, node",
+    ]
 
 
 def test_a_part_of_a_device_needs_a_device(client: Client, server: LiveServer, told: list[str]) -> None:

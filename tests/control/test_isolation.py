@@ -9,6 +9,7 @@ import pytest
 from shoal.cluster.simulated import run_for
 from shoal.control.scheduling import UNUSABLE
 from shoal.objects.errors import Exists
+from shoal.objects.job import Topology
 from shoal.objects.kinds import JOB, NODE, QUEUE
 from shoal.schedule.decide import Decider
 from shoal.store.base import SYSTEM
@@ -78,6 +79,9 @@ def test_a_node_that_makes_the_decision_fail_is_left_out_until_it_changes(monkey
     for number in range(4):
         world.submit(f"fine-{number}", role(1))
     world.run(5)
+    left_out = next(c for c in world.node("b").status.conditions if c.type == "Unusable")
+    assert "ZeroDivisionError: injected" in left_out.message
+    assert world.diary.said["b", "Unusable"] == [left_out.message]
     for number in range(4):
         assert set(world.running(f"fine-{number}").values()) <= {"a", "c"}
         assert world.running(f"fine-{number}")
@@ -87,6 +91,21 @@ def test_a_node_that_makes_the_decision_fail_is_left_out_until_it_changes(monkey
     world.edit_node("b", labels={"mended": "yes"})
     world.run(5)
     assert set(world.running("more").values()) == {"b"}
+    assert "Unusable" not in {c.type for c in world.node("b").status.conditions}
+
+
+def test_a_job_waits_for_a_level_of_the_topology_that_comes_later() -> None:
+    world = World({"a": capacity(4)}, run_for(None))
+    world.submit("racked", role(2), topology=Topology(required="rack"))
+    world.submit("plain", role(1))
+    world.run(5)
+    assert world.running("plain") and not world.running("racked")
+    waits = world.job("racked").status.scheduling
+    assert waits.code == UNUSABLE and "the topology has no level rack" in waits.message
+    world.levels = ("rack",)
+    world.edit_node("a", labels={"rack": "r1"})
+    world.run(5)
+    assert len(world.running("racked")) == 2
 
 
 def test_an_undecodable_job_keeps_its_tasks_and_comes_back_when_it_is_mended() -> None:

@@ -111,6 +111,8 @@ class World:
         policy: str = "shoal",
     ) -> None:
         self.policy = policy
+        self.levels: tuple[str, ...] = ()
+        """Of the topology."""
         self.clock = clock or VirtualClock()
         self.guard = guard or AlwaysLeader()
         self.cluster = Cluster(
@@ -132,6 +134,7 @@ class World:
             rendezvous=render,
             recorder=self.diary,
             policy=lambda: policy_named(self.policy, edition=EDITION),
+            levels=lambda: self.levels,
         )
         self.jobs: ObjectCache[Job] = context.cache(JOB)
         self.queues: ObjectCache[Queue] = context.cache(QUEUE)

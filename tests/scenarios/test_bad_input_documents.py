@@ -58,7 +58,6 @@ def apply(guarded: Standing, text: str | bytes) -> Ran:
         ),
         (manifest(spec="  speed: {curve: [1, -2]}\n"), ["spec.speed.curve[1]", "at least 0; found -2"]),
         (manifest(role="    resources: {gpu: 1, gpuShare: 0.5}\n"), ["leave gpu or gpuShare out"]),
-        (manifest(spec="  topology: {required: rack}\n"), ["the topology has no level rack"]),
         (queue("weight: 0"), ["spec.weight", "above 0; found 0"]),
         (queue("weight: .nan"), ["spec.weight", "wants a number"]),
         (queue("nominal: {cpu: 1}, guaranteed: {cpu: 2}"), ["spec.guaranteed.cpu", "more than nominal"]),

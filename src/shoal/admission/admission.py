@@ -33,7 +33,7 @@ from shoal.objects.kinds import JOB, QUEUE, Kind, kind_of
 from shoal.objects.meta import Object, OwnerReference
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.node import Capacity, Node
-from shoal.objects.paths import Finding
+from shoal.objects.paths import Finding, spell
 from shoal.objects.queue import Queue, check_place, children_of
 from shoal.store.base import SYSTEM, Actor, Authorise, Record, Store
 
@@ -177,8 +177,8 @@ class Admission:
             return about_queue(obj, self._queues(), self._capacities())
         if isinstance(obj, Job) and not obj.spec.cancelled:
             nodes = [node for node in self._nodes() if _is_listed(node)]
-            told = about_job(obj, self._path(obj.spec.queue), known_capacities(nodes))
-            return [*told, *_about_labels(obj, nodes)]
+            found = about_job(obj, self._path(obj.spec.queue), known_capacities(nodes))
+            return [*found, *_about_labels(obj, nodes), *_about_levels(obj, self._levels())]
         return []
 
     def _check_absent(self, kind: Kind, obj: Object, actor: Actor) -> None:
@@ -224,7 +224,6 @@ class Admission:
         if isinstance(made, Job):
             _check_user(made, actor)
             self._admit_job(made)
-            self._check_levels(made)
             made = self._with_dependencies(made)
         elif isinstance(made, Queue):
             self._check_place(made)
@@ -255,13 +254,6 @@ class Admission:
         problems = problems_of(check_place(queue, self._queues()))
         if problems:
             raise invalid(f"queue {queue.metadata.name}", problems)
-
-    def _check_levels(self, job: Job) -> None:
-        """Refuse levels of topology that the cluster does not have: waiting cannot help."""
-        if all(part.topology is None for part in (job.spec, *job.spec.roles)):
-            return
-        if problems := problems_of(unknown_levels(job.spec, self._levels())):
-            raise invalid(f"job {job.metadata.name}", problems)
 
     def _with_dependencies(self, job: Job) -> Job:
         """The job with the uids of the jobs that it waits for; each has to be there."""
@@ -341,7 +333,7 @@ def _about_labels(job: Job, nodes: list[Node]) -> list[str]:
     """A sentence for each label that the job asks of its nodes and that none has. Nodes and labels may
     still come, so it is a warning."""
     wanted = {pair for role in job.spec.roles for pair in role.node_selector.items()}
-    told: list[str] = []
+    found: list[str] = []
     for key, value in sorted(wanted) if nodes else ():
         values = sorted({node.spec.labels[key] for node in nodes if key in node.spec.labels})
         if value in values:
@@ -349,11 +341,19 @@ def _about_labels(job: Job, nodes: list[Node]) -> list[str]:
         keys = sorted({label for node in nodes for label in node.spec.labels})
         have = f"{key}={'|'.join(values)}" if values else f"the labels {', '.join(keys) or '(none)'}"
         near = did_you_mean(value, values) if values else did_you_mean(key, keys)
-        told.append(
+        found.append(
             f"job {job.metadata.name} waits for a node with the label {key}={value}, which no node has: "
             f"nodes have {have}{near}"
         )
-    return told
+    return found
+
+
+def _about_levels(job: Job, levels: Sequence[str]) -> list[str]:
+    """A sentence for each level that the job names and that the topology does not have. It may come."""
+    return [
+        f"job {job.metadata.name} waits until there is such a level ({spell(each.path)}): {each.message}"
+        for each in unknown_levels(job.spec, levels)
+    ]
 
 
 def _name(obj: Object) -> str:

@@ -139,6 +139,7 @@ def _scheduling(context: ControllerContext) -> Controller:
         levels=context.levels,
         record=context.record,
         order=context.order,
+        report_nodes=context.node_states.unusable,
     )
 
 

@@ -4,16 +4,16 @@ it answers.
 A node that is seen for the first time gets an object. Labels, taints and `unschedulable` as the cluster
 reports them are merged into its spec when the report changes; what people write beside them stays, as in
 a three-way merge with the report before (`status.reported`). What the node reports to need a person
-(`StateDamaged`, `CleanupFailed`) becomes a condition, and an event when it is new. A node that falls
-silent, or that the cluster no longer names, becomes NotReady and stays: whether it is gone for good only
-a person can say.
+(`StateDamaged`, `CleanupFailed`), and why the scheduler leaves it out (`Unusable`), becomes a condition,
+and an event when it is new. A node that falls silent, or that the cluster no longer names, becomes
+NotReady and stays: whether it is gone for good only a person can say.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -31,6 +31,8 @@ from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus, Reported
 from shoal.objects.quantities import Bytes, CpuMillis
 
 WRITER = "node"
+UNUSABLE = "Unusable"
+"""The condition of a node that the scheduler leaves out because no decision can be made with it."""
 _RELIST_SECONDS = 1.0
 """So often the tasks of a node that answers, and is not listed yet, are asked for."""
 _LONGEST_WAIT_SECONDS = 60.0
@@ -51,6 +53,7 @@ class NodeStates:
         self._clock = clock
         self._states: dict[str, NodeState] = {}
         self._callbacks: list[Callable[[NodeState | None, NodeState | None], None]] = []
+        self._unusable: dict[str, str] = {}
         self._synced = False
         self._due = 0.0
         self._watch: NodeWatch | None = None
@@ -71,6 +74,12 @@ class NodeStates:
         """See `Cache.on_change`."""
         self._callbacks.append(callback)
 
+    def unusable(self, reasons: Mapping[str, str]) -> None:
+        """The nodes, by name, that the scheduler leaves out now, and why. Thread-safe."""
+        if reasons != self._unusable:
+            self._unusable = dict(reasons)
+            self.ready.set()
+
     def sync(self) -> bool:
         """See `Cache.sync`."""
         if self._watch is None:
@@ -89,9 +98,14 @@ class NodeStates:
             self._due = math.inf
         elif now >= self._due:
             self._due = now + _RELIST_SECONDS
-        new = {
-            s.name: msgspec.structs.replace(s, ready=False) if s.name in unlisted else s for s in found
-        }
+        unusable = self._unusable
+        new: dict[str, NodeState] = {}
+        for state in found:
+            problems = state.problems
+            if why := unusable.get(state.name):
+                problems = {**problems, UNUSABLE: f"it is left out of scheduling decisions: {why}"}
+            ready = state.ready and state.name not in unlisted
+            new[state.name] = msgspec.structs.replace(state, ready=ready, problems=problems)
         old, self._states = self._states, new
         self._synced = True
         changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]

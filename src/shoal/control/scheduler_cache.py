@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +26,9 @@ from shoal.control.rows import form_of, job_row, node_row, queue_rows, usage_row
 from shoal.control.runner import Key
 from shoal.control.task_cache import TaskCache
 from shoal.objects.elastic import elastic_role
+from shoal.objects.errors import Invalid
 from shoal.objects.job import FINISHED, Job
+from shoal.objects.job_rules import unknown_levels
 from shoal.objects.meta import Metadata
 from shoal.objects.nearest import nearest
 from shoal.objects.node import Node
@@ -97,6 +99,7 @@ class SchedulerCache:
         """By uid: jobs without a row, and why."""
         self._acted = 0.0
         self._node_rows: tuple[NodeRow, ...] = ()
+        self._unusable_nodes: dict[str, str] = {}
         self._queue_rows: tuple[rows.Queue, ...] = ()
         self._usage_rows: tuple[rows.UserUsage, ...] = ()
         jobs.on_change(self._job_changed)
@@ -114,6 +117,8 @@ class SchedulerCache:
             stale, self._stale = self._stale, set[str]()
         levels = self._levels()
         news = bool(stale) or levels != self._known_levels
+        if levels != self._known_levels:
+            dirty |= self._levels_changed()
         self._known_levels = levels
         try:
             if "nodes" in stale:
@@ -143,18 +148,32 @@ class SchedulerCache:
         )
         return snapshot, news
 
+    def unusable_nodes(self) -> dict[str, str]:
+        """The nodes that cannot be made a row of, and why."""
+        return dict(self._unusable_nodes)
+
     def skipped(self) -> dict[str, Skipped]:
         """The jobs that the last snapshot leaves out, by uid."""
         return dict(self._skipped)
 
     def _make_node_rows(self) -> tuple[NodeRow, ...]:
-        rows = {node.metadata.name: _usable_node_row(node) for node in self._nodes.all()}
+        self._unusable_nodes = {}
+        rows = {node.metadata.name: self._node_row(node) for node in self._nodes.all()}
         unknown = [each.name for each in self._nodes.undecodable()]
-        known = {node.metadata.name: _usable_node_row(node) for node in self._nodes.last_known()}
+        known = {node.metadata.name: self._node_row(node) for node in self._nodes.last_known()}
         for name in unknown:
             row = known.get(name) or NodeRow(name=name)
             rows[name] = msgspec.structs.replace(row, ready=False)
         return tuple(rows[name] for name in sorted(rows))
+
+    def _node_row(self, node: Node) -> NodeRow:
+        try:
+            return node_row(node)
+        except Exception as error:  # noqa: BLE001 - what runs there goes on; the other nodes are used
+            name, reason = node.metadata.name, f"{type(error).__name__}: {error}"
+            self._unusable_nodes[name] = reason
+            _LOG.warning("node %s is left out of scheduling: %s", name, reason)
+            return NodeRow(name=name, ready=False)
 
     def _make_queue_rows(self) -> tuple[rows.Queue, ...]:
         queues = [*self._queues.all(), *self._queues.last_known()]
@@ -215,6 +234,7 @@ class SchedulerCache:
         if old is not None:
             self._remove(key)
         try:
+            check_levels(job, self._known_levels)
             made = form_of(job)
             row = job_row(job, tasks, 0, policy, self._learned(job))
         except Exception as error:  # noqa: BLE001 - reported on the job; the others must be scheduled
@@ -233,6 +253,14 @@ class SchedulerCache:
             if not row.ending:
                 self._acted = max(self._acted, row.changed)
         return bool(strangers) or _essence(old) != _essence(row)
+
+    def _levels_changed(self) -> set[tuple[Key, str]]:
+        """The jobs that name a level of the topology."""
+        return {
+            (job.key, job.metadata.uid)
+            for job in self._jobs.all()
+            if any(part.topology is not None for part in (job.spec, *job.spec.roles))
+        }
 
     def _skip(self, key: Key, uid: str, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
@@ -300,6 +328,16 @@ class SchedulerCache:
         self._forms.drop(row.form)
 
 
+def check_levels(job: Job, levels: Sequence[str]) -> None:
+    """Refuse a job that names a level which the topology does not have (yet).
+
+    Raises:
+        Invalid: it does.
+    """
+    if job.status.phase not in FINISHED and (found := unknown_levels(job.spec, levels)):
+        raise Invalid(found[0].message)
+
+
 def _essence(row: JobRow | None) -> JobRow | None:
     """The row without what changes nothing while its slots stay: whether tasks are there already, and
     how far they have come."""
@@ -307,14 +345,6 @@ def _essence(row: JobRow | None) -> JobRow | None:
         return None
     holds = tuple(msgspec.structs.replace(hold, live=False, claimed=False) for hold in row.holds)
     return msgspec.structs.replace(row, holds=holds, progress=0.0)
-
-
-def _usable_node_row(node: Node) -> NodeRow:
-    try:
-        return node_row(node)
-    except Exception as error:  # noqa: BLE001 - what runs there goes on; the other nodes are used
-        _LOG.warning("node %s is left out of scheduling: %s", node.metadata.name, error)
-        return NodeRow(name=node.metadata.name, ready=False)
 
 
 class _Forms:

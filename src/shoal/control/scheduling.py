@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -116,6 +116,7 @@ class SchedulingController:
         levels: Callable[[], tuple[str, ...]] = tuple,
         record: Callable[[Record], None] | None = None,
         order: WaitingOrder | None = None,
+        report_nodes: Callable[[Mapping[str, str]], None] = lambda _reasons: None,
     ) -> None:
         """`policy` and `levels` (of the topology) are asked for each decision; what is decided goes to
         `record`."""
@@ -130,11 +131,12 @@ class SchedulingController:
         self._policy = policy
         self._decider = Decider()
         self._excluded: dict[str, tuple[JobRow, str]] = {}
-        self._excluded_nodes: dict[str, NodeRow] = {}
+        self._excluded_nodes: dict[str, tuple[NodeRow, str]] = {}
         """By uid: rows with which no decision can be made, and why."""
         self._reported: dict[str, Skipped] = {}
         """By uid: why a job is left out, as its status says it."""
         self._order = order or WaitingOrder()
+        self._report_nodes = report_nodes
         self._record_decision = record
         self._scheduler_cache = SchedulerCache(
             jobs=jobs,
@@ -179,6 +181,8 @@ class SchedulingController:
         metrics.DECISIONS.labels("changed" if plan.writes else "unchanged").inc()
         metrics.DECISION_SECONDS.observe(self._clock.monotonic() - begun)
         self._report_skipped(now)
+        excluded = {name: reason for name, (_, reason) in self._excluded_nodes.items()}
+        self._report_nodes({**self._scheduler_cache.unusable_nodes(), **excluded})
         self._order.publish(decided.steps.order)
         try:
             left = self._apply(plan, now)
@@ -204,7 +208,7 @@ class SchedulingController:
             node = None if len(found) == 1 else self._culprit_node(usable, policy, now)
             if node is not None:
                 _log.error("node %s makes a decision fail: %s", node[0].name, node[1])
-                self._excluded_nodes[node[0].name] = node[0]
+                self._excluded_nodes[node[0].name] = node
             elif not found:
                 raise
             else:
@@ -218,7 +222,9 @@ class SchedulingController:
         if self._excluded_nodes:
             there = {row.name: row for row in snapshot.nodes}
             self._excluded_nodes = {
-                name: row for name, row in self._excluded_nodes.items() if there.get(name) == row
+                name: (row, reason)
+                for name, (row, reason) in self._excluded_nodes.items()
+                if there.get(name) == row
             }
             nodes = tuple(_unused(r) if r.name in self._excluded_nodes else r for r in snapshot.nodes)
             snapshot = msgspec.structs.replace(snapshot, nodes=nodes)
