@@ -73,7 +73,10 @@ class Sizes:
     # order
 
     def _gain(self, job: JobState, size: int) -> float:
-        """Marginal speed-up of one more task: of its curve, else equal for all jobs and concave."""
+        """Marginal speed-up of one more task: of its curve, else equal for all jobs and concave. `size`
+        counts tasks of fixed roles (a coordinator) too; curves do not."""
+        pairs = zip(job.minimums, job.maximums, strict=True)
+        size -= sum(least for least, most in pairs if least == most)
         speeds = job.row.speeds
         if speeds and size < len(speeds) and size >= 1 and speeds[size - 1] > 0:
             return math.log(max(speeds[size], 1e-12) / speeds[size - 1])

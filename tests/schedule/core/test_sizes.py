@@ -1,0 +1,29 @@
+"""Sizes of elastic jobs on idle capacity."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.schedule.core.cycle import plan
+from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules, Task
+from shoal.schedule.cycle.steps import Grow
+
+
+@pytest.mark.parametrize("speeds", [(1.0, 2.0, 3.0, 4.0), ()])
+def test_a_curve_counts_tasks_of_the_elastic_role_alone(speeds: tuple[float, ...]) -> None:
+    """With a coordinator beside it, a job grows to the end of its curve at once."""
+    roles = (
+        Role(name="coordinator", amounts={"cpu": 100}),
+        Role(minimum=1, maximum=4, amounts={"cpu": 1000}),
+    )
+    tasks = (
+        Task(role="coordinator", node="n"),
+        Task(index=0, node="n"),
+        Task(index=1, node="n"),
+    )
+    job = Job(name="j", roles=roles, tasks=tasks, speeds=speeds)
+    node = Node(name="n", amounts={"cpu": 5000})
+    made = plan(Cluster(nodes=(node,), queues=(Queue(name="default"),), jobs=(job,)), Rules(), 100.0)
+    (step,) = made.steps
+    assert isinstance(step, Grow)
+    assert [(task.role, task.index) for task in step.tasks] == [("worker", 2), ("worker", 3)]
