@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from shoal.testing.elastic import ElasticJob
+from tests.elastic.forked import ForkedJob
+from tests.elastic.variants import soak
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 COUNT = Path(__file__).parent / "programs" / "count.py"
-SAMPLES, BATCH, EPOCHS = 640, 16, 25
+SAMPLES, BATCH, EPOCHS = 640, 16, 5
 STEPS = SAMPLES // BATCH * EPOCHS
 
 
@@ -25,19 +26,19 @@ def command(tmp_path: Path) -> list[str]:
     return [str(COUNT), str(SAMPLES), str(BATCH), str(EPOCHS), "0.02", str(tmp_path / "hurry")]
 
 
-def step_of(job: ElasticJob, name: str) -> int:
+def step_of(job: ForkedJob, name: str) -> int:
     return max((line["step"] for line in job.lines(name) if "step" in line), default=0)
 
 
-def reach(job: ElasticJob, name: str, step: int) -> None:
+def reach(job: ForkedJob, name: str, step: int) -> None:
     job.until(lambda: step_of(job, name) >= step, f"step {step} of {name}")
 
 
-def views(job: ElasticJob, name: str) -> list[list[str]]:
+def views(job: ForkedJob, name: str) -> list[list[str]]:
     return [line["members"] for line in job.lines(name) if "members" in line]
 
 
-def finished(job: ElasticJob, *names: str) -> None:
+def finished(job: ForkedJob, *names: str) -> None:
     """They go through, with every sample counted once an epoch, and agree to the last bit."""
     (job.folder / "hurry").touch()
     last = []
@@ -49,16 +50,16 @@ def finished(job: ElasticJob, *names: str) -> None:
     assert len({line["digest"] for line in last}) == 1
 
 
-def no_step_missing(job: ElasticJob, *names: str) -> None:
+def no_step_missing(job: ForkedJob, *names: str) -> None:
     """Each applied every step from its first on, once."""
     for name in names:
         steps = [line["step"] for line in job.lines(name) if "size" in line]
         assert steps == list(range(steps[0], STEPS + 1)), (name, steps)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, soak(1)])
 def test_one_of_two_is_killed(tmp_path: Path, command: list[str], victim: int):
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         names = ["a", "b"]
         for name in names:
             job.start(name, command)
@@ -77,7 +78,7 @@ def test_one_of_two_is_killed(tmp_path: Path, command: list[str], victim: int):
 
 def test_a_worker_joins_and_the_others_go_on(tmp_path: Path, command: list[str]):
     """training-D1: the others stay in their epoch until all are ready, then switch together."""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         job.start("a", command)
         reach(job, "a", 5)
         job.start("late", command)
@@ -88,7 +89,7 @@ def test_a_worker_joins_and_the_others_go_on(tmp_path: Path, command: list[str])
 
 def test_a_worker_that_is_told_to_go_leaves_at_a_step_boundary(tmp_path: Path, command: list[str]):
     """training-N12"""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b", "c"):
             job.start(name, command)
         job.until(lambda: any(len(v) == 3 for v in views(job, "a")), "all three are members")
@@ -102,7 +103,7 @@ def test_a_worker_that_is_told_to_go_leaves_at_a_step_boundary(tmp_path: Path, c
 
 def test_a_stopped_worker_is_put_out_and_comes_back(tmp_path: Path, command: list[str]):
     """training-N2"""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b"):
             job.start(name, command)
         job.until(lambda: any(len(v) == 2 for v in views(job, "a")), "both are members")
@@ -115,7 +116,7 @@ def test_a_stopped_worker_is_put_out_and_comes_back(tmp_path: Path, command: lis
 
 
 def test_steps_go_on_without_the_coordinator(tmp_path: Path, command: list[str]):
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b"):
             job.start(name, command)
         job.until(lambda: any(len(v) == 2 for v in views(job, "a")), "both are members")
@@ -128,7 +129,7 @@ def test_steps_go_on_without_the_coordinator(tmp_path: Path, command: list[str])
 
 
 def test_coordinator_and_a_worker_die_together(tmp_path: Path, command: list[str]):
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b", "c"):
             job.start(name, command)
         job.until(lambda: any(len(v) == 3 for v in views(job, "a")), "all three are members")
@@ -145,7 +146,7 @@ def test_coordinator_and_a_worker_die_together(tmp_path: Path, command: list[str
 
 
 def test_below_the_minimum_the_job_pauses_and_says_so(tmp_path: Path, command: list[str]):
-    with ElasticJob(tmp_path, minimum=2, environment={"PYTHONUNBUFFERED": "1"}) as job:
+    with ForkedJob(tmp_path, minimum=2, environment={"PYTHONUNBUFFERED": "1"}) as job:
         for name in ("a", "b"):
             job.start(name, command)
         reach(job, "a", 5)
@@ -161,7 +162,7 @@ def test_below_the_minimum_the_job_pauses_and_says_so(tmp_path: Path, command: l
 
 def test_shrink_to_one_and_grow_back(tmp_path: Path, command: list[str]):
     """training-N11"""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b", "c"):
             job.start(name, command)
         job.until(lambda: any(len(v) == 3 for v in views(job, "a")), "all three are members")
@@ -177,7 +178,7 @@ def test_shrink_to_one_and_grow_back(tmp_path: Path, command: list[str]):
 
 def test_a_second_kill_while_the_first_is_dealt_with(tmp_path: Path, command: list[str]):
     """training-N6"""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b", "c", "d"):
             job.start(name, command)
         job.until(lambda: any(len(v) == 4 for v in views(job, "a")), "all are members")
@@ -188,7 +189,7 @@ def test_a_second_kill_while_the_first_is_dealt_with(tmp_path: Path, command: li
 
 def test_it_runs_under_torchrun(tmp_path: Path, command: list[str]):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SHOAL_")}
-    job = ElasticJob(tmp_path)
+    job = ForkedJob(tmp_path)
     (tmp_path / "hurry").touch()
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     process = job._spawn("torchrun", [*torchrun, *command], environment)

@@ -11,19 +11,20 @@ import pytest
 
 from shoal import elastic
 from shoal.elastic import ElasticError
-from shoal.testing.elastic import ElasticJob
+from tests.elastic.forked import ForkedJob
+from tests.elastic.variants import soak
 
 APART = Path(__file__).parent / "programs" / "apart.py"
-SAMPLES, BATCH, EPOCHS = 240, 12, 30
+SAMPLES, BATCH, EPOCHS = 240, 12, 10
 STEPS = SAMPLES // BATCH * EPOCHS
 
 
 def command(tmp_path: Path, **given: Any) -> list[str]:
-    numbers = [str(each) for each in (SAMPLES, BATCH, EPOCHS, 0.1)]
+    numbers = [str(each) for each in (SAMPLES, BATCH, EPOCHS, 0.04)]
     return [str(APART), *numbers, str(tmp_path / "hurry"), json.dumps({"sync_every": 4} | given)]
 
 
-def among(job: ElasticJob, name: str, size: int, steps: int = 3) -> None:
+def among(job: ForkedJob, name: str, size: int, steps: int = 3) -> None:
     """From now on: so many more steps of `name` as one of `size`."""
     before = len(job.lines(name))
 
@@ -33,7 +34,7 @@ def among(job: ElasticJob, name: str, size: int, steps: int = 3) -> None:
     job.until(there, f"{steps} steps of {name} among {size}")
 
 
-def ended(job: ElasticJob, *names: str) -> list[dict[str, Any]]:
+def ended(job: ForkedJob, *names: str) -> list[dict[str, Any]]:
     (job.folder / "hurry").touch()
     assert {name: job.wait(name) for name in names} == dict.fromkeys(names, 0)
     last = [job.lines(name)[-1] for name in names]
@@ -41,14 +42,14 @@ def ended(job: ElasticJob, *names: str) -> list[dict[str, Any]]:
     return last
 
 
-@pytest.mark.parametrize("victim", ["a", "b"])
+@pytest.mark.parametrize("victim", ["a", soak("b")])
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_worker_dies_and_comes_back(tmp_path: Path, victim: str):
     """training-A12: what was not agreed on is learned again by those who are left, and counted once."""
     words = command(tmp_path)
     other = "b" if victim == "a" else "a"
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         job.start("a", words)
         job.start("b", words)
         among(job, other, 2, 6)
@@ -65,7 +66,7 @@ def test_a_worker_dies_and_comes_back(tmp_path: Path, victim: str):
 def test_three_come_and_one_is_told_to_go(tmp_path: Path):
     """training-A12, upscaling; then a notice, and the coordinator dies: nothing is lost or repeated."""
     words = command(tmp_path)
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         for name in ("a", "b", "c"):
             job.start(name, words)
         among(job, "a", 3, 4)
@@ -83,7 +84,7 @@ def test_three_come_and_one_is_told_to_go(tmp_path: Path):
 @pytest.mark.slow
 def test_all_die_and_go_on_from_a_checkpoint(tmp_path: Path):
     words = command(tmp_path, checkpoint=str(tmp_path / "kept"))
-    with ElasticJob(tmp_path, minimum=2) as job:
+    with ForkedJob(tmp_path, minimum=2) as job:
         job.start("a", words)
         job.start("b", words)
         job.until(lambda: list((tmp_path / "kept").glob("**/*manifest*")), "a checkpoint", 60.0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from shoal.testing.elastic import ElasticJob
+from tests.elastic import forked
+from tests.elastic.forked import ForkedJob
+from tests.elastic.variants import soak
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -22,10 +22,7 @@ def command(folder: Path, precision: str, *, pace: float = 0.02, harm: str = "")
 
 def alone(folder: Path, precision: str) -> torch.Tensor:
     words = command(folder, precision, pace=0.0)
-    done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=True, timeout=60
-    )
-    return values(done.stdout.splitlines()[-1])
+    return values(forked.output(folder, words)[-1])
 
 
 def values(line: str) -> torch.Tensor:
@@ -34,11 +31,11 @@ def values(line: str) -> torch.Tensor:
     return torch.tensor(json.loads(line)["values"], dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp64", 1e-9), ("fp32", 1e-2)])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp64", 1e-9), soak("fp32", 1e-2)])
 def test_the_same_is_learned_whoever_comes_and_goes(tmp_path: Path, precision: str, tolerance: float):
     """training-G18, N9: 192 steps, the last of each epoch smaller and uneven."""
     expected = alone(tmp_path, precision)
-    with ElasticJob(tmp_path / "job") as job:
+    with ForkedJob(tmp_path / "job") as job:
         words = command(job.folder, precision)
         for name in ("a", "b", "c"):
             job.start(name, words)
@@ -57,7 +54,7 @@ def test_the_same_is_learned_whoever_comes_and_goes(tmp_path: Path, precision: s
 
 
 def test_a_worker_that_raises_goes_alone(tmp_path: Path):
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         words = command(tmp_path, "fp32", harm="raise")
         job.start("good", words)
         job.start("bad", words)
@@ -72,7 +69,7 @@ def test_a_worker_that_raises_goes_alone(tmp_path: Path):
 
 def test_a_sample_on_which_every_worker_crashes_ends_the_job(tmp_path: Path):
     """It is named after the second, and does not eat the workers one by one."""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         words = command(tmp_path, "fp32", pace=0.3, harm="poison")
         for name in ("a", "b", "c", "d"):
             job.start(name, words)
@@ -92,7 +89,7 @@ def test_a_sample_on_which_every_worker_crashes_ends_the_job(tmp_path: Path):
 
 def test_gradients_that_are_not_numbers_are_the_scripts_affair(tmp_path: Path):
     """As in plain torch; all workers have the same, and end."""
-    with ElasticJob(tmp_path, minimum=2) as job:
+    with ForkedJob(tmp_path, minimum=2) as job:
         words = command(tmp_path, "fp32", pace=0.0, harm="nan")
         for name in ("a", "b"):
             job.start(name, words)

@@ -10,7 +10,7 @@ import torch
 
 from shoal import elastic
 from shoal.elastic import ElasticError, Scale
-from shoal.testing.elastic import ElasticJob
+from tests.elastic.forked import ForkedJob
 
 GROWS = Path(__file__).parent / "programs" / "grows.py"
 
@@ -71,7 +71,7 @@ def test_adascale_was_removed():
 @pytest.mark.slow
 def test_two_workers_have_twice_the_batch(tmp_path: Path):
     """Then one is killed: the batch is the reference's again, and each sample was learned once."""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         words = [str(GROWS), told("sqrt"), str(tmp_path / "hurry")]
         job.start("a", words)
         job.start("b", words)

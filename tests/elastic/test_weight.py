@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,23 +10,22 @@ import torch
 
 from shoal import elastic
 from shoal.elastic import ElasticError
-from shoal.testing.elastic import ElasticJob
+from tests.elastic import forked
+from tests.elastic.forked import ForkedJob
 
 TOKENS = Path(__file__).parent / "programs" / "tokens.py"
 
 
-def alone(largest: int) -> list[float]:
-    command = [sys.executable, str(TOKENS), str(largest)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    return json.loads(done.stdout)["values"]
+def alone(folder: Path, largest: int) -> list[float]:
+    return json.loads(forked.output(folder, [str(TOKENS), str(largest)])[-1])["values"]
 
 
 @pytest.mark.process
 @pytest.mark.slow
 def test_parts_and_workers_weigh_by_what_they_hold(tmp_path: Path):
-    whole = alone(16)
-    assert alone(3) == pytest.approx(whole, rel=1e-11)
-    with ElasticJob(tmp_path, minimum=3) as job:
+    whole = alone(tmp_path, 16)
+    assert alone(tmp_path, 3) == pytest.approx(whole, rel=1e-11)
+    with ForkedJob(tmp_path, minimum=3) as job:
         for name in ("a", "b", "c"):
             job.start(name, [str(TOKENS), "4"])
         assert [job.wait(name) for name in ("a", "b", "c")] == [0, 0, 0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.testing.elastic import ElasticJob
+from tests.elastic.forked import ForkedJob
 
 __all__ = ["End", "ends", "run", "write"]
 
@@ -76,10 +76,10 @@ def run(
     *,
     minimum: int | None = None,
     environment: Mapping[str, str] | None = None,
-    meanwhile: Callable[[ElasticJob], object] = lambda job: None,
+    meanwhile: Callable[[ForkedJob], object] = lambda job: None,
 ) -> dict[str, End]:
     """Start these workers together (by default none goes on before all are there); how they ended."""
-    with ElasticJob(folder, minimum or len(names), environment=environment) as job:
+    with ForkedJob(folder, minimum or len(names), environment=environment) as job:
         command = write(folder, body)
         for name in names:
             job.start(name, command)
@@ -87,7 +87,7 @@ def run(
         return ends(job)
 
 
-def ends(job: ElasticJob) -> dict[str, End]:
+def ends(job: ForkedJob) -> dict[str, End]:
     """Wait for all workers, and for the coordinator to have heard it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     codes = {name: job.wait(name, max(0.1, deadline - time.monotonic())) for name in job.workers}

@@ -13,9 +13,10 @@ from torch import nn
 
 from shoal.elastic.errors import ElasticError
 from shoal.elastic.terms import Terms, described
-from shoal.testing.elastic import ElasticJob
 from tests.elastic.bad.reports import messages
 from tests.elastic.bad.scripts import End, run, write
+from tests.elastic.forked import ForkedJob
+from tests.elastic.variants import soak
 
 TERMS = Terms(
     1, 64, 16, 2, 0, True, 1, "a model", "an optimizer", "none", "none in buckets of 25 MiB", "kept"
@@ -88,13 +89,13 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("name", ["batch", soak("length"), soak("model")])
 @pytest.mark.process
 @pytest.mark.slow
 def test_whoever_was_given_something_else_goes_before_it_learns_anything(tmp_path: Path, name: str):
     """A first view of both; what the oldest member was given counts."""
     shards, before, sentence = OTHER[name]
-    with ElasticJob(tmp_path, 2) as job:
+    with ForkedJob(tmp_path, 2) as job:
         command = write(tmp_path, LOOP.format(shards=shards, before=before))
         job.start("a", command)
         job.until(lambda: "waiting: 1 of at least 2" in known(tmp_path), "a is the oldest")
@@ -112,7 +113,7 @@ def test_whoever_was_given_something_else_goes_before_it_learns_anything(tmp_pat
 def test_a_joiner_with_another_batch_goes_and_the_others_do_not_notice(tmp_path: Path):
     shards, before, sentence = OTHER["batch"]
     body = LOOP.format(shards=shards.replace("epochs=4", "epochs=200"), before=before)
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         command = write(
             tmp_path, body.replace("sleep(0.05)", "sleep(0 if os.path.exists('hurry') else 0.05)")
         )

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shoal.testing.elastic import ElasticJob
 from tests.elastic.bad.reports import messages
 from tests.elastic.bad.scripts import ends, run, write
+from tests.elastic.forked import ForkedJob
+from tests.elastic.variants import soak
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -41,8 +42,8 @@ def one_goes_the_other_through(folder: Path, harm: str, stall: float = 60.0) -> 
     ("harm", "sentence"),
     [
         ("raise ValueError('a loss that is no loss')", "ValueError: a loss that is no loss"),
-        ("torch.empty(1 << 50)", "DefaultCPUAllocator: can't allocate memory"),
-        ("bytearray(1 << 60)", "MemoryError"),
+        soak("torch.empty(1 << 50)", "DefaultCPUAllocator: can't allocate memory"),
+        soak("bytearray(1 << 60)", "MemoryError"),
         ("continue", "without backward() on the last one: call it in every pass"),
     ],
     ids=["raises", "out of torch's memory", "out of memory", "no backward"],
@@ -71,7 +72,7 @@ def test_a_worker_that_is_killed_from_outside_has_not_failed(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "harm", ["ctypes.PyDLL(None).sleep(60)", "time.sleep(60)"], ids=["GIL", "waits"]
+    "harm", ["ctypes.PyDLL(None).sleep(60)", soak("time.sleep(60)")], ids=["GIL", "waits"]
 )
 def test_a_worker_that_hangs_is_put_out_and_ended(tmp_path: Path, harm: str):
     """training-N3: in C with the interpreter lock held, or in a wait."""
@@ -104,7 +105,7 @@ finish()
     [
         ("raise ValueError('a broken image')", "ValueError: a broken image"),
         ("ctypes.string_at(0)", "it crashed: Segmentation fault"),
-        ("os.abort()", "it crashed: Aborted"),
+        soak("os.abort()", "it crashed: Aborted"),
     ],
     ids=["raises", "segfault", "abort"],
 )
@@ -112,7 +113,7 @@ def test_a_sample_that_ends_every_worker_ends_the_job_and_is_named(
     tmp_path: Path, harm: str, words: str
 ):
     """badinput-2. Two of four pay for it; the others are told."""
-    with ElasticJob(tmp_path, 3) as job:
+    with ForkedJob(tmp_path, 3) as job:
         command = write(tmp_path, POISON.format(harm=harm))
         for name in "abcd":
             job.start(name, command)
@@ -168,7 +169,7 @@ sys.exit(main())
 
 def test_workers_that_all_end_with_an_exit_code_are_no_success(tmp_path: Path):
     """badinput-1: an error that `main` turns into an exit code, in all workers."""
-    with ElasticJob(tmp_path, 2) as job:
+    with ForkedJob(tmp_path, 2) as job:
         command = write(tmp_path, CAUGHT)
         for name in ("a", "b"):
             job.start(name, command)
@@ -205,7 +206,7 @@ def test_a_worker_that_fails_to_save_its_model_is_restarted_to_save_it(tmp_path:
     """badinput-1: its peer has finished; the checkpoint of the last step is always there."""
     kept = tmp_path / "kept"
     kept.mkdir()
-    with ElasticJob(tmp_path, 2) as job:
+    with ForkedJob(tmp_path, 2) as job:
         command = write(tmp_path, AFTERWARDS.format(folder=str(kept)))
         for name in ("a", "b"):
             job.start(name, command)

@@ -13,9 +13,9 @@ import pytest
 
 from shoal.elastic import environment, wire
 from shoal.elastic.errors import ElasticError
-from shoal.testing.elastic import ElasticJob
 from tests.elastic.bad.reports import messages
 from tests.elastic.bad.scripts import ends, run, write
+from tests.elastic.forked import ForkedJob
 
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "0.0.0.0", "no-such-host.invalid", "2001:db8::1"])
@@ -65,7 +65,7 @@ def test_a_worker_says_that_the_coordinator_of_its_file_is_dead_and_goes_on_with
     tmp_path: Path,
 ):
     """badinput-4. The file of a coordinator that was killed is still there."""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         job.kill("coordinator")
         job.start("a", write(tmp_path, SCRIPT))
         log = tmp_path / "a.log"
@@ -80,7 +80,7 @@ def test_a_worker_says_that_the_coordinator_of_its_file_is_dead_and_goes_on_with
 @pytest.mark.slow
 def test_a_worker_with_the_key_of_an_older_attempt_is_not_taken_in_and_says_so(tmp_path: Path):
     """badinput-4. Its file names an address that is now another job's coordinator's."""
-    with ElasticJob(tmp_path / "new") as other, ElasticJob(tmp_path / "old") as job:
+    with ForkedJob(tmp_path / "new") as other, ForkedJob(tmp_path / "old") as job:
         job.kill("coordinator")
         old = json.loads((tmp_path / "old" / "coordinator.json").read_text())
         new = json.loads((tmp_path / "new" / "coordinator.json").read_text())
@@ -98,7 +98,7 @@ def test_a_worker_with_the_key_of_an_older_attempt_is_not_taken_in_and_says_so(t
 @pytest.mark.slow
 def test_a_sidecar_and_a_peer_with_an_older_key_are_closed_at_once(tmp_path: Path):
     """Stale keys of an older attempt: the one that says it hears nothing, not even an epoch's number."""
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         told = json.loads((tmp_path / "coordinator.json").read_text())
         for role in ("worker", "sidecar"):
             connection = wire.connect(told["address"], 5.0)
@@ -117,7 +117,7 @@ def test_a_sidecar_and_a_peer_with_an_older_key_are_closed_at_once(tmp_path: Pat
 def test_a_record_of_an_earlier_attempt_gives_a_new_key_and_no_members(tmp_path: Path):
     """Workers of the earlier attempt that still run cannot speak to the new coordinator."""
     first = {"SHOAL_JOB_UID": "u", "SHOAL_ATTEMPT": "1"}
-    with ElasticJob(tmp_path, environment=first) as job:
+    with ForkedJob(tmp_path, environment=first) as job:
         old = json.loads((tmp_path / "coordinator.json").read_text())
         job.start("a", write(tmp_path, SCRIPT.replace("epochs=10", "epochs=100000")))
         job.until(lambda: len(job.lines("a")) > 3, "it trains")
@@ -142,7 +142,7 @@ def test_a_record_of_an_earlier_attempt_gives_a_new_key_and_no_members(tmp_path:
 @pytest.mark.slow
 def test_fewer_workers_than_the_minimum_wait_and_say_so(tmp_path: Path):
     """badinput-4: before the first view, where nobody waits in a collective."""
-    with ElasticJob(tmp_path, 3) as job:
+    with ForkedJob(tmp_path, 3) as job:
         command = write(tmp_path, SCRIPT)
         job.start("a", command)
         job.start("b", command)
@@ -178,7 +178,7 @@ KEPT = SCRIPT.replace("init()", "init({options})").replace("epochs=10", "epochs=
 def test_when_all_are_dead_training_goes_on_from_the_checkpoint(tmp_path: Path):
     """training-N10: nobody begins at step 0."""
     options = f"checkpoint={str(tmp_path / 'kept')!r}, checkpoint_every=0.2"
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         command = write(tmp_path, KEPT.format(options=options))
         job.start("a", command)
         job.until(lambda: len(job.lines("a")) > 100, "checkpoints are written")
@@ -196,7 +196,7 @@ def test_when_all_are_dead_training_goes_on_from_the_checkpoint(tmp_path: Path):
 @pytest.mark.process
 @pytest.mark.slow
 def test_when_all_are_dead_and_nothing_was_kept_the_job_says_so_and_ends(tmp_path: Path):
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         command = write(tmp_path, KEPT.format(options=""))
         job.start("a", command)
         job.until(lambda: len(job.lines("a")) > 60, "steps are committed")
@@ -222,7 +222,7 @@ def test_the_default_address_is_of_this_machine():
 @pytest.mark.skipif(not socket.has_ipv6, reason="two addresses that do not reach each other need IPv6")
 def test_workers_that_do_not_reach_each_other_are_told_their_addresses(tmp_path: Path):
     """badinput-5: a wrong network interface. They wait, and try again every two seconds."""
-    with ElasticJob(tmp_path, 2) as job:
+    with ForkedJob(tmp_path, 2) as job:
         command = write(tmp_path, SCRIPT)
         job.start("a", command, {"SHOAL_HOST": "127.0.0.1"})
         job.start("b", command, {"SHOAL_HOST": "::1"})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.testing.elastic import ElasticJob
+from tests.elastic.forked import ForkedJob
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -22,7 +22,7 @@ def command(
     return [PROGRAM, *words]
 
 
-def ended(job: ElasticJob, *names: str) -> None:
+def ended(job: ForkedJob, *names: str) -> None:
     """All are through, with the same parameters, and learned something."""
     for name in names:
         assert job.wait(name, 100.0) == 0, (job.folder / f"{name}.log").read_text()[-3000:]
@@ -37,7 +37,7 @@ def test_workers_come_and_go_and_all_have_the_same(tmp_path: Path):
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with ElasticJob(tmp_path) as job:
+    with ForkedJob(tmp_path) as job:
         words = command(tmp_path, "powersgd:2", width=1000, steps=20_000, pace=0.04)
 
         def last() -> dict[str, int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from shoal.elastic import wire
+from tests.elastic import forked
 
 _START_SECONDS = 20.0
 
@@ -26,13 +26,11 @@ class Process:
         self.file = folder / "address.json"
         self.file.unlink(missing_ok=True)
         where = () if "--api" in arguments else ("--sqlite", str(folder / "record.db"))
-        command = [sys.executable, "-W", "error", "-m", "shoal.elastic.coordinator", *where]
-        self.errors = (folder / f"stderr-{time.monotonic_ns()}").open("w+")
-        self.child = subprocess.Popen(
-            [*command, "--address-file", str(self.file), *arguments],
-            stdin=subprocess.DEVNULL,
-            stderr=self.errors,
-            env={**os.environ, **(env or {})},
+        self.errors = folder / f"stderr-{time.monotonic_ns()}"
+        self.child = forked.server().start(
+            ["-m", "shoal.elastic.coordinator", *where, "--address-file", str(self.file), *arguments],
+            {**os.environ, "PYTHONWARNINGS": "error", **(env or {})},
+            self.errors,
         )
         until = time.monotonic() + _START_SECONDS
         while not self.file.exists():
@@ -44,10 +42,10 @@ class Process:
         self.address, self.key = told["address"], told["key"]
 
     def said(self) -> str:
-        return Path(self.errors.name).read_text()
+        return self.errors.read_text()
 
     def end(self, seconds: float = 10.0) -> int:
-        self.child.terminate()
+        self.child.send_signal(signal.SIGTERM)
         return self.child.wait(seconds)
 
     def close(self) -> None:
@@ -56,7 +54,6 @@ class Process:
             self.child.wait(10.0)
         for client in self.clients:
             client.close()
-        self.errors.close()
 
 
 class Client:
@@ -70,7 +67,7 @@ class Client:
     def say(self, kind: str, **fields: Any) -> None:
         self.connection.send({"type": kind, **fields})
 
-    def hear(self, kind: str, seconds: float = 5.0) -> dict[str, Any]:
+    def hear(self, kind: str, seconds: float = 20.0) -> dict[str, Any]:
         """The next message of that type; others before it are passed over."""
         until = time.monotonic() + seconds
         while True:

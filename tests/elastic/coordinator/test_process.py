@@ -18,6 +18,7 @@ import pytest
 
 from shoal.elastic import wire
 from shoal.elastic.coordinator.records import SqliteRecords
+from tests.elastic.machine import Baseline
 
 from .clients import Client, Process, Worker
 
@@ -87,17 +88,17 @@ def test_a_job_that_has_failed_ends_its_coordinator_so(start: Start) -> None:
     assert Worker(again, "c").hear("stop")["failed"] is True
 
 
-def test_both_connections_lost_is_a_loss(start: Start) -> None:
+def test_both_connections_lost_is_a_loss(start: Start, baseline: Baseline) -> None:
     process = start("--minimum", "2")
     first, second = pair(process)
     grown(process, first, second, "c")
     began = time.monotonic()
     second.close()
-    told = first.hear("view", 3.0)
+    told = first.hear("view")
     seconds = time.monotonic() - began
     print(f"{seconds * 1e3:.1f} ms, of which 100 are patience")
     assert [each["name"] for each in told["view"]["members"]] == ["a", "c"]
-    assert 0.09 < seconds < 1.0
+    assert 0.09 < seconds < baseline.allow(1.0)
 
 
 def grown(process: Process, *members_and_name: Worker | str) -> Worker:
@@ -113,7 +114,7 @@ def grown(process: Process, *members_and_name: Worker | str) -> Worker:
     return joiner
 
 
-def test_how_soon_all_are_told_of_a_loss(start: Start) -> None:
+def test_how_soon_all_are_told_of_a_loss(start: Start, baseline: Baseline) -> None:
     """Loss to told, with the durable write between: the aim is 5 ms."""
     process = start("--minimum", "1")
     first = Worker(process, "a").welcomed()
@@ -131,7 +132,7 @@ def test_how_soon_all_are_told_of_a_loss(start: Start) -> None:
         first.recovered(view["epoch"], 4)
         joiner.close()
     print(f"median {statistics.median(taken) * 1e3:.2f} ms, longest {max(taken) * 1e3:.2f} ms")
-    assert statistics.median(taken) < 0.05
+    assert statistics.median(taken) < baseline.allow(0.05)
 
 
 def test_a_stopped_worker_is_fenced_and_rejoins(start: Start) -> None:
@@ -152,7 +153,7 @@ def test_a_stopped_worker_is_fenced_and_rejoins(start: Start) -> None:
     assert again.incarnation == 4
 
 
-def test_a_restart_keeps_epoch_and_incarnations(start: Start) -> None:
+def test_a_restart_keeps_epoch_and_incarnations(start: Start, baseline: Baseline) -> None:
     """training-N1: killed, and back: no incarnation twice, and the loss meanwhile is found."""
     process = start("--minimum", "1", "--expect", "2")
     first, second = pair(process)
@@ -167,7 +168,7 @@ def test_a_restart_keeps_epoch_and_incarnations(start: Start) -> None:
     view = back.hear("view")["view"]
     print(f"told {time.monotonic() - began:.3f} s after it was back")
     assert (view["epoch"], view["kind"], len(view["members"])) == (2, "loss", 1)
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < baseline.allow(1.0)
     assert Worker(process, "c").welcomed().incarnation == 3
     first.close()
 
@@ -298,7 +299,7 @@ def test_a_flood_of_strangers_shuts_nobody_out(start: Start) -> None:
     assert not worker.is_closed(0.2)
 
 
-def test_a_reader_that_does_not_read_blocks_nobody(start: Start) -> None:
+def test_a_reader_that_does_not_read_blocks_nobody(start: Start, baseline: Baseline) -> None:
     """It is told until its buffer is full, then closed; the others hear in time."""
     process = start("--minimum", "2")
     first, second = pair(process)
@@ -313,7 +314,7 @@ def test_a_reader_that_does_not_read_blocks_nobody(start: Start) -> None:
         asked = time.monotonic()
         first.say("publish", epoch=9, manifest={})
         first.hear("refused")
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - asked < baseline.allow(2.0)
         if second.is_closed_by_now():
             break
     assert second.is_closed_by_now()

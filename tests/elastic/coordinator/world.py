@@ -168,12 +168,18 @@ class World:
 
     def _begin_again(self, group: Group) -> None:
         """A first view without states: the committed steps behind the checkpoint are given up."""
-        self._give_up(len(self.checkpoints.get(group.manifest, ())), "is taken up again")
+        self._give_up(group, len(self.checkpoints.get(group.manifest, ())), "is taken up again")
         group.outcome = ("first", group.manifest, group.ids[0], None)
         self.restarts += 1
 
-    def _give_up(self, step: int, how: str) -> None:
-        """Committed steps are gone with all members of the views that committed them, or may not be."""
+    def _give_up(self, group: Group, step: int, how: str) -> None:
+        """Committed steps are gone with all members of the views that committed them, or may not be.
+
+        A step of a group needs each of its members, and epochs never go back: what is agreed in a group
+        that a member has left is of no effect, and gives nothing up.
+        """
+        if not all(self._takes_part(group, who) for who in group.ids):
+            return
         holders = [w.id for w in self.workers if w.alive and self._goes_on(w)]
         if len(self.committed) > step and holders:
             raise Violation(f"step {step} {how} though {holders} have all {len(self.committed)}")
@@ -478,7 +484,7 @@ class World:
             self._begin_again(group)
             return
         if newest < len(self.committed):
-            self._give_up(newest, "goes on")
+            self._give_up(group, newest, "goes on")
         donor = next(who for who in group.ids if applied[who] == newest)
         pending = {content for _, content in group.posted.values() if content is not None}
         if any(step != newest for step in applied.values()):
@@ -543,6 +549,11 @@ class World:
             )
             and not (worker.epoch == 0 and worker.entering == 0 and bool(group.gave))
         )
+
+    def _takes_part(self, group: Group, who: tuple[str, int]) -> bool:
+        """Whether a member is alive and has not entered a later epoch."""
+        worker = self._find(who)
+        return worker is not None and max(worker.epoch, worker.entering) == group.view.epoch
 
     def _find(self, who: tuple[str, int]) -> Worker | None:
         return next((w for w in self.workers if w.alive and w.id == who), None)

@@ -262,7 +262,7 @@ class Crowd:
         self.until(watched, f"not {count} know {count}")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_until(condition, what, 30.0)
+        wait_until(condition, what, 60.0)
 
     def beats_in(self, seconds: float) -> int:
         """How many beats come in that time."""

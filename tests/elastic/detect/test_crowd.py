@@ -15,6 +15,22 @@ from .harness import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
+def test_above_the_limit_sidecars_watch_each_other(tmp_path: Path) -> None:
+    """A silent machine is found without heartbeats, and joins again. What else happens in the life of
+    such a job, and how soon, is in virtual time (`test_large_job`, `coordinator/test_watching`)."""
+    with Crowd(tmp_path, 4, "--star-limit", "2") as crowd:
+        crowd.until_watched(4)
+        crowd.until(lambda: crowd.beats_in(0.5) == 0, "some still beat")
+        victim, others = crowd.members[3], crowd.members[:3]
+        victim.stop_machine()
+        crowd.until(lambda: all(victim.name not in each.members for each in others), "it is still in")
+        assert crowd.tap.count("silent") > 0, "a sidecar has reported it"
+        victim.continue_machine()
+        crowd.until(lambda: all(victim.name in each.members for each in others), "it is not back")
+        assert victim.fenced >= 1
+
+
+@pytest.mark.soak
 def test_six_above_a_limit_of_four(tmp_path: Path) -> None:
     """The life of a job that watches itself: no beats; losses found; restarts evict nobody; and back."""
     with Crowd(tmp_path, 6, "--star-limit", "4") as crowd:
@@ -60,6 +76,7 @@ def test_six_above_a_limit_of_four(tmp_path: Path) -> None:
         assert crowd.members[0].epoch == epoch
 
 
+@pytest.mark.soak
 def test_one_that_is_starved_is_not_put_out(tmp_path: Path) -> None:
     """A sidecar that runs for a tenth of a second in each half: suspected at times, it refutes."""
     with Crowd(tmp_path, 6, "--star-limit", "4") as crowd:
@@ -76,6 +93,7 @@ def test_one_that_is_starved_is_not_put_out(tmp_path: Path) -> None:
         assert crowd.members[0].epoch == epoch
 
 
+@pytest.mark.soak
 def test_sixty_six_members(tmp_path: Path) -> None:
     """More than beat by default, each with a sidecar of its own."""
     with Crowd(tmp_path, 66) as crowd:

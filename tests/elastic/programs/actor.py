@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 
 import torch
+from pacing import Pace
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
@@ -290,11 +291,9 @@ def waiting(waits):
 
 job._training.waiting = waiting
 tell(began=job.step, rank=job.rank, state=digest())
-pace = told.get("pace", 0.0)
+pace = Pace(told.get("pace", 0.0), -(-samples // told["batch"]) * told["epochs"], Path(told["hurry"]))
 for index, x, y in batches:
-    if pace and Path(told["hurry"]).exists():
-        pace = 0.0
-    time.sleep(pace)
+    pace.wait(job.step)
     sums.begin()
     take_orders()
     if told.get("draws"):

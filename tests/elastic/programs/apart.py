@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 
 import torch
+from pacing import Pace
 
 from shoal import elastic
 
-samples, batch, epochs, pace = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-hurry, given = Path(sys.argv[5]), json.loads(sys.argv[6])
+samples, batch, epochs = map(int, sys.argv[1:4])
+pace = Pace(float(sys.argv[4]), -(-samples // batch) * epochs, Path(sys.argv[5]))
+given = json.loads(sys.argv[6])
 outer = elastic.Outer(0.7, 0.9) if given.pop("outer", False) else elastic.AVERAGE
 torch.set_num_threads(1)
 
@@ -34,9 +36,7 @@ job = elastic.init(checkpoint=given.pop("checkpoint", None), checkpoint_every=0.
 model, optimizer = job.wrap(model, optimizer, mode="local", outer=outer, **given)
 job.on_change(lambda view: tell(epoch=view.epoch, members=[m.name for m in view.members]))
 for index in job.shards(range(samples), batch_size=batch, epochs=epochs, seed=1):
-    if pace and hurry.exists():
-        pace = 0.0
-    time.sleep(pace)
+    pace.wait(job.step)
     torch.cat([model.first, model.second])[index].mean().backward()
     optimizer.step()
     if job.stepped:

@@ -1,8 +1,8 @@
 """Count how often each sample was learned: parameter i falls by one each time sample i is applied.
 
 The loss of a sample is its own parameter, so its gradient in a step of N samples is 1/N, and plain SGD
-with a rate of N takes one off. fp64: exact. Arguments: samples, batch, epochs, seconds a step; and a
-file: once it is there nobody waits any more.
+with a rate of N takes one off. fp64: exact. Arguments: samples, batch, epochs; and seconds a step
+until a file exists (see `pacing`).
 """
 
 import hashlib
@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 
 import torch
+from pacing import Pace
 
 from shoal import elastic
 
-samples, batch, epochs, pace = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-hurry = Path(sys.argv[5]) if len(sys.argv) > 5 else None
+samples, batch, epochs = map(int, sys.argv[1:4])
+steps = -(-samples // batch) * epochs
+pace = Pace(float(sys.argv[4]), steps, Path(sys.argv[5]) if len(sys.argv) > 5 else None)
 torch.set_num_threads(1)
 
 
@@ -33,9 +35,7 @@ job = elastic.init()
 model, optimizer = job.wrap(model, optimizer)
 job.on_change(lambda view: tell(epoch=view.epoch, members=[m.name for m in view.members]))
 for index in job.shards(range(samples), batch_size=batch, epochs=epochs, seed=1):
-    if pace and hurry is not None and hurry.exists():
-        pace = 0.0
-    time.sleep(pace)
+    pace.wait(job.step)
     model.weight[index].mean().backward()
     optimizer.step()
     if job.stepped:

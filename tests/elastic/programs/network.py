@@ -11,13 +11,15 @@ import time
 from pathlib import Path
 
 import torch
+from pacing import Pace
 from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from shoal import elastic
 
 precision, samples, batch, epochs = sys.argv[1], *map(int, sys.argv[2:5])
-pace, harm, hurry = float(sys.argv[5]), sys.argv[6], Path(sys.argv[7])
+harm, steps = sys.argv[6], -(-samples // batch) * epochs
+pace = Pace(float(sys.argv[5]), steps, Path(sys.argv[7]))
 torch.set_num_threads(1)
 torch.set_default_dtype({"fp64": torch.float64, "fp32": torch.float32}[precision])
 generator = torch.Generator().manual_seed(1)
@@ -32,9 +34,7 @@ job = elastic.init()
 model, optimizer = job.wrap(model, optimizer)
 together = 0
 for inputs, targets in job.shards(data, batch_size=batch, epochs=epochs, seed=3):
-    if pace and hurry.exists():
-        pace = 0.0
-    time.sleep(pace)
+    pace.wait(job.step)
     together += job.size == 2
     if harm == "raise" and together > 5 and os.environ["SHOAL_ELASTIC_NAME"] == "bad":
         raise ValueError("this worker is out of luck")

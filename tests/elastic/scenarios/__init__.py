@@ -1,8 +1,8 @@
 """The reference's scenarios with real training: actors that die, wait and break where they are told to.
 
-`stage` runs a job of actors (`programs/actor.py`), `nursery` forks them from a process that has torch;
-`islands` are networks that can be cut. Each test names its scenario as `training-A1`, and says where a
-peer's policy differs from ours. `test_names` looks that none is missing.
+`stage` runs a job of actors (`programs/actor.py`); `islands` are networks that can be cut. Each test
+names its scenario as `training-A1`, and says where a peer's policy differs from ours. `test_names`
+checks that none is missing.
 
 | scenario | where |
 | --- | --- |

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from shoal.elastic.coordinator.records import SqliteRecords
-from shoal.testing.elastic import ElasticJob
-from tests.elastic.scenarios.nursery import Nursery
+from tests.elastic.forked import ForkedJob
 
 __all__ = ["Cue", "Stage", "cue"]
 
@@ -28,13 +26,12 @@ def cue(step: int, when: str, do: str, **more: Any) -> Cue:
     return {"step": step, "when": when, "do": do, **more}
 
 
-class Stage(ElasticJob):
-    """Workers are forked from the nursery; `play` holds the arguments of all of them."""
+class Stage(ForkedJob):
+    """`play` holds the arguments of all of them."""
 
     def __init__(
         self,
         folder: Path,
-        nursery: Nursery,
         minimum: int = 1,
         *,
         samples: int = 48,
@@ -44,7 +41,6 @@ class Stage(ElasticJob):
         **play: Any,
     ) -> None:
         super().__init__(folder, minimum, options=options)
-        self.nursery = nursery
         self.prefix: list[str] = []
         self.hurry = folder / "hurry"
         self.play: dict[str, Any] = {
@@ -81,20 +77,6 @@ class Stage(ElasticJob):
     def _spawn(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Any:
         """The coordinator: with `prefix` before its command."""
         return super()._spawn(name, [*self.prefix, *command], environment)
-
-    def start(  # type: ignore[override]
-        self,
-        name: str,
-        command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        network: str | None = None,
-    ) -> Any:
-        """As `ElasticJob.start`; the first word of the command is a Python file."""
-        told = {"SHOAL_ELASTIC": str(self.folder), "SHOAL_ELASTIC_NAME": name}
-        surroundings = {**os.environ, "OMP_NUM_THREADS": "1", **told, **(environment or {})}
-        child = self.nursery.start(command, surroundings, self.folder / f"{name}.log", network)
-        self.workers[name] = child  # type: ignore[assignment]
-        return child
 
     def log(self, name: str) -> str:
         path = self.folder / f"{name}.log"

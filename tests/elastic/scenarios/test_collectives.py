@@ -10,18 +10,27 @@ import pytest
 
 from shoal.elastic.allreduce.groups import Groups
 from shoal.elastic.view import Member, View
-from tests.elastic.scenarios.nursery import Nursery
+from tests.elastic.machine import Baseline
 from tests.elastic.scenarios.stage import Stage, cue
+from tests.elastic.variants import soak
 
+OTHERS = [
+    ("sum", "close"),
+    ("sum", "stop"),
+    ("broadcast", "close"),
+    ("broadcast", "kill"),
+    ("gather", "kill"),
+    ("gather", "stop"),
+]
 REDUCED = Path(__file__).parents[1] / "programs" / "reduced.py"
 
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_what_backward_returns_is_reduced(tmp_path: Path, nursery: Nursery):
+def test_what_backward_returns_is_reduced(tmp_path: Path):
     """training-A6: a peer chains a callback on the future of its allreduce. Ours has none: `backward()`
     and `job.allreduce` return when the data are reduced, and never before; replicas are equal."""
-    with Stage(tmp_path, nursery, minimum=3) as stage:
+    with Stage(tmp_path, minimum=3) as stage:
         for name in ("a", "b", "c"):
             stage.start(name, [str(REDUCED)])
         assert {stage.wait(name) for name in ("a", "b", "c")} == {0}
@@ -33,9 +42,16 @@ def test_what_backward_returns_is_reduced(tmp_path: Path, nursery: Nursery):
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["close", "kill", "stop"])
-@pytest.mark.parametrize("what", ["sum", "broadcast", "gather"])
-def test_a_collective_ends_when_a_rank_goes(tmp_path: Path, nursery: Nursery, what: str, end: str):
+@pytest.mark.parametrize(
+    ("what", "end"),
+    [
+        ("sum", "kill"),
+        ("broadcast", "stop"),
+        ("gather", "close"),
+        *(soak(what, end) for what, end in OTHERS),
+    ],
+)
+def test_a_collective_ends_when_a_rank_goes(tmp_path: Path, what: str, end: str, baseline: Baseline):
     """training-A11: 3 ranks, each collective once; then the last shuts its group and is gone, is killed,
     or is stopped. The survivors get an error and never hang, go on without it, and the same collective
     succeeds."""
@@ -44,7 +60,7 @@ def test_a_collective_ends_when_a_rank_goes(tmp_path: Path, nursery: Nursery, wh
     parts = {name: [*every, *again] for name in "abc"}
     for cues in parts.values():
         cues.insert(3, cue(2, "reduced", end, rank=2))
-    with Stage(tmp_path, nursery, options=["--expect", "3"], parts=parts) as stage:
+    with Stage(tmp_path, options=["--expect", "3"], parts=parts) as stage:
         stage.enter("a", "b", "c")
         stage.until(lambda: (tmp_path / f"anybody-2-reduced-{end}.cue").exists(), "one goes")
         oldest, second, _ = stage.views("a")[0]
@@ -57,12 +73,12 @@ def test_a_collective_ends_when_a_rank_goes(tmp_path: Path, nursery: Nursery, wh
             failed, last = asked[-2:]
             assert failed["asked"] == last["asked"] == what
             assert "error" in failed, asked
-            assert failed["seconds"] < 5.0, "it hung, or the machine is very busy"
+            assert failed["seconds"] < baseline.allow(5.0), "it hung"
             assert last["right"], asked
             assert last["size"] == 2, asked
 
 
-def test_a_build_with_a_missing_peer_holds_nobody_up():
+def test_a_build_with_a_missing_peer_holds_nobody_up(baseline: Baseline):
     """training-A11: configure with 10 ms and a peer that never comes. A peer raises; ours builds in the
     background, so who asks for the group has no group after 10 ms, and goes on; the next view ends the
     build. (No deadline of its own: a peer that is only slow is not to be put out for it.)"""
@@ -71,7 +87,7 @@ def test_a_build_with_a_missing_peer_holds_nobody_up():
     made.want(View(3, "loss", (here, missing)))
     began = time.monotonic()
     assert made.take(3, 0.01) is None
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < baseline.allow(1.0)
     made.want(View(4, "loss", (here,)))
     alone = made.take(4, 1.0)
     assert alone is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.testing.elastic import ElasticJob
+from tests.elastic.forked import ForkedJob
 
 CUT = Path(__file__).parents[1] / "programs" / "cut.py"
 GOES_ON_SECONDS = 10.0
@@ -17,7 +17,7 @@ GOES_ON_SECONDS = 10.0
 @pytest.mark.slow
 def test_training_goes_on_after_every_connection_was_cut(tmp_path: Path):
     command = [str(CUT), "4800", "8", "1", "0.02", str(tmp_path / "hurry"), str(tmp_path / "cut")]
-    with ElasticJob(tmp_path, minimum=2) as job:
+    with ForkedJob(tmp_path, minimum=2) as job:
         job.start("a", command)
         job.start("b", command)
         job.until(lambda: sum(x.get("size") == 2 for x in job.lines("a")) > 20, "steps of two", 120.0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.elastic.scenarios.nursery import Nursery
 from tests.elastic.scenarios.stage import Stage, cue
+from tests.elastic.variants import soak
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -24,18 +24,18 @@ def play(stage: Stage) -> list[dict]:
     return last
 
 
-def test_equal_ranks_move_nothing(tmp_path: Path, nursery: Nursery):
+def test_equal_ranks_move_nothing(tmp_path: Path):
     """training-P1: identical state: 0 bytes are given to anybody."""
-    with Stage(tmp_path, nursery, minimum=3, samples=144, check_every=4) as stage:
+    with Stage(tmp_path, minimum=3, samples=144, check_every=4) as stage:
         assert [line["moved"] for line in play(stage)] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("dirty", [0, 1, 2])
-def test_a_dirty_rank_takes_the_state_of_the_majority(tmp_path: Path, nursery: Nursery, dirty: int):
+@pytest.mark.parametrize("dirty", [0, soak(1), soak(2)])
+def test_a_dirty_rank_takes_the_state_of_the_majority(tmp_path: Path, dirty: int):
     """training-P1: one of three differs, also when it is the first: the majority wins. A peer moves the
     dirty key alone; ours the whole state: of a rank whose memory was wrong nothing is trusted."""
     parts = {name: [cue(2, "applied", "dirty", rank=dirty)] for name in "abc"}
-    with Stage(tmp_path, nursery, minimum=3, samples=144, check_every=4, parts=parts) as stage:
+    with Stage(tmp_path, minimum=3, samples=144, check_every=4, parts=parts) as stage:
         last = play(stage)
         assert all(line["moved"] > 0 for line in last)
         victim, *others = sorted(
@@ -50,10 +50,10 @@ def test_a_dirty_rank_takes_the_state_of_the_majority(tmp_path: Path, nursery: N
         assert seen[victim][5] == seen[others[0]][5], "found at step 4, equal before step 5"
 
 
-def test_the_state_at_the_start_is_the_oldest_ones(tmp_path: Path, nursery: Nursery):
+def test_the_state_at_the_start_is_the_oldest_ones(tmp_path: Path):
     """training-B11: ranks that differ are made equal at the start: root's values, the oldest's."""
     seeds = {"a": 1, "b": 2, "c": 3}
-    with Stage(tmp_path, nursery, minimum=3, seeds=seeds) as stage:
+    with Stage(tmp_path, minimum=3, seeds=seeds) as stage:
         stage.enter("a", "b", "c")
         stage.finished("a", "b", "c")
         oldest = stage.views("a")[0][0]
@@ -68,12 +68,12 @@ def test_the_state_at_the_start_is_the_oldest_ones(tmp_path: Path, nursery: Nurs
         assert set(begun.values()) == {initial[oldest]}
 
 
-def test_a_voided_step_leaves_nothing_behind(tmp_path: Path, nursery: Nursery):
+def test_a_voided_step_leaves_nothing_behind(tmp_path: Path):
     """training-B11: a peer's state goes back to the last commit. In ours each applied step is one: a
     pass that is run again finds buffers and random numbers as its first run found them, and parameters
     that nobody has touched; what was applied stays."""
     parts = {"b": [cue(3, "sending", "break")]}
-    with Stage(tmp_path, nursery, minimum=2, parts=parts, draws=True) as stage:
+    with Stage(tmp_path, minimum=2, parts=parts, draws=True) as stage:
         stage.enter("a", "b")
         last = stage.finished("a", "b")
         assert [line["passes"] for line in last] == [4.0, 4.0]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.elastic.scenarios.islands import ROUTER, Islands, islands
-from tests.elastic.scenarios.nursery import Nursery
 from tests.elastic.scenarios.stage import Stage
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -21,11 +20,11 @@ CUT_SECONDS = 3.0
 
 
 @contextmanager
-def four(folder: Path, nursery: Nursery) -> Iterator[tuple[Stage, Islands]]:
+def four(folder: Path) -> Iterator[tuple[Stage, Islands]]:
     """Two workers on each island, in training; they go on for as long as nobody makes them hurry."""
     with islands() as net:
         options = ["--bind", f"{ROUTER}:0", "--expect", "4"]
-        stage = Stage(folder, nursery, samples=120, epochs=60, pace=0.02, options=options)
+        stage = Stage(folder, samples=120, epochs=30, pace=0.02, options=options)
         stage.prefix = ["ip", "netns", "exec", net.router]
         with stage:
             for name in NAMES:
@@ -37,13 +36,13 @@ def four(folder: Path, nursery: Nursery) -> Iterator[tuple[Stage, Islands]]:
             yield stage, net
 
 
-def test_the_coordinator_is_on_one_side(tmp_path: Path, nursery: Nursery):
+def test_the_coordinator_is_on_one_side(tmp_path: Path):
     """training-N7: one side reaches it and goes on; the other is fenced, takes no step, and rejoins."""
-    with four(tmp_path, nursery) as (stage, net):
+    with four(tmp_path) as (stage, net):
         net.link(2, False)
         stage.together("a0", "a1")
         cut_off = [stage.step(name) for name in ("b0", "b1")]
-        stage.reach("a0", stage.step("a0") + 50)
+        stage.reach("a0", stage.step("a0") + 20)
         assert [stage.step(name) for name in ("b0", "b1")] == cut_off
         net.link(2, True)
         stage.together(*NAMES)
@@ -51,9 +50,9 @@ def test_the_coordinator_is_on_one_side(tmp_path: Path, nursery: Nursery):
         stage.no_step_missing("a0", "a1")
 
 
-def test_the_coordinator_is_on_neither_side(tmp_path: Path, nursery: Nursery):
+def test_the_coordinator_is_on_neither_side(tmp_path: Path):
     """training-N7: nobody goes on; when it heals all do, and nobody is put out for its silence."""
-    with four(tmp_path, nursery) as (stage, net):
+    with four(tmp_path) as (stage, net):
         for number in (1, 2):
             net.link(number, False)
         time.sleep(0.5)  # a step that was under way
@@ -68,17 +67,17 @@ def test_the_coordinator_is_on_neither_side(tmp_path: Path, nursery: Nursery):
         stage.finished(*NAMES)
 
 
-def test_both_sides_reach_the_coordinator(tmp_path: Path, nursery: Nursery):
+def test_both_sides_reach_the_coordinator(tmp_path: Path):
     """training-N7: it keeps one side, that with the oldest member; the other is fenced and rejoins when
     it reaches the members again."""
-    with four(tmp_path, nursery) as (stage, net):
+    with four(tmp_path) as (stage, net):
         oldest = stage.views("a0")[0][0]
         net.forward(False)
         stays = ("a0", "a1") if oldest.startswith("a") else ("b0", "b1")
         began = time.monotonic()
         stage.together(*stays)
         print(f"one side goes on {time.monotonic() - began:.1f} s after the cut")
-        stage.reach(stays[0], stage.step(stays[0]) + 50)
+        stage.reach(stays[0], stage.step(stays[0]) + 20)
         net.forward(True)
         stage.together(*stays, *(name for name in NAMES if name not in stays))
         stage.finished(*NAMES)

@@ -9,7 +9,6 @@ import pytest
 from shoal.elastic.ledger.deal import advance, next_step, share_of
 from shoal.elastic.ledger.order import Order
 from shoal.elastic.view import Cursor
-from tests.elastic.scenarios.nursery import Nursery
 from tests.elastic.scenarios.stage import Stage, cue
 
 
@@ -45,20 +44,20 @@ def test_what_is_left_of_an_epoch_is_dealt_again(world: int, after: int):
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_an_epoch_with_an_uneven_end(tmp_path: Path, nursery: Nursery):
+def test_an_epoch_with_an_uneven_end(tmp_path: Path):
     """training-N9: 50 samples in batches of 16 on three workers: the last step has 2 samples, so one
     worker has none. No hang; the mean is over the samples; each once, though a worker is killed in that
     very step of the second epoch."""
     parts = {name: [cue(8, "sending", "kill", rank=2)] for name in "abcd"}
     play = {"samples": 50, "batch": 16, "epochs": 3, "parts": parts}
-    with Stage(tmp_path / "four", nursery, options=["--expect", "4"], **play) as four:
+    with Stage(tmp_path / "four", options=["--expect", "4"], **play) as four:
         four.enter("a", "b", "c", "d")
         four.until(lambda: (four.folder / "anybody-8-sending-kill.cue").exists(), "one is killed")
         gone = four.views("a")[0][2]
         left = [name for name in ("a", "b", "c", "d") if name != gone]
         last = four.finished(*left)
     play["parts"] = {}
-    with Stage(tmp_path / "one", nursery, **play) as one:
+    with Stage(tmp_path / "one", **play) as one:
         one.enter("e")
         alone = one.finished("e")
     assert last[0]["step"] == 12

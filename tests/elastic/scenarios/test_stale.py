@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from shoal.elastic import wire
-from tests.elastic.scenarios.nursery import Nursery
 from tests.elastic.scenarios.stage import Stage
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -20,12 +19,12 @@ def contact(stage: Stage) -> dict[str, str]:
     return json.loads((stage.folder / "coordinator.json").read_text())
 
 
-def test_keys_and_workers_of_an_older_attempt(tmp_path: Path, nursery: Nursery):
+def test_keys_and_workers_of_an_older_attempt(tmp_path: Path):
     """training-N10: the whole first attempt ends, but for a stopped worker, and its record, its key and
     the addresses of its groups stay behind. The second attempt has another key and later epochs; what is
     said with the old key is not heard; addresses of old epochs are no use to anybody; the group forms.
     The old worker, when it goes on, is a newcomer."""
-    with Stage(tmp_path, nursery, minimum=2, samples=6000, pace=0.01) as stage:
+    with Stage(tmp_path, minimum=2, samples=1800, pace=0.01) as stage:
         stage.enter("a", "b")
         stage.together("a", "b")
         stage.reach("a", 5)

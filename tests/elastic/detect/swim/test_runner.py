@@ -17,6 +17,7 @@ from shoal.elastic.detect.swim.runner import Runner
 from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
 from tests.elastic.detect.harness import wait_until
+from tests.elastic.machine import Baseline
 
 pytestmark = [pytest.mark.slow]
 
@@ -69,7 +70,7 @@ def members() -> Iterator[list[Member]]:
         member.stop()
 
 
-def test_sixteen_members_on_loopback(members: list[Member]) -> None:
+def test_sixteen_members_on_loopback(members: list[Member], baseline: Baseline) -> None:
     """training-C6: 16 members, probe and gossip 20 ms, push/pull 200 ms: all see 16 within 250 ms.
 
     All of them are threads of this one process, so a busy machine is given longer before it is an error;
@@ -82,7 +83,7 @@ def test_sixteen_members_on_loopback(members: list[Member]) -> None:
     wait_until(lambda: all(len(each.runner.node.members) == 16 for each in members), "not all see all")
     took = time.monotonic() - began
     print(f"all see all after {took * 1000:.0f} ms")
-    assert took < 2.5
+    assert took < baseline.allow(2.5)
     sent, at = sum(each.runner.transport.sent for each in members), time.monotonic()
     time.sleep(0.5)  # a rate is measured
     rate = (sum(each.runner.transport.sent for each in members) - sent) / (time.monotonic() - at) / 16

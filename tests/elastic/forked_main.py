@@ -21,6 +21,7 @@ import select
 import signal
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def serve() -> dict[str, Any] | None:
-    """Fork for each request: the request, in a child; None in the parent, when nobody asks any more."""
+    """Fork for each request: the request, in a child; None in the parent, when its input is closed."""
     children: set[int] = set()
     buffer = b""
     while True:
@@ -83,6 +84,8 @@ def become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     importlib.reload(shoal.faults)  # it has read the environment of this process
+    if os.environ.get("PYTHONWARNINGS") == "error":
+        warnings.simplefilter("error")
     sys.argv = list(request["arguments"])
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=2)  # where it stands, for a test that failed
@@ -91,7 +94,12 @@ def become(request: dict[str, Any]) -> None:
 def run() -> int:
     """The program in `sys.argv`: its exit code."""
     try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        if sys.argv[0] == "-m":
+            del sys.argv[0]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(sys.argv[0]).parent))
+            runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does
