@@ -40,6 +40,21 @@ _REMOVED = {
 """Options of earlier versions, and what holds in their stead."""
 
 
+_ORDER = (
+    "the order is a function of seed and epoch alone, so that every sample counts once whatever the "
+    "number of workers"
+)
+_REFUSED = {
+    "sampler": f"{_ORDER}; choose, repeat or weight samples in the dataset (torch.utils.data.Subset)",
+    "batch_sampler": f"{_ORDER}; sort or group samples in the dataset, with shuffle=False",
+    "generator": f"{_ORDER}; give a seed",
+    "drop_last": "a smaller last batch counts by its samples (or cut the dataset)",
+    "collate_fn": "it is called collate=",
+    "num_workers": "samples are read in the worker's own process",
+}
+"""Options of a DataLoader, and what to do in their stead."""
+
+
 def init(
     *,
     max_stall: float = 60.0,
@@ -199,6 +214,7 @@ class Job:
         collate: Collate | None = None,
         scale: Scale | None = None,
         weight: Callable[[Any], float] | None = None,
+        **refused: Any,
     ) -> Iterable[Any]:
         """This worker's parts of the batches of `epochs` passes over the dataset.
 
@@ -215,6 +231,10 @@ class Job:
         Raises:
             ElasticError: bad input, or the job cannot go on; each says why.
         """
+        for name in refused:
+            if name not in _REFUSED:
+                raise TypeError(f"job.shards() got an unexpected keyword argument {name!r}")
+            raise ElasticError(f"job.shards() has no {name}=: {_REFUSED[name]}")
         whole = {"batch_size": batch_size, "epochs": epochs, "accumulate": accumulate}
         if micro_batch is not None:
             whole["micro_batch"] = micro_batch

@@ -22,6 +22,10 @@ from shoal.elastic.view import View
 __all__ = ["Loop", "Loops", "Shards"]
 
 
+_CHECKED_LOOPS = 2
+"""Schedulers are created before the first loop, or in the first epoch; later loops need not wait."""
+
+
 @dataclass(frozen=True)
 class Loop:
     """What one loop over `job.shards` was given; see there."""
@@ -95,6 +99,8 @@ class Loops:
             raise ElasticError(
                 "a loop over job.shards() has not ended: two at a time would share the same samples out"
             )
+        if self._begun < _CHECKED_LOOPS:
+            self._training.objects.check_schedulers()
         self.under_way, self.exhausted = True, False
         first, self._epochs_given = self._epochs_given, self._epochs_given + loop.epochs
         self._training.begin_loop(self._terms(loop), first)
@@ -147,8 +153,11 @@ class Loops:
             part = parts.pop(0)
             first, end = (part.first, part.end) if part.samples else _repeated(training.hand.step)
             self._presence.at(self.epoch, first, end)
-            batch = loop.fetch(loop.order.indices(self.epoch, first, end))
-            training.begin_part(part, _counts(loop, batch, part))
+            indices = loop.order.indices(self.epoch, first, end)
+            # the mean over a sample given twice is that of the sample
+            copies = 2 if len(indices) == 1 and training.objects.needs_pairs() else 1
+            batch = loop.fetch([*indices] * copies)
+            training.begin_part(part, _counts(loop, batch, part, copies))
             self._presence.progress()
             yield batch
 
@@ -191,7 +200,7 @@ def _repeated(step: Step | None) -> tuple[int, int]:
     return step.first, step.first + 1
 
 
-def _counts(loop: Loop, batch: Any, part: Part) -> float | None:
+def _counts(loop: Loop, batch: Any, part: Part, copies: int) -> float | None:
     if loop.weight is None:
         return None
     if not part.samples:
@@ -199,4 +208,4 @@ def _counts(loop: Loop, batch: Any, part: Part) -> float | None:
     counts = float(loop.weight(batch))
     if not counts >= 0 or math.isinf(counts):
         raise ElasticError(f"weight= gave {counts:g} for a batch: it must be a number, and not below 0")
-    return counts
+    return counts / copies

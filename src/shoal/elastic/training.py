@@ -186,7 +186,7 @@ class Training:
         """The script has left its loop before the end: an unfinished step is void."""
         hand = self.hand
         if hand.part is not None and hand.part.last and self.reducer.backwards and not hand.void:
-            self.end_part()
+            self.end_part(left=True)
         else:
             hand.part = None
             self.reducer.rest()
@@ -204,6 +204,7 @@ class Training:
 
     def begin_step(self, step: Step, own_samples: int) -> None:
         """From here on parts are of this step; `own_samples` of its samples are this rank's."""
+        self.objects.check_frozen()
         self.reducer.begin_step()
         self.hand.take(step, self.objects.buffers() if self._membership is not None else None)
         self.hand.own_samples = own_samples
@@ -213,6 +214,7 @@ class Training:
         together; None: each by one."""
         hand = self.hand
         hand.begin(part)
+        self.objects.begin_pass()
         self.stepped = False
         weight = part.weight
         if counts is not None:
@@ -230,11 +232,13 @@ class Training:
         if part.samples:
             self.largest = max(self.largest or 0, part.samples)
 
-    def end_part(self) -> None:
+    def end_part(self, *, left: bool = False) -> None:
         """The loop body is over. With a step's last part it has been applied, or is to be run anew.
 
+        `left`: the script has left its loop, and may have meant to drop the gradients.
+
         Raises:
-            ElasticError: the body never called `backward()`.
+            ElasticError: the body never called `backward()`, or used its gradients for nothing.
         """
         hand = self.hand
         part, hand.part = hand.part, None
@@ -249,6 +253,8 @@ class Training:
         if hand.void:
             self.rerun()
         elif part.last:
+            if not left:
+                self.objects.check_pass()
             self._count_applied()
             if self.boundary.giving is not None:
                 self.boundary.giving.stepped()
