@@ -193,5 +193,6 @@ class ForkedJob(ElasticJob):
         network: str | None = None,
     ) -> Any:
         surroundings = {**os.environ, "OMP_NUM_THREADS": "1", **self._environment, **environment}
-        network = network or self.network(name)
-        return server().start(command, surroundings, self.folder / f"{name}.log", network)
+        log = self.folder / f"{name}.log"
+        log.touch()
+        return server().start(command, surroundings, log, network or self.network(name))

@@ -87,7 +87,6 @@ def become(request: dict[str, Any]) -> None:
     if os.environ.get("PYTHONWARNINGS") == "error":
         warnings.simplefilter("error")
     sys.argv = list(request["arguments"])
-    faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=2)  # where it stands, for a test that failed
 
 
@@ -96,6 +95,7 @@ def run() -> int:
     try:
         if sys.argv[0] == "-m":
             del sys.argv[0]
+            sys.path.insert(0, str(Path.cwd()))
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
             sys.path.insert(0, str(Path(sys.argv[0]).parent))

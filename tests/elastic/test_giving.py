@@ -49,6 +49,8 @@ class Script:
             step = self.job.step + 1
             if not join_at < step <= join_at + self.leaves_out:
                 self.optimizer.step()
+            else:
+                self.optimizer.zero_grad()
             self.digests[step] = digest([p.detach() for p in self.model.parameters()])
             self.means[step] = self.model.state_dict()["1.running_mean"].cpu().clone()
             if step == join_at:

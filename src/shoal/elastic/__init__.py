@@ -16,7 +16,7 @@ only heavy dependency. `docs/design/elastic.md` is the protocol.
 - `link`                   the worker's connection to it
 - `detect/`                the sidecar that sees a worker stop or go; SWIM for large jobs
 - `allreduce/`             gradient buckets over groups that are swapped under them; rolling forward
-- `ledger/`                which samples a step consists of, and who is handed which
+- `ledger/`                the samples of a step, and how they are dealt to workers
 - `joining/`               state from a peer while training goes on
 - `checkpoint/`            committed steps, written behind the training's back
 - `codecs/`, `optim/`      smaller gradients; learning rates and optimizers for larger batches

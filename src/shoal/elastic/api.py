@@ -61,28 +61,34 @@ def init(
     name: str | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float = 30.0,
+    load_from: str | Path | None = None,
     backend: str | None = None,
 ) -> Job:
     """Take part in the job that this process was started for; alone if it was started by hand.
 
     `max_stall`: seconds without progress after which a running worker counts as hung. `checkpoint`: a
     folder where the state is kept every `checkpoint_every` seconds and at the end of each loop, and
-    taken up from; under `shoal run` a relative folder is one in `$SHOAL_OUTPUT`. `backend`: "gloo" or
+    taken up from; under `shoal run` a relative folder is one in `$SHOAL_OUTPUT`. `load_from`: the
+    folder of another job's checkpoints: this job goes on from the newest of them while it has none of
+    its own. `backend`: "gloo" or
     "nccl"; by default, and with "auto", what the parameters' devices allow.
 
     Raises:
         ElasticError: the surroundings contradict each other.
     """
     place, folder = starting.place(), starting.checkpoints_in(checkpoint)
+    source = Path(load_from) if load_from is not None else None
+    if source is not None and folder is None:
+        raise ElasticError("load_from= needs a folder for the job's own checkpoints: checkpoint=")
     if place is None:
         alone = Training(None, None, say)
-        return Job(alone, keeper=_keeper(folder, checkpoint_every, alone, None))
+        return Job(alone, keeper=_keeper(folder, checkpoint_every, source, alone, None))
     key = ""
     donor = Donor(place.host, lambda: key)
     membership = Membership(name or place.name, donor.address, place.contact, say)
     training = Training(membership, donor, say)
     guardian, key = starting.guard(place, membership, max_stall)
-    keeper = _keeper(folder, checkpoint_every, training, membership)
+    keeper = _keeper(folder, checkpoint_every, source, training, membership)
     return Job(training, membership, donor, guardian, keeper, backend)
 
 
@@ -111,6 +117,7 @@ class Job:
             training.boundary.calls.append(keeper.look)
             training.before_first = keeper.load
             self._loops.on_exhausted = keeper.save_last
+            self._presence.before_failure = self._settle
         if membership is not None:
             atexit.register(self.close)
             self._presence.watch_ends(self._told_to_go)
@@ -129,7 +136,7 @@ class Job:
 
     @property
     def view(self) -> View | None:
-        """Who takes part now; None before the first batch."""
+        """The current members; None before the first batch."""
         return self._training.group.view if self._training.group is not None else None
 
     @property
@@ -257,7 +264,7 @@ class Job:
         """Add up a tensor over all workers, in place; each must call it in the same pass of the loop.
 
         Raises:
-            ElasticError: the workers have changed meanwhile, and not all of them will call it.
+            ElasticError: the workers have changed, and not all of them will call it.
         """
         return self._summing.add_up(tensor)
 
@@ -301,21 +308,22 @@ class Job:
         self._closed = True
         if self._keeper is not None:
             self._keeper.close()
-        membership = self._membership
-        if membership is not None and not self._presence.failed:
-            membership.send(self._outcome(membership))
-        if self._guardian is not None:
-            self._guardian.training(False)
-        if membership is not None:
+        membership, guardian = self._membership, self._guardian
+        if membership is not None and guardian is not None:
+            guardian.training(False)
+            if membership.stopped:
+                guardian.close()
+            elif self._presence.failed is None:
+                outcome = self._outcome(membership)
+                membership.send(outcome)
+                guardian.end(outcome)
             membership.close()
         if self._donor is not None:
             self._donor.close()
-        if self._guardian is not None:
-            self._guardian.close()
 
     def _outcome(self, membership: Membership) -> dict[str, Any]:
         """The last message to the coordinator. A worker has finished if its loader is exhausted and it
-        ends with exit code 0, as far as that can be known here."""
+        ends with exit code 0, as far as that can be known here: its sidecar sees how it ends."""
         training, code = self._training, self._presence.exit_code
         if membership.leaving:
             return {"type": "left", "step": training.applied}
@@ -327,6 +335,11 @@ class Job:
         if training.group is not None:
             say(f"this worker ends after step {training.applied}, before its data were exhausted")
         return {"type": "left", "step": training.applied}
+
+    def _settle(self) -> None:
+        """A failed worker cannot publish the last checkpoint any more; amid the loop others wait."""
+        if self._keeper is not None and self._loops.exhausted:
+            self._keeper.settle()
 
     def _checkpoints(self) -> Keeper:
         if self._keeper is None:
@@ -341,6 +354,10 @@ class Job:
 
 
 def _keeper(
-    folder: Path | None, every: float, training: Training, membership: Membership | None
+    folder: Path | None,
+    every: float,
+    source: Path | None,
+    training: Training,
+    membership: Membership | None,
 ) -> Keeper | None:
-    return Keeper(folder, every, training, membership, say) if folder is not None else None
+    return Keeper(folder, every, source, training, membership, say) if folder is not None else None

@@ -69,7 +69,7 @@ class Blocks:
         return torch.frombuffer(lent, dtype=torch.uint8)
 
     def clear(self) -> None:
-        """Give back what nobody uses."""
+        """Give back what is not used."""
         with self._lock:
             self._back.clear()
             self._spare.clear()

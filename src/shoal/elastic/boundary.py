@@ -1,5 +1,5 @@
-"""Between two steps: joiners are served, a planned view is switched to, who was told to go leaves, and a
-rank whose parameters are not what they should be takes those of the others."""
+"""Between two steps: joiners are served, a planned view is switched to, a worker with a notice leaves,
+and a rank with wrong parameters takes those of the others."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Boundary:
         if not membership.includes_me(membership.plans.get(epoch)):
             self._go(membership)
         group = membership.groups.take(epoch, 0.0)
-        if group is None:  # a loss has made it void meanwhile
+        if group is None:  # a loss has made it void
             self._training.recover()
             return
         self._training.switched_to(group)

@@ -1,8 +1,9 @@
 """A copy of the state as it is between two steps, made while the next one is computed.
 
 Parameters and what optimizers keep change only when an optimizer steps: until then a thread copies them,
-slice by slice, and whoever is about to step first helps it with what is left. Everything else (buffers,
-schedulers) is copied at once. From a GPU the copies run beside its computing, on a stream of their own.
+slice by slice, and the thread that is about to step first helps it with what is left. Everything else
+(buffers, schedulers) is copied at once. From a GPU the copies run beside its computing, on a stream of
+their own.
 """
 
 # torch's own types are partial
@@ -82,7 +83,7 @@ class Copying:
         return self._packed, self._digest
 
     def cancel(self) -> None:
-        """Nobody wants it any more; nothing reads steady tensors after this."""
+        """It is not wanted any more; nothing reads steady tensors after this."""
         self._stopped = True
         self.finish()
 
@@ -117,12 +118,12 @@ class Copying:
 
     def _run(self) -> None:
         try:
-            self._copy()  # a slice that `finish` has taken meanwhile is its own to end
+            self._copy()  # a slice that `finish` has taken is its own to end
             for event in self._events:
                 event.synchronize()
             if not self._stopped:
                 self._digest = self._beside()
-        except BaseException as error:  # noqa: BLE001 (told by `finish`, on the thread that trains)
+        except BaseException as error:  # noqa: BLE001 (raised by `finish`, on the thread that trains)
             self._error = error
 
 

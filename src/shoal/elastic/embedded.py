@@ -1,4 +1,4 @@
-"""Under torchrun: rank 0 starts the coordinator, and tells the others through torchrun's own store."""
+"""Under torchrun: rank 0 starts the coordinator, and publishes its address in torchrun's own store."""
 
 from __future__ import annotations
 

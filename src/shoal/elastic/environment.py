@@ -1,11 +1,12 @@
-"""Where a script runs: on the platform, with a coordinator that somebody started, under torchrun, alone.
+"""Where a script runs: on the platform, with a coordinator that was started by hand, under torchrun,
+alone.
 
-| who started it | what tells |
+| started by | variables |
 | --- | --- |
 | `shoal run --min ...` | `SHOAL_RUNTIME=elastic`, `SHOAL_API`, `SHOAL_TOKEN_FILE` |
 | anybody, with a coordinator | `SHOAL_ELASTIC`: folder of its `coordinator.json`; `SHOAL_ELASTIC_NAME` |
 | torchrun | `RANK`, `WORLD_SIZE` above 1, `MASTER_ADDR`, `MASTER_PORT` |
-| nobody | none of these |
+| hand | none of these |
 
 `SHOAL_HOST` is the address at which other machines reach this one (default: they cannot).
 """
@@ -34,8 +35,8 @@ _ANYWHERE = ("0.0.0.0", "::")
 
 @dataclass(frozen=True)
 class Place:
-    """`kind`: who started this process. `name`: who it is among its peers; `host`: where they reach it.
-    `contact` looks the coordinator up; None while nobody knows it. `file`: where that is written, if it
+    """`kind`: what started this process. `name`: its name among its peers; `host`: where they reach it.
+    `contact` looks the coordinator up; None while it is not known. `file`: where that is written, if it
     is."""
 
     kind: str
@@ -72,7 +73,7 @@ def _on_platform(environment: Mapping[str, str]) -> bool:
 
 def _own_host(environment: Mapping[str, str]) -> str:
     host = environment.get("SHOAL_HOST") or "127.0.0.1"
-    wrong = "nobody can connect to that" if host in _ANYWHERE else _unbindable(host)
+    wrong = "no worker can connect to that" if host in _ANYWHERE else _unbindable(host)
     if wrong is not None:
         raise ElasticError(
             f"this worker cannot be reached at {host}: {wrong}; set SHOAL_HOST to an address of this "

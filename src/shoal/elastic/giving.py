@@ -54,7 +54,7 @@ class Giving:
             self.settle()
 
     def settle(self) -> None:
-        """Parameters may change after this; whoever waits is given the copy."""
+        """Parameters may change after this; joiners that wait are given the copy."""
         copying, self._copying = self._copying, None
         if copying is None:
             return
@@ -77,7 +77,7 @@ class Giving:
 
     def stepped(self) -> None:
         """The loop body of a step is over, with what a script does after the step: followers get what
-        else there is. With local steps nobody follows."""
+        else there is. With local steps no joiner follows."""
         training = self._training
         if not self._donor.followed or training.is_local:
             return

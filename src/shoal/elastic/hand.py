@@ -52,8 +52,8 @@ class Hand:
         return self.step.samples if self.step is not None else 0
 
     def take(self, step: Step, buffers: Sequence[torch.Tensor] | None) -> None:
-        """Begin this step. `buffers`: the models', to be able to run it again; None if nobody may ask
-        for that."""
+        """Begin this step. `buffers`: the models', to be able to run it again; None if that cannot
+        happen."""
         self.step = step
         self.own_weight = 0.0
         if buffers is not None:

@@ -1,7 +1,7 @@
 """When a job's state is kept, and how it is taken up again: checkpoints of committed steps, by rank 0.
 
-Staged at a step boundary by whoever is rank 0 then, committed once the step is known to be, written by a
-thread. A job that begins with a first view takes the newest there is; the others get it from their
+Staged at a step boundary by the rank 0 of that moment, committed once the step is known to be, written
+by a thread. A job that begins with a first view takes the newest there is; the others get it from their
 peers.
 """
 
@@ -10,6 +10,7 @@ peers.
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from shoal.elastic.errors import ElasticError
 from shoal.elastic.view import Cursor
 
 if TYPE_CHECKING:
+    from shoal.elastic.checkpoint.loader import Loaded
     from shoal.elastic.checkpoint.saver import Saver
     from shoal.elastic.membership import Membership
     from shoal.elastic.training import Training
@@ -38,12 +40,14 @@ class Keeper:
         self,
         folder: Path,
         every_seconds: float,
+        load_from: Path | None,
         training: Training,
         membership: Membership | None,
         say: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._every = every_seconds
+        self._load_from = load_from
         self._training = training
         self._membership = membership
         self._say = say
@@ -56,16 +60,20 @@ class Keeper:
         """Become the newest state there is; whether there was one.
 
         Raises:
-            ElasticError: there are checkpoints, and none can be trusted or fits.
+            ElasticError: there are checkpoints, and none can be trusted or fits, or they are another
+                job's.
         """
-        from shoal.elastic.checkpoint.loader import load
-
-        try:
-            found = load(self._folder)
-        except CheckpointError as error:
+        found = _newest(self._folder)
+        if self._load_from is not None and (found is None or not _is_own(found)):
+            found = _newest(self._load_from)
+            if found is None:
+                raise ElasticError(f"there is no checkpoint in {self._load_from} (load_from=)")
+        elif found is not None and not _is_own(found):
+            owner = found.state["job"] or "a run outside the platform"
             raise ElasticError(
-                f"no checkpoint in {self._folder} can be read ({error}): move them away to begin anew"
-            ) from error
+                f"the checkpoints in {self._folder} are of another job ({owner}): give this job a "
+                "folder of its own; elastic.init(load_from=...) goes on from the state of the other"
+            )
         if found is None or found.step <= self._training.applied:
             return False
         terms = self._training.terms
@@ -104,7 +112,7 @@ class Keeper:
         if self._saver is None:
             publish = self._publish if self._membership is not None else None
             self._saver = Saver(self._folder, publish=publish)
-        state = training.whole() | {"random": randomness.capture()}
+        state = training.whole() | {"random": randomness.capture(), "job": _job()}
         self._saver.stage(state, training.applied)
         self._staged = training.applied
 
@@ -123,6 +131,11 @@ class Keeper:
     def soon(self) -> None:
         """Stage at the next step boundary at which that can be done."""
         self._due_at = time.monotonic()
+
+    def settle(self) -> None:
+        """Wait until what was committed is written and published, or has failed."""
+        if self._saver is not None:
+            self._saver.wait(_PUBLISH_SECONDS)
 
     def close(self) -> None:
         """The training is over: the last state is committed and written."""
@@ -143,10 +156,11 @@ class Keeper:
         return not self._importing.is_alive()
 
     def _publish(self, manifest: Mapping[str, Any]) -> bool:
-        """On the saver's thread: whether the coordinator takes it; it refuses one who is no member.
+        """On the saver's thread: whether the coordinator takes it; it refuses a worker that is no
+        member.
 
         Raises:
-            TimeoutError: nobody knows.
+            TimeoutError: that is not known.
         """
         assert self._membership is not None
         message = {"type": "publish", "epoch": self._training.epoch, "manifest": dict(manifest)}
@@ -159,6 +173,26 @@ class Keeper:
         error = self._saver.take_error() if self._saver is not None else None
         if error is not None:
             self._say(f"checkpoint failed, training goes on: {error}")
+
+
+def _newest(folder: Path) -> Loaded | None:
+    from shoal.elastic.checkpoint.loader import load
+
+    try:
+        return load(folder)
+    except CheckpointError as error:
+        raise ElasticError(
+            f"no checkpoint in {folder} can be read ({error}): move them away to begin anew"
+        ) from error
+
+
+def _job() -> str:
+    """The job that this process is of; empty outside the platform."""
+    return os.environ.get("SHOAL_JOB_UID", "")
+
+
+def _is_own(found: Loaded) -> bool:
+    return found.state.get("job", _job()) == _job()
 
 
 def _import() -> None:

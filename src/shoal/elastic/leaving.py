@@ -1,4 +1,4 @@
-"""How a worker that was told to go ends: soon, for somebody waits for its place.
+"""How a worker with a notice ends: soon, since another task waits for its slot.
 
 Taking an interpreter with torch in it to pieces costs most of a second of processor time, and frees
 nothing that the end of the process does not. So once everything that is to be done at the end has been
@@ -17,7 +17,7 @@ from typing import NoReturn
 __all__ = ["leave"]
 
 TASK = "SHOAL_JOB"
-"""A variable that only tasks of a platform have: elsewhere nobody waits for the place."""
+"""A variable that only tasks of a platform have: elsewhere no scheduler waits for the slot."""
 _began = False
 
 

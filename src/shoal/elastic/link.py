@@ -1,8 +1,8 @@
-"""The worker's line to its coordinator: a thread that connects, says who it is, and listens.
+"""The worker's line to its coordinator: a thread that connects, sends a hello, and receives.
 
 It connects again, to an address looked up anew, whenever the connection is lost; training goes on
-meanwhile. What was sent into a lost connection is lost: whoever hears `welcome` says again what still
-holds (the `hello` itself tells incarnation, epoch and step).
+without it. What was sent into a lost connection is lost: after `welcome` the worker sends again what
+still holds (the `hello` itself has incarnation, epoch and step).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Link:
         hello: Callable[[], wire.Message],
         handle: Callable[[wire.Message], None],
     ) -> None:
-        """`find` looks the coordinator up; None while nobody knows it. `hello` makes the first frame."""
+        """`find` looks the coordinator up; None while it is not known. `hello` makes the first frame."""
         self._find = find
         self._hello = hello
         self._handle = handle
@@ -50,7 +50,7 @@ class Link:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shoal-link", daemon=True)
         self.contact: Contact | None = None
-        self.trouble = "nobody has said yet where it is"
+        self.trouble = "its address is not known yet"
         """Why the coordinator is not there, when it is not."""
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class Link:
         return self._connection is not None
 
     def send(self, message: wire.Message) -> bool:
-        """Send if somebody is there; whether it was given to the kernel."""
+        """Send if connected; whether it was given to the kernel."""
         connection = self._connection
         if connection is None:
             return False

@@ -132,7 +132,7 @@ class Local:
         return is_open
 
     def meet(self, ready: int, applied: int, cursor: Cursor, group: Group) -> Sum:
-        """All have applied the same exchanges: hear what everybody says, and keep what this one has.
+        """All have applied the same exchanges: sum the control vectors, and keep what this one has.
 
         Raises:
             GroupFailed: as `stepped`.

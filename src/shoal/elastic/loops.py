@@ -53,7 +53,7 @@ class Loops:
     """Of one process. `under_way`: the script is in a loop; `exhausted`: the newest loop has handed out
     all its batches; `epoch`: that of the batch in hand.
 
-    Calls in `changes` are told of each view, between two batches.
+    Calls in `changes` get each view, between two batches.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Loops:
         self._changed()
 
     def _changed(self) -> None:
-        """Tell the script of a view that it has not been told of."""
+        """Call the script back with a view that is new to it."""
         group = self._training.group
         if group is not None and group.epoch != self._told_epoch:
             self._told_epoch = group.epoch
@@ -195,7 +195,7 @@ class Loops:
 
 
 def _repeated(step: Step | None) -> tuple[int, int]:
-    """Who has no sample of its own runs its body on another's; it counts nothing."""
+    """A rank without samples runs the body on another's; it counts nothing."""
     assert step is not None
     return step.first, step.first + 1
 

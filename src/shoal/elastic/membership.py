@@ -1,7 +1,7 @@
-"""Who this process is among the members of its job, and which view holds; as the coordinator says.
+"""The membership of this process, and the view that holds; as the coordinator says.
 
-The link's thread writes here what it hears, the training thread reads and waits. The moment a view after
-a loss is heard, the group in use is interrupted, so that whoever waits in a collective wakes.
+The link's thread writes here what it receives, the training thread reads and waits. The moment a view
+after a loss arrives, the group in use is interrupted, so that a thread that waits in a collective wakes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.elastic.wire import Message
 __all__ = ["LEAVE_SECONDS", "Donor", "Membership"]
 
 LEAVE_SECONDS = 3.0
-"""So long a worker that was told to go waits for a view without it; then it goes all the same."""
+"""So long a worker with a notice waits for a view without it; then it leaves without."""
 
 _TAKE_SECONDS = 0.05
 _PATIENCE_SECONDS = 3.0
@@ -29,7 +29,7 @@ _EXPLAIN_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _REPORT_SECONDS = 0.5
 _OF_THE_GROUP = ("recovered", "switched")
-"""Words about the group in use: the newest counts, and is said once more at most, since a hello tells
+"""Words about the group in use: the newest counts, and is sent once more at most, since a hello has
 most of it."""
 
 
@@ -51,7 +51,7 @@ class Membership:
         find: Callable[[], Contact | None],
         say: Callable[[str], None],
     ) -> None:
-        """`address`: of its peer server, `host:port`; `say` tells a person something, in one line."""
+        """`address`: of its peer server, `host:port`; `say` prints one line for the user."""
         self.name = name
         self.address = address
         self.incarnation = 0
@@ -91,6 +91,11 @@ class Membership:
         """The job's key, once it is known."""
         return self.link.contact.key if self.link.contact is not None else ""
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the coordinator has ended the job."""
+        return self._stopped is not None
+
     def start(self) -> None:
         """Begin to look for the coordinator."""
         self.link.start()
@@ -110,7 +115,7 @@ class Membership:
         self.send(message)
 
     def settle(self, *types: str) -> None:
-        """What was insisted on has been heard."""
+        """What was insisted on has arrived."""
         with self._news:
             for each in types:
                 self._again.pop(each, None)
@@ -171,7 +176,7 @@ class Membership:
         Raises:
             Fenced: it will be without this process.
             Stopped: the job has ended.
-            SystemExit: it was told to go, and no view has come.
+            SystemExit: it has a notice, and no view has come.
         """
         since = time.monotonic()
         while True:
@@ -197,7 +202,7 @@ class Membership:
                 return group
 
     def explain(self) -> None:
-        """While this process waits: tell a person what for, at once and every half minute."""
+        """While this process waits: print what for, at once and every half minute."""
         now = time.monotonic()
         with self._news:
             paused, known = self._paused, self.link.connected and self.incarnation > 0
@@ -304,8 +309,8 @@ class Membership:
             view = self.plans.get(int(message["epoch"])) or self.view
             where = ", ".join(f"{m.name} at {m.address}" for m in view.members) if view else "unknown"
             self._say(
-                f"not all workers reach each other ({where}): SHOAL_HOST tells a worker which address "
-                "of its machine the others reach"
+                f"not all workers reach each other ({where}): set SHOAL_HOST on each machine to an "
+                "address of it that the others reach"
             )
         self.send(message)
 

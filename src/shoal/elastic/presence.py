@@ -1,7 +1,7 @@
-"""What a worker tells of itself while it trains: that it gets on, where it is, and how it ends.
+"""What a worker reports of itself while it trains: progress, position, and how it ends.
 
-The sidecar is shown progress in shared memory, the coordinator is told twice a second, and people are
-told what is wrong in one line.
+The sidecar sees progress in shared memory, the coordinator gets a report twice a second, and what is
+wrong is one line on stderr.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ _MOST_ERROR = 500
 
 
 def say(text: str) -> None:
-    """Tell a person something, in one line on stderr."""
+    """Print one line for the user, on stderr."""
     with contextlib.suppress(OSError):
         print(f"elastic: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 class Presence:
-    """Of one process; without membership and guardian nobody but a person is told anything.
+    """Of one process; without membership and guardian only the script's user is informed.
 
-    `failed`: the script has raised, and the coordinator knows. `exit_code`: that of the newest call of
-    `sys.exit` in the main thread since the last batch; None: there was none.
+    `failed`: what the coordinator was sent because the script has raised. `exit_code`: that of the last
+    call of `sys.exit` in the main thread since the last batch; None: there was none.
     """
 
     def __init__(
         self, training: Training, membership: Membership | None, guardian: Guardian | None
     ) -> None:
-        self.failed = False
+        self.failed: Message | None = None
         self.exit_code: int | None = None
+        self.before_failure: Callable[[], None] = lambda: None
         self._training = training
         self._membership = membership
         self._guardian = guardian
@@ -96,7 +97,7 @@ class Presence:
         })  # fmt: skip
 
     def watch_ends(self, told_to_go: Callable[[], None]) -> None:
-        """Call `told_to_go` on SIGTERM, and tell the coordinator what the script raises, if it does."""
+        """Call `told_to_go` on SIGTERM, and report to the coordinator what the script raises."""
         if threading.current_thread() is threading.main_thread():
 
             def go(number: int, frame: FrameType | None) -> None:
@@ -125,7 +126,7 @@ class Presence:
         sys.exit = noted
 
     def failure(self, error: str) -> Message:
-        """What the coordinator is told of a worker that fails on the samples in hand."""
+        """The report of a worker that fails on the samples in hand."""
         return {
             "type": "failed",
             "step": self._training.applied + 1,
@@ -135,10 +136,13 @@ class Presence:
         }
 
     def _say_failed(self, kind: type[BaseException], error: BaseException) -> None:
-        self.failed = True
         if self._membership is None:
             return
-        self._membership.send(self.failure(f"{kind.__name__}: {error}"))
+        self.before_failure()
+        self.failed = self.failure(f"{kind.__name__}: {error}")
+        self._membership.send(self.failed)
+        if self._guardian is not None:  # the message may be lost with the connection
+            self._guardian.end(self.failed)
 
     def _after_step(self) -> None:
         if not self._warned and not self._training.reducer.finite:

@@ -1,4 +1,4 @@
-"""After a loss: wait for the next view, tell what everybody has, and move what somebody lacks.
+"""After a loss: wait for the next view, exchange what each rank has, and move what some lack.
 
 The same exchange makes a first view level, and brings a process in that was counted on. What a rank
 takes from a peer is installed when its loop asks for the next batch: the body in between has to end.
@@ -45,7 +45,7 @@ class Recovery:
     def run(self) -> None:
         """The group is broken, or overtaken: wait for the next view, and agree.
 
-        A `Fenced` is kept for the loop's next turn: inside backward nobody could handle it.
+        A `Fenced` is kept for the loop's next turn: inside backward it could not be handled.
         """
         training, membership = self._training, self._membership
         began = time.monotonic()
@@ -100,7 +100,7 @@ class Recovery:
         return True
 
     def level(self, group: Group) -> None:
-        """In a group that was switched to: who is behind takes the state of one who is not.
+        """In a group that was switched to: a rank that is behind takes the state of one that is not.
 
         Raises:
             GroupFailed: it broke.
@@ -108,7 +108,7 @@ class Recovery:
         self._agree(group)
 
     def adopted(self) -> None:
-        """The process has become what somebody else was."""
+        """The process has taken the state of another."""
         self._taken = None
         self.has_state, self.must_join = True, False
 
@@ -166,7 +166,7 @@ class Recovery:
         return outcome
 
     def _compare_terms(self, group: Group) -> None:
-        """Whoever was given something else than the oldest member ends; who was not waits for a view
+        """A rank that was given something else than the oldest member ends; the others wait for a view
         without it.
 
         Raises:
@@ -192,7 +192,7 @@ class Recovery:
         raise GroupFailed("a worker was given something else")
 
     def _begin_from_checkpoint(self, group: Group) -> Outcome:
-        """Whoever had a state is gone: a checkpoint is taken up, or the job fails. Never step 0."""
+        """Every rank with a state is gone: a checkpoint is taken up, or the job fails. Never step 0."""
         self.has_state = self._training.before_first()
         mine = torch.tensor([int(self.has_state)], dtype=torch.int64)
         if not any(int(each) for each in group.gather(mine)):

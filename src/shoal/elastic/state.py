@@ -121,7 +121,7 @@ def _map(tree: Any, kind: type, change: Any) -> Any:
 
 
 def _same_kind(tree: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
-    """An OrderedDict stays one (state dicts carry attributes that nobody needs here)."""
+    """An OrderedDict stays one (state dicts carry attributes that are not needed here)."""
     from collections import OrderedDict
 
     return OrderedDict(made) if isinstance(tree, OrderedDict) else made

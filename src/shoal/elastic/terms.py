@@ -1,4 +1,4 @@
-"""What all workers of a job must have been given alike; whoever was not is told so at entry, in words.
+"""What all workers of a job must have been given alike; one that was not gets an error at entry.
 
 A worker with other data, another batch or another model would deal itself other samples than its peers
 count on, or wait for sums that never come.
@@ -68,7 +68,7 @@ class Terms:
             )
 
     def resume(self, kept: Mapping[str, Any]) -> str | None:
-        """What to tell a person when training goes on in the middle of an epoch that a checkpoint with
+        """What to print when training goes on in the middle of an epoch that a checkpoint with
         these terms had begun; None when nothing is amiss."""
         names = ("samples", "seed", "shuffle")
         differing = [name for name in names if getattr(self, name) != kept[name]]

@@ -54,7 +54,7 @@ class Training:
         donor: Donor | None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`say` tells a person something, in one line."""
+        """`say` prints one line for the user."""
         self.objects = Objects(self.may_apply, self._applying, self._optimizer_applied)
         self.ways = CommConfig()
         self.hand = Hand()
@@ -106,7 +106,7 @@ class Training:
     def recovery(self) -> Recovery:
         """Of a process that is not alone."""
         if self._recovery is None:
-            raise ElasticError("a process alone has nobody to agree with")
+            raise ElasticError("a process alone has no peers to agree with")
         return self._recovery
 
     @property
@@ -177,7 +177,7 @@ class Training:
         self.terms = terms
         if self.cursor.epoch >= first_epoch:
             return
-        # the loop before was left early: what joiners follow would not tell them
+        # the loop before was left early: what joiners follow does not say so
         self.boundary.forget()
         self._stand_at(self.applied, Cursor(first_epoch, 0))
         self._tell_step()
@@ -370,7 +370,7 @@ class Training:
         self.reducer.owe_nothing()
 
     def heard_of_loop(self, loop: int) -> None:
-        """Somebody is in that loop of the script, so those before it are over."""
+        """A worker is in that loop of the script, so those before it are over."""
         self.loop_elsewhere = max(self.loop_elsewhere, loop)
 
     def follow_to(self, step: int, cursor: Cursor) -> None:
@@ -401,7 +401,7 @@ class Training:
         part = self.hand.part
         if part is None or not part.last:
             return
-        self.waiting(True)  # from here on a lack of progress is somebody else's
+        self.waiting(True)  # from here on a lack of progress is another's
         with torch.no_grad():
             try:
                 self._reduced_to(self.reducer.finish())
@@ -425,7 +425,7 @@ class Training:
         if not total.level:
             raise ElasticError(
                 "the workers are not at the same step: one has left its loop over job.shards() before "
-                "others; leave it on all of them alike (job.allreduce tells all what one has seen)"
+                "others; leave it on all of them alike (job.allreduce shares what one has seen)"
             )
         self._commit()
         self.boundary.heard(total, ready)

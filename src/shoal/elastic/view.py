@@ -1,4 +1,4 @@
-"""What the members of a job agree on: who they are, in which order, and since which step.
+"""What the members of a job agree on: the members, their order, and since which step.
 
 Plain data, standard library only. A view is published by the coordinator alone and never changes;
 another epoch is another view.
@@ -24,7 +24,7 @@ class Member:
 
     @property
     def id(self) -> tuple[str, int]:
-        """Name and incarnation: who it is."""
+        """Name and incarnation: its identity."""
         return self.name, self.incarnation
 
 
@@ -44,7 +44,7 @@ class Cursor:
 class View:
     """Members in rank order (the oldest is rank 0).
 
-    `step` and `cursor` are the last that the coordinator had heard to be committed: a lower bound.
+    `step` and `cursor` are the last that the coordinator knew to be committed: a lower bound.
     """
 
     epoch: int

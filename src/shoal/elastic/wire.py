@@ -114,7 +114,7 @@ class Connection:
             raise Closed(str(error)) from error
 
     def close(self) -> None:
-        """Wake whoever receives, and close. Idempotent."""
+        """Wake a thread that receives, and close. Idempotent."""
         with contextlib.suppress(OSError):  # it is not connected any more
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -129,7 +129,7 @@ def connect(address: str, timeout_seconds: float) -> Connection:
     """Connect to `host:port`. The socket keeps the timeout.
 
     Raises:
-        Closed: nobody answers there in time.
+        Closed: there is no answer in time.
     """
     host, port = address_of(address)
     try:

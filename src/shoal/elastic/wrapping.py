@@ -163,7 +163,7 @@ class Objects:
             group.update(each)
 
     def capture(self) -> dict[str, Any]:
-        """Everything, as state dicts whose tensors are the live ones."""
+        """Everything, as state dicts with the live tensors."""
         return {
             "models": [model.state_dict() for model in self.models],
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
@@ -258,11 +258,11 @@ class Objects:
         optimizer.zero_grad = types.MethodType(zero_grad, optimizer)
 
     def _gate(self, thing: Any) -> None:
-        """Make the object one of a class of its own, whose methods look first whether they may act: an
+        """Give the object a class of its own, with methods that look first whether they may act: an
         attribute of the object itself would be part of many a `state_dict()`."""
         kind = cast("type[Any]", type(thing))
         methods = [name for name in _FOLLOWING if callable(getattr(kind, name, None))]
-        gated = {name: self._gated(getattr(kind, name)) for name in methods}
+        gated: dict[str, Any] = {name: self._gated(getattr(kind, name)) for name in methods}
 
         def reduce(this: Any, _protocol: Any) -> Any:
             """`torch.save` and `copy` see an object of the script's class."""

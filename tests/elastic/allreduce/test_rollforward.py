@@ -40,7 +40,7 @@ def test_who_comes_back_from_an_older_view_takes_the_newest_state():
 
 
 def test_nobody_begins_from_nothing():
-    with pytest.raises(ValueError, match="nobody has a state"):
+    with pytest.raises(ValueError, match="no rank has a state"):
         decide([Record(-1, (NO,))])
 
 

@@ -228,7 +228,7 @@ def test_workers_that_do_not_reach_each_other_are_told_their_addresses(tmp_path:
         job.start("b", command, {"SHOAL_HOST": "::1"})
         for name in ("a", "b"):
             log = tmp_path / f"{name}.log"
-            job.until(lambda log=log: "SHOAL_HOST tells a worker" in log.read_text(), "it says so")
+            job.until(lambda log=log: "set SHOAL_HOST on each machine" in log.read_text(), "it says so")
             assert "elastic: not all workers reach each other (" in log.read_text()
             assert not job.lines(name), "nothing is learned apart"
         told = "\n".join(messages(tmp_path))

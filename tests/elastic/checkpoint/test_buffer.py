@@ -152,7 +152,7 @@ def test_a_slot_that_is_filled_while_it_is_read(place: Path, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(slots, "_parse", and_meanwhile)
-    with pytest.raises(CheckpointError, match="replaced it meanwhile"):
+    with pytest.raises(CheckpointError, match="its writer has replaced it"):
         slots.read(path)
     buffer.remove()
 

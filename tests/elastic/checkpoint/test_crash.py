@@ -13,8 +13,6 @@ import random
 import re
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -25,10 +23,10 @@ from shoal.elastic.checkpoint.loader import load
 from shoal.elastic.checkpoint.manifest import list_checkpoints, written
 from shoal.elastic.checkpoint.saver import Saver
 from tests.elastic.checkpoint.states import same, state_of
+from tests.elastic.forked import Child, server
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-ROOT = Path(__file__).parents[3]
 SOURCES = Path(shoal.elastic.checkpoint.__file__).parent
 POINTS = sorted(
     {
@@ -41,11 +39,11 @@ VISITS = {"checkpoint.memory.opened": 1, "checkpoint.older.hidden": 1}
 """Elsewhere the third visit is taken, when there are older checkpoints."""
 
 
-def start(folder: Path, place: Path, fault: str = "") -> subprocess.Popen[bytes]:
+def start(folder: Path, place: Path, fault: str = "") -> Child:
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "tests.elastic.checkpoint.writer", folder, place, folder / "notes"]
+    words = ["-m", "tests.elastic.checkpoint.writer", str(folder), str(place), str(folder / "notes")]
     environment = {**os.environ, "SHOAL_FAULTS": fault, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
+    return server().start(words, environment, folder.parent / "writer.log")
 
 
 def promised(folder: Path, what: str) -> int:
@@ -110,13 +108,23 @@ def test_killed_at_a_point(point: str, tmp_path: Path, place: Path) -> None:
 
 
 def test_killed_at_random_moments(tmp_path: Path, place: Path) -> None:
-    """`training-N8`: one life after the other in the same folder; SHOAL_CHECKPOINT_LIVES for more."""
-    seed = int(os.environ.get("SHOAL_CHECKPOINT_SEED", secrets.randbits(32)))
+    """`training-N8`: one life after the other in the same folder."""
+    lives(tmp_path, place, 3, seed=1)
+
+
+@pytest.mark.soak
+def test_killed_at_many_random_moments(tmp_path: Path, place: Path) -> None:
+    """`training-N8`."""
+    seed = secrets.randbits(32)
+    lives(tmp_path, place, 100, int(os.environ.get("SHOAL_CHECKPOINT_SEED", seed)))
+
+
+def lives(tmp_path: Path, place: Path, count: int, seed: int) -> None:
     print(f"SHOAL_CHECKPOINT_SEED={seed}")
     chance = random.Random(seed)
     folder = tmp_path / "checkpoints"
     reached = 0
-    for life in range(int(os.environ.get("SHOAL_CHECKPOINT_LIVES", "8"))):
+    for life in range(count):
         process = start(folder, place)
         try:
             deadline = time.monotonic() + 60.0

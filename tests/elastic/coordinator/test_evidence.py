@@ -145,8 +145,7 @@ def test_what_strangers_say_is_of_no_effect(pair: Bench) -> None:
 
 
 def test_a_member_speaks_only_through_its_own_connection(pair: Bench) -> None:
-    """A sidecar's connection says nothing in the worker's name, but that it has crashed."""
-    pair.do(events.Left(pair.sidecars["b"], 1))
+    """A sidecar's connection says nothing in the worker's name, but how it has ended."""
     pair.do(events.Report(pair.sidecars["b"], -1, Cursor(), 0.0, 0, 0, 1, 1))
     assert pair.members == ["a", "b"]
     assert pair.state.trouble_at is None

@@ -65,12 +65,31 @@ def test_all_done_ends_the_job(start: Start) -> None:
     workers = pair(process)
     for worker in workers:
         worker.say("done", step=10, cursor=[1, 0])
+        assert worker.sidecar is not None
+        worker.sidecar.say("done", step=10, cursor=[1, 0])
     for worker in workers:
         assert worker.hear("stop") == {"type": "stop", "reason": "all epochs are over", "failed": False}
         worker.close()
     assert process.child.wait(10.0) == 0
     late = start("--minimum", "2")
     assert Worker(late, "c").hear("stop")["failed"] is False
+
+
+def test_one_that_ends_with_an_error_after_its_data_has_not_finished(start: Start) -> None:
+    """Only its sidecar sees the exit code. The other has finished, and the job waits for a restart."""
+    process = start("--minimum", "2")
+    first, second = pair(process)
+    for worker in (first, second):
+        worker.say("done", step=10, cursor=[1, 0])
+        assert worker.sidecar is not None
+    assert first.sidecar is not None
+    assert second.sidecar is not None
+    first.sidecar.say("done", step=10, cursor=[1, 0])
+    assert not first.is_closed(0.2), "the process of the other has not ended"
+    error = "it ended with exit code 3"
+    second.sidecar.say("failed", step=10, samples=[], epoch_of_data=0, error=error)
+    assert not first.is_closed(0.5)
+    assert process.child.poll() is None
 
 
 def test_a_job_that_has_failed_ends_its_coordinator_so(start: Start) -> None:

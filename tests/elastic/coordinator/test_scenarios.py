@@ -604,6 +604,8 @@ def test_a_worker_that_fails_after_the_last_batch_is_no_success() -> None:
     assert (bench.view.kind, bench.members, bench.view.step) == ("first", ["b"], 12)
     bench.recovered(bench.epoch, 12, "b")
     bench.says("b", events.Done, 12, Cursor(1, 0))
+    assert bench.end is None, "it may still end with an error"
+    bench.drop("b")
     assert bench.end is not None
     assert not bench.end.failed
 
@@ -638,5 +640,7 @@ def test_one_that_has_finished_is_not_missed() -> None:
     bench.pass_time(30.0, silent=("a",))
     assert (bench.epoch, bench.end) == (epoch, None)
     bench.says("b", events.Done, 12, Cursor(1, 0))
+    assert bench.end is None, "it may still end with an error"
+    bench.drop("b")
     assert bench.end is not None
     assert not bench.end.failed

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import textwrap
 import timeit
+from contextlib import closing
 
 import pytest
 
 from shoal.elastic.detect.guardian import Guardian
+from shoal.elastic.wire import Message
 from tests.elastic.detect.harness import Ear, sidecars_of, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -138,7 +140,51 @@ def test_the_coordinator_is_looked_up_until_it_is_known() -> None:
         ear.close()
 
 
-def _run(program: str) -> None:
+ENDS = {
+    "sys.exit(0)": "done",
+    "pass": "done",
+    "sys.exit(3)": "it ended with exit code 3",
+    "raise SystemExit(3)": "it ended with exit code 3",
+    "raise SystemExit('no room')": "it ended with exit code 1",
+    "raise OSError('no room')": "it ended with exit code 1",
+    "os.fork() or sys.exit(5); os.wait()": "done",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_worker_has_finished_if_it_ends_with_exit_code_0(end: str) -> None:
+    """However its script asks for the code; that of a forked child is not its own."""
+    with closing(Ear()) as ear:
+        _run(outcome({"type": "done", "step": 7, "cursor": [1, 0]}, end, ear.address), check=False)
+        _, last = ear.wait("done" if ENDS[end] == "done" else "failed")
+        assert last["step"] == 7
+        assert last.get("error", "done") == ENDS[end]
+
+
+def test_the_outcome_is_sent_again_when_the_connection_was_lost() -> None:
+    """The worker and its connections are gone; a coordinator that comes back is sent what it lacks."""
+    said = {"type": "failed", "step": 7, "samples": [], "epoch_of_data": 0, "error": "ValueError: x"}
+    ear = Ear()
+    port = ear.port
+    ear.close()
+    _run(outcome(said, "sys.exit(1)", ear.address), check=False)
+    with closing(Ear(port)) as again:
+        assert again.wait("failed")[1] == said
+
+
+def outcome(message: Message, end: str, address: str) -> str:
+    return f"""
+        import os, sys
+        from shoal.elastic.detect.guardian import Guardian
+
+        guardian = Guardian(name="worker-0", key="k", find=lambda: "{address}")
+        guardian.joined(3)
+        guardian.end({message!r})
+        {end}
+    """
+
+
+def _run(program: str, *, check: bool = True) -> None:
     subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)], check=True, timeout=90
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)], check=check, timeout=90
     )

@@ -76,13 +76,13 @@ def step_of(job: ForkedJob, name: str) -> int:
 def after_silence(job: ForkedJob, victim: str, since: float) -> float:
     """When the last of the others has a view without it, and has made a step in it; both are printed."""
     others = [name for name in NAMES if name != victim]
-    job.until(lambda: all(victim not in newest(job, name) for name in others), "it is out", 20.0)
+    job.until(lambda: all(victim not in newest(job, name) for name in others), "it is out")
     seen: list[float] = []
     stepped: list[float] = []
     for name in others:
         at = [line["at"] for line in job.lines(name) if victim not in line.get("members", [victim])]
         seen.append(at[0])
-        job.until(lambda name=name, at=at: steps_after(job, name, at[0]), "the others go on", 20.0)
+        job.until(lambda name=name, at=at: steps_after(job, name, at[0]), "the others go on")
         stepped.append(steps_after(job, name, at[0])[0])
     print(f"view without it after {max(seen) - since:.2f} s, a step after {max(stepped) - since:.2f} s")
     return max(seen) - since
@@ -113,7 +113,7 @@ def test_a_machine_whose_cable_is_pulled(tmp_path: Path, star_limit: str, baseli
         assert took < baseline.allow(4.0)
         machines.plug(number_of("b"))
         began = time.monotonic()
-        job.until(lambda: "b" in newest(job, "a"), "it is back", 40.0)
+        job.until(lambda: "b" in newest(job, "a"), "it is back")
         print(f"back after {time.monotonic() - began:.2f} s")
         finish(job)
 
@@ -133,5 +133,5 @@ def test_worker_and_sidecar_stand_still(tmp_path: Path, baseline: Baseline) -> N
         for each in both:
             os.kill(each, signal.SIGCONT)
         began = time.monotonic()
-        job.until(lambda: "b" in newest(job, "a"), "it is back", 40.0)
+        job.until(lambda: "b" in newest(job, "a"), "it is back")
         print(f"back after {time.monotonic() - began:.2f} s")

@@ -239,7 +239,7 @@ def test_low_precision_parameters_are_agreed_in_fp32() -> None:
 def test_what_nobody_contributed_to_or_is_not_finite_moves_nothing() -> None:
     agreed, velocity = start(), [torch.zeros_like(each) for each in start()]
     nobody = pseudo_gradient(agreed, start(1), 0.0)
-    with pytest.raises(ValueError, match="nobody contributed"):
+    with pytest.raises(ValueError, match="no worker contributed"):
         outer_step(agreed, nobody, velocity, Outer())
     own = start(1)
     own[0][0] = float("nan")

@@ -1,6 +1,6 @@
 """Gradients summed over groups that are swapped under them.
 
-- `sockets`      the connected sockets of a group, and waking whoever waits on them
+- `sockets`      the connected sockets of a group, and waking the threads that wait on them
 - `relay`        how the ends of a group learn each other's addresses: through the coordinator
 - `group`        the collectives of one epoch, and how they are interrupted
 - `groups`       building them in the background
@@ -13,5 +13,5 @@
 - `reducer`      gradient hooks that fill buckets and send them while backward goes on
 - `rollforward`  after a loss: what everybody has, and what follows from it
 
-Must not know where samples come from, or who the coordinator is.
+Must not know where samples come from, or where the coordinator is.
 """

@@ -26,7 +26,7 @@ _DIGEST = _EPOCH + 2 * _SHORT_DIGITS
 _PLACE = _DIGEST + 2 * _DIGEST_DIGITS
 _WEIGHT = _PLACE + 2 * _SHORT_DIGITS
 FIXED = _WEIGHT + 1
-"""Elements before those that tell which parameters were used."""
+"""Elements before those for the parameters that were used."""
 
 _EPOCHS = (1 << 16) - 1
 
@@ -35,7 +35,7 @@ _EPOCHS = (1 << 16) - 1
 class Said:
     """The part of one rank.
 
-    `samples` of this step here; `ready` the epoch whose group is built here (0: none is wanted),
+    `samples` of this step here; `ready` the epoch with a group that is built here (0: none is wanted),
     `leaving`: it wants to go; `digest`: 48 bits over its parameters, or None when nothing is checked in
     this step; `place`: 16 bits over its position in the training. `weight`: by how much its samples
     count, where that is not their number.

@@ -26,8 +26,8 @@ def wanted(environment: Mapping[str, str]) -> str:
 
 
 def claim(device: torch.device, backend: str) -> str:
-    """The name of the device that this rank would use with NCCL, the same for nobody else in the world;
-    empty if it is to use gloo.
+    """The name of the device that this rank would use with NCCL, different from that of every other
+    rank; empty if it is to use gloo.
 
     Raises:
         ElasticError: `backend` is `nccl`, which cannot be, or none of `BACKENDS`.

@@ -1,8 +1,8 @@
 """The collectives of one epoch, over gloo, and NCCL where it can be.
 
 Whatever is on the CPU goes over gloo. What is on a GPU goes over NCCL where every rank has a GPU of its
-own, and over gloo too where ranks share one. Whoever has a group may `interrupt` it from any thread:
-everybody who waits in it, here and in its peers, wakes with an error within milliseconds.
+own, and over gloo too where ranks share one. The owner of a group may `interrupt` it from any thread:
+all that wait in it, here and in its peers, wake with an error within milliseconds.
 """
 
 # torch's own types are partial
@@ -165,7 +165,7 @@ class Group:
             raise GroupFailed(str(error)) from None
 
     def interrupt(self) -> None:
-        """Wake everybody who waits in it; it is of no use any more. Any thread, idempotent."""
+        """Wake all that wait in it; it is of no use any more. Any thread, idempotent."""
         self.failed = True
         store, communicator = self._store, self._communicator
         if communicator is not None:

@@ -196,7 +196,7 @@ class Groups:
             made = nccl.connect(backend, store.rank, view.size, self._device)
         except RuntimeError as error:
             if self._wanted(view, store) and not self._insists:
-                # nobody was lost: it does not work here, and one rank without a claim is enough for all
+                # no rank was lost: it does not work here, and one rank without a claim is enough for all
                 _log.warning("%s; gradients go over gloo from now on", error)
                 self._claim = ""
             raise
@@ -209,7 +209,7 @@ class Groups:
             return current is not None and current[1] is store
 
     def _retry(self, view: View, rank: int, store: RelayStore) -> None:
-        """A peer could not be connected to: tell the coordinator, and leave it to decide."""
+        """A peer could not be connected to: report it to the coordinator, and leave it to decide."""
         others = [view.members[peer] for peer in store.peers()]
         with ThreadPoolExecutor(len(others) + 1) as probes:
             answers = list(probes.map(_answers, [member.address for member in others]))

@@ -1,7 +1,7 @@
 """A NCCL communicator of one epoch, made over the epoch's gloo group, and given up without waiting.
 
 torch's own handling of NCCL's errors ends the process; here an error, or a peer that is gone, makes the
-operation fail like any other. Nobody learns from NCCL that a peer is gone: kernels wait for it for ever,
+operation fail like any other. NCCL does not report that a peer is gone: kernels wait for it for ever,
 until `abort`, which the news of a loss brings. Then they end, with whatever they have, so what ends
 after an abort has failed. Where buckets are on the CPU no NCCL is needed.
 """
@@ -131,7 +131,7 @@ class Communicator:
 
 
 class Bootstrap(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
-    """How the ranks of a communicator learn its id: rank 0 tells it over the epoch's gloo group.
+    """How the ranks of a communicator learn its id: rank 0 sends it over the epoch's gloo group.
 
     Whatever rank 0 sets, the others get, in that order. Nothing of another epoch can be met.
     """
@@ -143,7 +143,7 @@ class Bootstrap(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
         self._values: dict[str, bytes] = {}
 
     def set(self, key: str, value: bytes | str) -> None:
-        """Tell everybody, as rank 0; keep, as another."""
+        """Send it to all, as rank 0; keep it, as another."""
         data = value.encode() if isinstance(value, str) else bytes(value)
         self._values[key] = data
         if self._rank != 0:

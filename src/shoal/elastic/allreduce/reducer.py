@@ -46,7 +46,7 @@ class Reducer:
         ended: Callable[[], None],
         plan: Plan,
     ) -> None:
-        """`averaged`: fp32 buffers whose mean over the samples is agreed on with each step. `plan`: the
+        """`averaged`: fp32 buffers; their mean over the samples is agreed on with each step. `plan`: the
         codec and the size of buckets."""
         self.parameters = list(parameters)
         self._averaged = list(averaged)
@@ -94,7 +94,7 @@ class Reducer:
 
     @property
     def said_ready(self) -> int:
-        """The epoch whose group was said to be built here, in the step in hand."""
+        """The epoch that the control vector named as built here, in the step in hand."""
         return self._said.ready
 
     @property
@@ -128,14 +128,14 @@ class Reducer:
         self.backwards = 0
 
     def rest(self) -> None:
-        """Gradients that are made from now on are nobody's business."""
+        """Gradients that are made from now on are ignored."""
         self._armed = False
 
     def finish(self) -> Sum:
         """Send what is left, wait for everything, and say what all have said.
 
         Raises:
-            GroupFailed: not every bucket has come; `finished` tells which have.
+            GroupFailed: not every bucket has come; `finished` says which have.
         """
         if self._broken is not None:
             raise self._broken
@@ -150,7 +150,7 @@ class Reducer:
 
     def abandon(self) -> None:
         """The group is broken, and has been interrupted: nothing writes into the buckets after this.
-        `finished` then tells which had come all the same."""
+        `finished` then says which had come."""
         if self._group is not None:
             self._buckets.sending.abandon(self._group)
 

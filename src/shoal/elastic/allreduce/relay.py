@@ -17,7 +17,7 @@ __all__ = ["Abandoned", "RelayStore"]
 
 
 class Abandoned(Exception):
-    """Nobody wants this epoch's group any more."""
+    """This epoch's group is not wanted any more."""
 
 
 class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
@@ -44,7 +44,7 @@ class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
             self._changed.notify_all()
 
     def claims(self) -> list[str]:
-        """Of all ranks whose addresses are here, in rank order."""
+        """Of all ranks with addresses that are here, in rank order."""
         with self._changed:
             return [self._claims[rank] for rank in sorted(self._claims)]
 
@@ -54,7 +54,7 @@ class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
             return {int(k[2:]): v for k, v in self._values.items() if k != f"0/{self.rank}"}
 
     def abandon(self) -> None:
-        """Whoever waits here stops waiting, with an error."""
+        """Threads that wait here stop waiting, with an error."""
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()
@@ -81,7 +81,7 @@ class RelayStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]
         """Wait for a value.
 
         Raises:
-            Abandoned: nobody wants it any more.
+            Abandoned: it is not wanted any more.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._abandoned or key in self._values)

@@ -1,7 +1,7 @@
 """After a loss: what everybody still has, and what follows from it. Pure.
 
 A bucket that finished on any rank is right everywhere; one that failed holds garbage. Survivors of a
-loss differ by at most one applied step; who comes back from an older view may be further behind.
+loss differ by at most one applied step; a rank that comes back from an older view may be further behind.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def decide(records: Sequence[Record]) -> Outcome:
     """What all ranks do; the same on each, for all see the same records in rank order.
 
     Raises:
-        ValueError: nobody has a state.
+        ValueError: no rank has a state.
     """
     newest = max(record.applied for record in records)
     if newest < 0:
-        raise ValueError("nobody has a state")
+        raise ValueError("no rank has a state")
     donor = next(rank for rank, record in enumerate(records) if record.applied == newest)
     if any(record.applied != newest for record in records):
         return Outcome("state", newest, donor)

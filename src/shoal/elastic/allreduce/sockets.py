@@ -1,9 +1,9 @@
 """The connected sockets of a gloo group, found by their ports, and woken by shutting them down.
 
-`shutdown(2)` on a connected socket wakes whoever waits on it, in this process and in its peer, also when
-a third is dead or stopped. On gloo's *listening* socket it would end the process: those are left alone.
-The group's own operations give no such handle, so the descriptors are looked up: a socket belongs to the
-group if it is connected to a peer's listening port or was accepted on ours.
+`shutdown(2)` on a connected socket wakes the threads that wait on it, in this process and in its peer,
+also when a third is dead or stopped. On gloo's *listening* socket it would end the process: those are
+left alone. The group's own operations give no such handle, so the descriptors are looked up: a socket
+belongs to the group if it is connected to a peer's listening port or was accepted on ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 __all__ = ["Held", "connected", "listening_port", "shut_down", "unanswered"]
 
 _RETRANSMITS = 2
-"""Offset in `struct tcp_info` of the count of retransmissions in a row that nobody answered."""
+"""Offset in `struct tcp_info` of the count of retransmissions in a row without an answer."""
 _MOST_UNANSWERED = 4
 _FOLDER = Path("/proc/self/fd")
 

@@ -7,7 +7,7 @@
 - `layout`    where each tensor lies in a flat buffer, and the hashes of what it holds
 - `buffer`    which of two slots is filled, committed, or being written
 - `slots`     one half of the double buffer, in shared memory or private
-- `memory`    the folder in shared memory that outlives the trainer, and who may remove it
+- `memory`    the folder in shared memory that outlives the trainer, and the rules for removing it
 - `header`    the first page of a slot: what is in it and whether it is complete
 - `durable`   one checkpoint on disk: written aside, published, made visible, old ones removed
 - `manifest`  what a checkpoint says of itself, and the list of those in a folder

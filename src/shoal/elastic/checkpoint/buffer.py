@@ -1,4 +1,4 @@
-"""Two slots, and the rules of who may touch which: the trainer stages, a thread writes to disk.
+"""Two slots, and the rules for their use: the trainer stages, a thread writes to disk.
 
 A slot is being filled, staged, committed or empty; a committed one may be lent to the writing thread. A
 slot is filled only if the other is lent (then that one is complete and committed) or if it is not the
@@ -65,7 +65,7 @@ class Buffer:
         with self._changed:
             self.forget()
             slot = slots.choose(self._slots, self._lent)
-            slot.clear()  # from here on nobody is lent it
+            slot.clear()  # from here on it is lent to no reader
             header = Header(heads.EMPTY, sequence=self._sequence, step=step)
             self._sequence += 1
         slot = self._reserve(self._slots.index(slot), slots.size_of(plain, places))

@@ -1,6 +1,6 @@
 """Tensors in files in the format of torch.distributed.checkpoint, written by one process.
 
-Whoever has torch can read these files without Shoal. The format's index (`.metadata`) is a pickle,
+torch can read these files without Shoal. The format's index (`.metadata`) is a pickle,
 which could run anything when it is loaded; here only the handful of classes are let in that an index
 of tensors consists of. The tensors themselves are loaded with `weights_only`.
 """

@@ -32,13 +32,13 @@ STATE = "state.json"
 """The plain part of the state, and the hashes of the tensors."""
 
 Publish = Callable[[Mapping[str, Any]], bool]
-"""Tell the coordinator of a manifest. True: it is the job's newest now. False: there is a newer writer.
-An exception: not known. Called in the writing thread; may take its time."""
+"""Publish a manifest with the coordinator. True: it is the job's newest now. False: there is a newer
+writer. An exception: not known. Called in the writing thread; may take its time."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is to be written: tensors on the CPU that do not change meanwhile; `places` have hashes."""
+    """What is to be written: tensors on the CPU that do not change until then; `places` have hashes."""
 
     sequence: int
     step: int

@@ -1,4 +1,4 @@
-"""What goes wrong with a checkpoint, each in one sentence, with a code to tell them apart."""
+"""What goes wrong with a checkpoint, each in one sentence, with a code for each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The first page of a slot: what is in it and whether it is complete.
 
 `EMPTY` is written before a slot is filled, `STAGED` after its last byte, `COMMITTED` when its step is
-known to be committed. A process that is killed in between leaves `EMPTY`, or a header whose checksum is
-wrong, and both mean: there is nothing here. Standard library only.
+known to be committed. A process that is killed in between leaves `EMPTY`, or a header with a checksum
+that is wrong, and both mean: there is nothing here. Standard library only.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Loaded:
-    """A state as it was given to `Saver.stage`; its tensors are on the CPU and nobody else's."""
+    """A state as it was given to `Saver.stage`; its tensors are on the CPU and not shared."""
 
     state: dict[str, Any]
     step: int

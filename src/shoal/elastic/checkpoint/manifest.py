@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class File:
-    """One file: its size, and the SHA-256 of its bytes ("" for those whose contents have hashes)."""
+    """One file: its size, and the SHA-256 of its bytes ("" if its contents have hashes)."""
 
     bytes: int
     sha256: str

@@ -1,4 +1,4 @@
-"""The folder in shared memory that outlives the trainer, and who may remove it.
+"""The folder in shared memory that outlives the trainer, and the rules for removing it.
 
     /dev/shm/shoal-<uid>-<hash of the checkpoint folder>/     the *place*: one per checkpoint folder
         lock                                                  held while regions are made or removed
@@ -6,9 +6,10 @@
             lock                                              held by its writer for as long as it lives
             slot-0, slot-1                                    the double buffer
 
-A writer's lock goes with its process, however it ends, so a region whose lock can be had has no owner
-any more. Such a region is read by whoever takes the training up again, and removed by the next writer
-once that has a complete copy of its own, or by `discard` when the job is over. Standard library only.
+A writer's lock goes with its process, however it ends, so a region with a free lock has no owner
+any more. Such a region is read by the process that takes the training up again, and removed by the
+next writer once that has a complete copy of its own, or by `discard` when the job is over. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def committed(place: Path) -> list[tuple[Path, Header]]:
 def discard(place: Path) -> int:
     """Remove every region without a live writer, and the place once it is empty; how many went.
 
-    For whoever ends a job: its sidecar, its coordinator, or the last trainer.
+    For the process that ends a job: its sidecar, its coordinator, or the last trainer.
     """
     if not _ours(place):
         return 0
@@ -110,12 +111,12 @@ class Region:
             if place.exists():
                 raise TimeoutError(f"{place}/lock is held for longer than {_PATIENCE_SECONDS:g} s")
         if lock is None:
-            raise PermissionError(f"{self.path}/lock is somebody else's")
+            raise PermissionError(f"{self.path}/lock belongs to another user")
         self._lock = lock
         faults.point("checkpoint.memory.opened")
 
     def close(self) -> None:
-        """Remove it; whoever has its slots mapped keeps them until they are let go."""
+        """Remove it; processes that have its slots mapped keep them."""
         os.close(self._lock)
         discard(self._place)
 

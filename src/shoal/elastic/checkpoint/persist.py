@@ -2,7 +2,7 @@
 
     python -m shoal.elastic.checkpoint.persist FOLDER [PLACE]
 
-For whoever outlives the trainer on its machine and knows that nobody takes the training up there (the
+For a process that outlives the trainer on its machine when the training does not go on there (the
 machine is to be given back, the job was suspended). A successor does not need it: it loads from memory.
 """
 

@@ -182,7 +182,7 @@ class Saver:
         with self._lock:
             self._durable_step = head.step
         if self._place is not None:
-            discard(self._place)  # what dead writers left: nobody needs it any more
+            discard(self._place)  # what dead writers left is not needed any more
         return True
 
     def _fail(self, error: CheckpointError) -> None:

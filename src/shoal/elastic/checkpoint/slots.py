@@ -38,7 +38,7 @@ class Content:
 
 
 class Slot:
-    """One half of the double buffer. Not thread-safe: the saver says who may touch it.
+    """One half of the double buffer. Not thread-safe: the saver decides which thread may touch it.
 
     `path` is its file; None keeps it in private memory, gone with the process.
     """
@@ -112,7 +112,7 @@ class Slot:
         faults.point("checkpoint.memory.committed")
 
     def vouch(self, places: Sequence[layout.Place]) -> None:
-        """Note the hash of its tensors, once somebody has had the time to count it."""
+        """Note the hash of its tensors, once it is known."""
         self._write(replace(self.header, data_sha256=layout.combined(places)))
 
     def clear(self) -> None:
@@ -155,7 +155,7 @@ def read(path: Path) -> Content:
     has to do.
 
     Raises:
-        CheckpointError: `Damaged`; also when a writer that is alive has filled the slot meanwhile.
+        CheckpointError: `Damaged`; also when a writer that is alive has filled the slot again.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
@@ -169,7 +169,7 @@ def read(path: Path) -> Content:
     with path.open("rb") as file:
         now = heads.unpack(file.read(heads.PAGE_BYTES))
     if now is None or replace(now, data_sha256=header.data_sha256) != header:
-        raise CheckpointError("Damaged", "its writer has replaced it meanwhile")
+        raise CheckpointError("Damaged", "its writer has replaced it")
     if any(header.data_sha256):
         places = layout.hashed(content.places, own)
         if layout.combined(places) != header.data_sha256:

@@ -1,7 +1,7 @@
 """A state as plain data and named tensors, and back.
 
 The plain part is JSON: numbers, text and lists are themselves, everything else is an object of one
-entry whose key says what it is. Reading it can make nothing but the types listed here, so a file from
+entry with a key for its type. Reading it can make nothing but the types listed here, so a file from
 elsewhere runs no code. Tensors are taken out and named by their path (`model.fc.weight`), the same
 tensor met twice once.
 """
@@ -124,7 +124,7 @@ class _NoTensors(_Tensors):
 
 
 def _encode_numpy(value: Any, path: tuple[str, ...], tensors: _Tensors) -> Json:
-    # by name: numpy is not needed, but whoever has one of its values has imported it
+    # by name: numpy is not needed, but a value of it means that it is imported
     kinds = {f"{kind.__module__}.{kind.__name__}" for kind in cast("type[object]", type(value)).__mro__}
     if "numpy.ndarray" in kinds:
         try:

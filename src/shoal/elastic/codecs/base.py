@@ -65,7 +65,7 @@ class Codec(Protocol):
         ...
 
     def forget(self, number: int) -> None:
-        """This bucket's sum came from a peer: nobody knows what this rank's part in it left out, so it
+        """This bucket's sum came from a peer: what this rank's part in it left out is unknown, so it
         owes nothing (at most one step's rounding is lost)."""
         ...
 

@@ -195,7 +195,7 @@ def _lay_out(bucket: Bucket, work: torch.Tensor, rank: int, saving: float) -> _P
 
 
 def _draw(place: _Place, epoch: int, number: int) -> None:
-    """On the CPU, whose numbers do not depend on the kind of device."""
+    """On the CPU: its numbers do not depend on the kind of device."""
     generator = torch.Generator().manual_seed((epoch << 20) + number)
     for q, spare in zip(place.qs, place.spares, strict=True):
         spare.copy_(torch.randn(q.shape, generator=generator))

@@ -1,14 +1,15 @@
 """The process that alone publishes views of a job; see `docs/design/elastic-view.md`.
 
 One per job, light, without torch. What it decides is a pure state machine; around it sockets, timers,
-and one record that is written by compare-and-set before anybody is told.
+and one record that is written by compare-and-set before any message of it is sent.
 
 - `record`                         what may never be forgotten
 - `state`, `events`, `effects`     what is known, what may happen, what is done
 - `machine`, `turn`                one step: pure
-- `arrivals`, `heard`, `changes`   who comes and goes; what they say; which view follows
-- `evidence`, `partition`          who is counted lost; who stays when members cannot reach each other
-- `watching`                       who beats to this process, and who is watched by others
+- `arrivals`, `heard`, `changes`   connections; the handlers of messages; the next view
+- `evidence`, `partition`          members that are lost; the members that stay when not all reach each
+other
+- `watching`                       heartbeats to this process, and sidecars that watch each other
 - `messages`                       frames become events, or are refused
 - `records`, `endpoint`, `keeper`  where the record is kept, and the thread that writes it
 - `server`, `service`, `reporting` sockets, the process, and numbers for people

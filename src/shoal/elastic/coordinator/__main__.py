@@ -1,7 +1,7 @@
 """`python -m shoal.elastic.coordinator`: the coordinator of one job.
 
-Exit status: 0 when the job is over or this process was told to end, 4 when the job has failed (not with
-a platform: it hears that in a report, and counts any other status than 0 against its machines), 3 when
+Exit status: 0 when the job is over or this process got SIGTERM, 4 when the job has failed (not with
+a platform: a report says so there, and another status than 0 counts against its machines), 3 when
 another coordinator has taken over, 2 for a wrong command line, 1 when it could not start.
 """
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     outcome = service.run(lambda: _publish_address(options.address_file, service.address, record.key))
     sentence = f"the job has failed: {outcome.reason}" if outcome.failed else outcome.reason
     print(f"coordinator: {sentence}", file=sys.stderr)  # noqa: T201
-    if outcome.ended and options.address_file is not None:  # for who comes too late to be told
+    if outcome.ended and options.address_file is not None:  # for workers that connect too late
         ended = {"reason": outcome.reason, "failed": outcome.failed}
         _write(options.address_file, {"ended": ended})
     if outcome.replaced:
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m shoal.elastic.coordinator")
     parser.add_argument("--minimum", type=int, default=1, help="members below which nothing goes on")
-    parser.add_argument("--maximum", type=int, help="members above which nobody is taken in")
+    parser.add_argument("--maximum", type=int, help="members above which no worker is admitted")
     parser.add_argument(
         "--expect", type=int, default=0, help="workers that the first view waits for a while"
     )

@@ -13,7 +13,7 @@ __all__ = ["dropped", "fence", "paused_message", "sidecar_hello", "view_message"
 
 
 def worker_hello(turn: Turn, hello: events.WorkerHello) -> None:
-    """It joins, it is back, or it is refused: then it is told to join anew."""
+    """It joins, it is back, or it is refused and has to join anew."""
     ended = turn.record.ended
     if ended is not None:
         turn.answer(hello.connection, stop_message(ended.reason, ended.failed))
@@ -52,7 +52,7 @@ def dropped(turn: Turn, connection: int) -> None:
 
 
 def fence(turn: Turn, incarnation: int, reason: str) -> None:
-    """Tell it that it is no member, and forget it: what it says from now on is of no effect."""
+    """Send it that it is no member, and forget it: its messages have no effect from now on."""
     turn.tell(incarnation, {"type": "fenced", "reason": reason})
     peer = turn.peer(incarnation)
     if peer is not None and peer.sidecar is not None and peer.asked_to_gossip:
@@ -61,7 +61,7 @@ def fence(turn: Turn, incarnation: int, reason: str) -> None:
 
 
 def view_message(turn: Turn) -> wire.Message:
-    """The view in use, as members that do not have it are told. A first view names the checkpoint."""
+    """The view in use, as it is sent to members that lack it. A first view names the checkpoint."""
     view = turn.record.view
     if view is None:
         raise ValueError("there is no view yet")
@@ -154,7 +154,7 @@ def _say_again(turn: Turn, peer: Peer, epoch: int) -> None:
         turn.tell(peer.incarnation, paused_message(*turn.state.paused))
     if peer.asked_to_leave:
         turn.tell(peer.incarnation, {"type": "leave"})
-    # Whoever waits for a donor is told of it again.
+    # A joiner that waits for a donor is sent its name again.
     if peer.donor is not None:
         turn.update(replace(peer, donor=None))
 
@@ -170,7 +170,7 @@ def _disconnect(turn: Turn, connection: int) -> None:
         peer = replace(peer, sidecar=None, late_seconds=0.0, heard_at=turn.now)
         peer = replace(peer, gossip=None, accused=None)
     if peer.worker is None and peer.sidecar is None:
-        peer = replace(peer, dropped_at=turn.now)
+        peer = replace(peer, dropped_at=turn.now, ended=peer.done)
     turn.update(peer)
 
 

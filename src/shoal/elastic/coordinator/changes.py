@@ -1,4 +1,4 @@
-"""From who is here, who is lost and who wants to go, to the next view.
+"""Decides the next view from the members that are here, lost or leaving.
 
 Called after everything that may matter. Three kinds of change, in this order: a view after a loss, a
 planned view, the first view.
@@ -40,7 +40,7 @@ def advance(turn: Turn) -> float | None:
 
 
 def end(turn: Turn, reason: str, failed: bool) -> None:
-    """Record that the job is over, then tell everybody."""
+    """Record that the job is over, then send it to all workers."""
     if turn.record.ended is not None:
         return
     turn.save("end", ended=Ended(reason, failed))
@@ -54,11 +54,12 @@ def _is_lost(turn: Turn, member: Member) -> bool:
 
 
 def _all_done(turn: Turn, view: View) -> bool:
-    """Every member has finished, but for those that were planned out. A member that was lost or that has
-    failed in the meantime has not finished: its restart decides."""
+    """Every member has finished and its process has ended, but for those that were planned out. A member
+    that was lost or that has failed in the meantime has not finished: its restart decides."""
     peers = [turn.peer(member.incarnation) for member in view.members]
-    finished = [peer for peer in peers if peer is not None and peer.done]
-    return bool(finished) and all(peer is not None and (peer.done or peer.departed) for peer in peers)
+    finished = {peer.incarnation for peer in peers if peer is not None and peer.done and peer.ended}
+    left = (peer is not None and (peer.departed or peer.incarnation in finished) for peer in peers)
+    return bool(finished) and all(left)
 
 
 def _hold(turn: Turn) -> float | None:
@@ -92,7 +93,7 @@ def _loss(turn: Turn, view: View) -> float | None:
     if not holders:
         return _adrift(turn, base)
     staying = [member for member in base if turn.state.peers[member.incarnation].leaving_at is None]
-    # One that is leaving may be out already, and far behind: it is for when nobody else has a state.
+    # A leaving member may be out already, and far behind: it counts only if no other has a state.
     if any(member in holders for member in staying):
         base = tuple(staying)
     direct: list[Peer] = []
@@ -114,7 +115,7 @@ def _has_state(turn: Turn, member: Member) -> bool:
 
 
 def _adrift(turn: Turn, base: tuple[Member, ...]) -> float | None:
-    """Nobody is left of whom it is known that it holds the state of the view.
+    """No member is left that is known to hold the state of the view.
 
     Joiners of a planned view may be: if it is in use after all they say so at once, and hold everything;
     else what they hold may lack committed steps, and they begin from the checkpoint like newcomers.
@@ -146,7 +147,7 @@ def _publish(
     stateless: tuple[int, ...],
     founders: tuple[int, ...] = (),
 ) -> None:
-    """Keep a view that is in use from now on, then tell its members; who is not in it is fenced."""
+    """Keep a view that is in use from now on, then send it to its members; others are fenced."""
     record, state = turn.record, turn.state
     former = record.members
     ordered = tuple(sorted(members, key=lambda member: member.incarnation))
@@ -216,7 +217,7 @@ def _planned(turn: Turn, view: View) -> float | None:
 
 
 def _wanted(turn: Turn) -> tuple[tuple[Member, ...], list[Peer]]:
-    """Who should be in the next view; and who wants to go but cannot, for the minimum's sake."""
+    """The members of the next view, and those that want to leave and cannot, because of the minimum."""
     record, peers = turn.record, turn.state.peers
     staying = list(turn.survivors())
     ready = [_member(peer) for peer in turn.joiners() if peer.caught_up_at is not None]
@@ -234,7 +235,7 @@ def _wanted(turn: Turn) -> tuple[tuple[Member, ...], list[Peer]]:
 
 def _others_by(turn: Turn, view: View, wanted: tuple[Member, ...]) -> float | None:
     """Until when the newcomers wait for others that take their state too: one switch costs less than
-    two, and the second would have to wait for the first. None: nobody is to be waited for."""
+    two, and the second would have to wait for the first. None: no joiner is waited for."""
     if any(member not in wanted for member in view.members):
         return None
     peers = turn.state.peers
@@ -252,7 +253,7 @@ def _not_leaving(turn: Turn, members: list[Member]) -> list[Member]:
 
 
 def _spoilt(pending: View, wanted: tuple[Member, ...]) -> bool:
-    """Whether a planned view must not be waited for: somebody in it is lost, or is to go.
+    """Whether a planned view must not be waited for: a member of it is lost, or leaves.
 
     More joiners do not spoil it: they come with the one after.
     """
@@ -307,7 +308,7 @@ def _give_donors(turn: Turn) -> None:
             continue
         source = min(sources, key=lambda member: load[member.incarnation])
         load[source.incarnation] += 1
-        # Who has lost its donor is behind again, however far it had come.
+        # A joiner that has lost its donor is behind again, however far it had come.
         turn.update(replace(peer, donor=source.incarnation, caught_up_at=None))
         message = {"type": "donor", "name": source.name, "address": source.address}
         turn.tell(peer.incarnation, message)
@@ -328,7 +329,8 @@ def _ask_to_leave(turn: Turn) -> None:
 
 
 def _let_go(turn: Turn, stuck: list[Peer], view: View) -> float | None:
-    """Who cannot be planned out goes without: the job pauses rather than hold it past its notice.
+    """A member that cannot be planned out leaves without a plan: the job pauses, rather than hold it
+    past its notice.
 
     Nor is a joiner held whose planned view has been abandoned.
     """
@@ -352,8 +354,8 @@ def _let_go(turn: Turn, stuck: list[Peer], view: View) -> float | None:
 def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     """A view of newcomers: the first of all, or the first after everybody was lost.
 
-    In it whoever has never been in a group begins from the checkpoint, or from nothing. One that has a
-    state after all, which was not heard of yet, keeps it, and the others take it.
+    In it a worker that has never been in a group begins from the checkpoint, or from nothing. One that
+    has a state after all, which was not reported yet, keeps it, and the others take it.
     """
     record, state = turn.record, turn.state
     if state.retry_at is not None:
@@ -377,7 +379,7 @@ def _first(turn: Turn, stateless: tuple[Member, ...] = ()) -> float | None:
     _go_back(turn)
     count = len(here) if record.capacity is None else min(len(here), record.capacity)
     if record.view is not None and record.step == 0 and state.renew is None:
-        turn.report("every worker was lost before a step was heard to be committed: it begins at step 0")
+        turn.report("every worker was lost before a step was known to be committed: it begins at step 0")
     members = tuple(_member(peer) for peer in here[:count])
     before = tuple(member.incarnation for member in stateless)
     founders = tuple(each for each in before if each in record.founders) or before

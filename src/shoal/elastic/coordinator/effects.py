@@ -23,7 +23,7 @@ class Save:
 
 @dataclass(frozen=True)
 class Tell:
-    """Send a message to whoever is at the other end of a connection."""
+    """Send a message over a connection."""
 
     connection: int
     message: wire.Message
@@ -31,7 +31,7 @@ class Tell:
 
 @dataclass(frozen=True)
 class Close:
-    """Close a connection, after what was told to it."""
+    """Close a connection, after the messages that were sent to it."""
 
     connection: int
 
@@ -59,7 +59,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class End:
-    """The job is over; everybody has been told."""
+    """The job is over; all workers have been sent that."""
 
     reason: str
     failed: bool

@@ -127,7 +127,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Heard:
-    """One that was silent has been heard by them."""
+    """A sidecar that was silent has answered them."""
 
     connection: int
     incarnation: int
@@ -176,7 +176,7 @@ class Recovered:
 
 @dataclass(frozen=True)
 class Unbuilt:
-    """The group of that epoch could not be built; whom the sender reaches."""
+    """The group of that epoch could not be built; the members that the sender reaches."""
 
     connection: int
     epoch: int
@@ -185,7 +185,7 @@ class Unbuilt:
 
 @dataclass(frozen=True)
 class Leaving:
-    """The sender was told to go."""
+    """The sender got a notice to leave."""
 
     connection: int
 

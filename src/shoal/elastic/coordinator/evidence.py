@@ -1,9 +1,10 @@
-"""From what was heard, and when, to who is counted lost. Pure; the table of Evidence in the protocol.
+"""Decides which members are lost, from the times of their last messages. Pure; the table of Evidence in
+the protocol.
 
 Evidence that comes from a clock (silence, lost connections, a stop) needs a witness: another member that
 is there, and could go on. If everybody falls silent at once it is more likely that this process was cut
 off, and a job whose members were all counted lost could not go on from what they hold. So a witness of a
-silence has been heard well after it began, and silence never ends without one; connections that were
+silence has sent something well after it began, and silence never ends without one; connections that were
 closed, and not opened again for long, do.
 """
 
@@ -22,9 +23,9 @@ _MISSED = 3
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A peer is counted lost at `due` (monotonic seconds) unless something is heard. `alone_due`: when
+    """A peer is counted lost at `due` (monotonic seconds) unless it sends something. `alone_due`: when
     even without a witness; None: never. `here`: it has a connection, and is not stopped. `since`: a
-    witness must have been heard then, or later."""
+    witness must have sent something then, or later."""
 
     due: float
     alone_due: float | None
@@ -35,8 +36,8 @@ class Suspicion:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`lost`: who, and why. `due`: when to look again; None: no need. `unheard`: somebody would be lost
-    if only a witness had been heard since."""
+    """`lost`: incarnations, and why. `due`: when to look again; None: no need. `unheard`: a member would
+    be lost if only a witness had sent something since."""
 
     lost: dict[int, str]
     due: float | None
@@ -44,7 +45,7 @@ class Verdict:
 
 
 def suspicion(peer: Peer, state: State) -> Suspicion:
-    """The earliest reason to count it lost if nothing more is heard of it."""
+    """The earliest reason to count it lost if it sends nothing more."""
     bounds = state.settings
     found: list[Suspicion] = []
     if peer.worker is None and peer.sidecar is None:
@@ -65,7 +66,7 @@ def suspicion(peer: Peer, state: State) -> Suspicion:
 
 
 def judge(peers: Iterable[Peer], holders: Collection[int], state: State, now: float) -> Verdict:
-    """Who of these members is lost by now.
+    """Which of these members are lost by now.
 
     `holders`: the incarnations that could go on alone, because they hold the state of the view in use,
     or as much of it as anybody. Only they are witnesses.
@@ -107,7 +108,7 @@ def _silence(peer: Peer, bounds: Settings) -> Suspicion:
         )
     patience = bounds.silent_seconds + min(2 * peer.late_seconds, bounds.most_late_seconds)
     if peer.gossip is not None and peer.watched:
-        # others tell when it is silent; this is for when they all overlook it
+        # others report its silence; this is for when they all overlook it
         patience += _MISSED * peer.gossip.again_seconds
     return _unheard(peer, patience, "its machine is silent")
 

@@ -58,14 +58,17 @@ def worker_said(turn: Turn, peer: Peer, event: events.Event) -> None:
         case events.Failed():
             _failed(turn, peer, event)
         case events.Done(step=step, cursor=cursor):
-            # Who goes early is through with its own life, not with the training.
-            turn.update(replace(peer, done=peer.leaving_at is None and not peer.departed))
+            # A worker that leaves early has not finished the training. The exit code of a worker is
+            # known to its sidecar alone, once the process is gone.
+            done = peer.leaving_at is None and not peer.departed
+            ended = peer.ended or peer.sidecar in (None, event.connection)
+            turn.update(replace(peer, done=done, ended=ended))
             turn.heard_step(turn.state.peers[peer.incarnation], step, cursor)
         case events.Report():
             _report(turn, peer, event)
         case events.Resize(size=size):
             _resize(turn, size)
-            # after what was to be kept: who hears it need not say it again
+            # after the record: a worker that gets it need not send it again
             turn.tell(peer.incarnation, {"type": "resized", "size": size})
         case _:
             pass
@@ -83,7 +86,7 @@ def publish(turn: Turn, event: events.Publish) -> None:
 
 
 def cut_off(turn: Turn) -> None:
-    """Members could not build a group: who stays is the largest set whose members reach each other."""
+    """Members could not build a group: the largest set that is fully connected stays."""
     epoch, view = turn.state.unbuilt_epoch, turn.record.view
     building = next(
         (each for each in (view, *turn.record.planned) if each and each.epoch == epoch), None
@@ -100,7 +103,7 @@ def cut_off(turn: Turn) -> None:
     where = ", ".join(f"{member.name} at {member.address}" for member in building.members)
     turn.set(renew=f"{_UNREACHED}: {where}", began_at=turn.state.began_at or turn.now)
     if len(staying) < turn.record.minimum:
-        # Nobody may go on: all wait, and try again when the network may have healed.
+        # No side may go on: all wait, and try again when the network may have healed.
         turn.set(retry_at=turn.now + turn.state.settings.retry_seconds)
         return
     for incarnation in here:
@@ -124,6 +127,7 @@ def _was_renewed(turn: Turn, view: View) -> bool:
 
 def _gone(turn: Turn, peer: Peer, reason: str) -> None:
     if peer.done:
+        turn.update(replace(peer, ended=True))
         return
     if any(member.incarnation == peer.incarnation for member in turn.record.members):
         if not peer.departed:
@@ -253,6 +257,9 @@ def _failed(turn: Turn, peer: Peer, event: events.Failed) -> None:
         ),
         None,
     )
+    # a worker that exhausted its data and then ends with an error has not finished
+    peer = replace(peer, done=False, ended=False)
+    turn.update(peer)
     kept = (*turn.record.failures, failure)[-_MAX_FAILURES:]
     turn.save("failure", failures=kept)
     turn.report(f"{peer.name} failed: {failure.error}")

@@ -1,8 +1,8 @@
 """The thread that writes the record, so that a slow write holds up no heartbeat.
 
 Effects go through it in order: those that follow a save are given back when it is durable, and never if
-it was refused. A write that nobody could confirm is tried again for as long as it takes: until then
-nothing is told, and steps go on without us.
+it was refused. A write that could not be confirmed is tried again for as long as it takes: until then
+nothing is sent, and steps go on without us.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Keeper:
         self._todo.put(effects)
 
     def report(self, report: dict[str, Any]) -> None:
-        """Pass on a report when there is time; it is dropped if nobody takes it, or too many wait."""
+        """Pass on a report when there is time; it is dropped if it cannot be delivered, or too many
+        wait."""
         if self._todo.qsize() < _MOST_WAITING:
             self._todo.put(report)
 
@@ -90,7 +91,7 @@ class Keeper:
         except Refused as error:
             self._replaced(Replaced(str(error)))
         except BaseException as error:
-            # Nothing would be told any more: the service ends with it rather than wait.
+            # No message would be sent any more: the service ends with it rather than wait.
             self._broken(error)
             raise
 

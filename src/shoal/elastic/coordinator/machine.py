@@ -62,7 +62,7 @@ def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Ef
 
 
 def _forgive(turn: Turn) -> None:
-    """This process itself was late (it was stopped, or starved): nobody's silence counts until now."""
+    """This process itself was late (it was stopped, or starved): silence before now does not count."""
     for peer in turn.state.peers.values():
         turn.update(
             replace(
@@ -135,7 +135,7 @@ def _handle(turn: Turn, event: events.Event) -> None:
 
 
 def _word(turn: Turn, event: events.Event) -> None:
-    """A word of somebody who is known; strangers and the fenced are not listened to."""
+    """A message of a known peer; those of strangers and fenced ones are ignored."""
     connection: int = getattr(event, "connection", 0)
     peer = turn.state.peer_at(connection)
     if peer is None or peer.incarnation in turn.state.lost or turn.record.ended is not None:
@@ -144,7 +144,7 @@ def _word(turn: Turn, event: events.Event) -> None:
     if isinstance(event, events.SidecarSaid):
         turn.update(peer)
         heard.sidecar_said(turn, peer, event)
-    elif isinstance(event, events.Failed):  # a sidecar says so of a worker that crashed
+    elif isinstance(event, (events.Failed, events.Done, events.Left)):  # a sidecar may report the end
         turn.update(peer)
         heard.worker_said(turn, peer, event)
     elif isinstance(event, (events.Gossips, events.Silent, events.Heard)):
@@ -203,7 +203,8 @@ def _weigh(turn: Turn) -> float | None:
 
 
 def _stalls(turn: Turn) -> float | None:
-    """A member without progress holds up all others, who stall then too: who stalls alone is lost."""
+    """A member without progress holds up all others, so that they stall too: one that stalls alone is
+    lost."""
     view = turn.record.view
     if view is None or view.size < 2:
         return None
@@ -218,7 +219,7 @@ def _stalls(turn: Turn) -> float | None:
         for peer in stalled:
             turn.lose(peer.incarnation, "it makes no progress")
         return None
-    # Nobody can be told from the others: in a new group who still hangs does not answer.
+    # The culprit cannot be identified: in a new group the one that hangs does not answer.
     turn.set(renew="no member makes progress", began_at=turn.state.began_at or turn.now)
     for peer in stalled:
         turn.update(replace(peer, stalled_at=None))

@@ -30,7 +30,7 @@ class Misshapen(ValueError):
 
 
 def hello(connection: int, message: wire.Message) -> events.WorkerHello | events.SidecarHello:
-    """The first message of a connection, or one that says that its sender is somebody else now.
+    """The first message of a connection, or one that changes the identity of its sender.
 
     Raises:
         Misshapen: it is no hello.
@@ -82,8 +82,8 @@ def sidecar_event(connection: int, message: wire.Message) -> events.Event | None
         return events.SidecarSaid(connection, what)
     if what == "stalled":
         return events.SidecarSaid(connection, what, _seconds(message, "seconds"))
-    if what == "failed":
-        return _failed(connection, message)
+    if what in ("failed", "done", "left"):
+        return _WORKER[what](connection, message)
     if what == "gossiping":
         return _gossiping(connection, message)
     if what in ("silent", "heard"):

@@ -1,6 +1,6 @@
-"""Who stays when members cannot all reach each other. Pure.
+"""The members that stay when not all reach each other. Pure.
 
-The largest set whose members all reach each other; of several the one with the oldest member, then with
+The largest fully connected set; of several the one with the oldest member, then with
 the next oldest, and so on.
 """
 
@@ -19,7 +19,7 @@ def largest_connected(
 ) -> tuple[int, ...]:
     """The members (oldest first, as given) that stay.
 
-    `reached[a]` is whom `a` says it reaches. Who said nothing denies nobody. Two are connected when
+    `reached[a]`: the members that `a` reports to reach; without a report, all. Two are connected when
     neither denies the other. The search is exact up to a bound on its work that real partitions, a few
     islands, never meet; past it the best set found so far is taken, the same on every run.
     """
@@ -43,7 +43,7 @@ def largest_connected(
                 return
             search((*taken, member), [c for c in candidates[position + 1 :] if c in near[member]])
 
-    # Whom everybody reaches stays in any case; only the others are searched, and they are few.
+    # Members that all reach stay in any case; only the others are searched, and they are few.
     undisputed = [member for member in members if len(near[member]) == len(members) - 1]
     search((), [member for member in members if member not in undisputed])
     return tuple(sorted((*undisputed, *best), key=age.__getitem__))

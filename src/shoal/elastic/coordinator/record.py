@@ -1,4 +1,4 @@
-"""What a coordinator may never forget: one record, written before anybody is told what it says.
+"""The durable state of a coordinator: one record, written before any message that depends on it.
 
 A coordinator that starts again, here or elsewhere, goes on from it. Plain data and its JSON form.
 """
@@ -52,9 +52,9 @@ class Record:
     `planned` are later ones that its members may have switched to (oldest first). `stateless` are the
     incarnations in `view` that came into it without a state and have not said since that they have one
     (all of a first view, joiners after a switch). `founders` are those of a first view that have been in
-    every first view since nobody had a state: what may have been committed since, each of them has
-    applied, whether or not it was heard.
-    `step` and `cursor` are the last heard to be committed. `lost_state`: the view began again at step 0
+    every first view since no worker had a state: what may have been committed since, each of them has
+    applied, whether or not that was reported.
+    `step` and `cursor` are the last known to be committed. `lost_state`: the view began again at step 0
     though steps had been committed, because its settings allow that.
     """
 

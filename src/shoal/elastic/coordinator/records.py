@@ -22,11 +22,11 @@ _REPORTS = 1000
 
 
 class Refused(Exception):
-    """Somebody else has written since: this coordinator is not the job's any more."""
+    """Another coordinator has written since: this one is not the job's any more."""
 
 
 class Unavailable(Exception):
-    """Nobody can say now whether it was written; the same write may be tried again."""
+    """It is not known whether it was written; the same write may be tried again."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Records(Protocol):
 
     @property
     def poll_seconds(self) -> float:
-        """How often `load` may be called to see whether somebody else has written."""
+        """How often `load` may be called to see whether another coordinator has written."""
         ...
 
     def load(self) -> Kept:
@@ -71,7 +71,7 @@ class Records(Protocol):
         """Pass on what people want to see; nothing depends on it.
 
         Raises:
-            Unavailable: nobody takes it now.
+            Unavailable: the store does not answer.
         """
         ...
 
@@ -79,7 +79,7 @@ class Records(Protocol):
         """Ask for another number of workers; they come and go later, or not.
 
         Raises:
-            Unavailable: nobody takes it now.
+            Unavailable: the store does not answer.
             Refused: it may not be asked for.
         """
         ...
@@ -150,7 +150,7 @@ class SqliteRecords:
             )
 
     def grant(self, size: int) -> None:
-        """See `Records.grant`: nobody is there who could."""
+        """See `Records.grant`: there is no platform that could."""
         raise Unavailable(f"no platform gives the job {size} workers")
 
     def reports(self) -> list[dict[str, Any]]:

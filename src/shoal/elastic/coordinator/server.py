@@ -1,7 +1,7 @@
-"""Sockets that speak frames, in one thread: bounded buffers, and nobody who blocks another.
+"""Sockets that carry frames, in one thread: bounded buffers, and no connection blocks another.
 
-Who sends anything but frames is closed; who says nothing sensible at first is closed after a while; who
-does not read what it is told is closed when too much has gathered.
+A connection that sends anything but frames is closed, one without a hello after a while, and one that
+does not read when too much has gathered for it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Server:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def greet(self, number: int) -> None:
-        """The connection has said who it is, and may stay."""
+        """The connection has sent its hello, and may stay."""
         self._ends[number].greeted = True
         self._strangers.pop(number, None)
 
@@ -105,7 +105,7 @@ class Server:
         self._flush(end)
 
     def close(self, number: int) -> None:
-        """Close a connection once it has read what it was told; nothing more is heard of it."""
+        """Close a connection once it has read what was sent; what it sends is ignored."""
         end = self._ends.get(number)
         if end is None:
             return
@@ -131,7 +131,7 @@ class Server:
 
     @property
     def unsent(self) -> bool:
-        """Whether somebody has not read all that it was told."""
+        """Whether a connection has not read all that was sent."""
         return any(end.outgoing for end in self._ends.values())
 
     def shut(self) -> None:
@@ -167,7 +167,7 @@ class Server:
             self._selector.register(sock, selectors.EVENT_READ, end)
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that has not said who it is: a flood shuts out no member."""
+        """Close the oldest connection without a hello: a flood shuts out no member."""
         oldest = next(iter(self._strangers.values()), None)
         if oldest is None:
             return False
@@ -181,7 +181,7 @@ class Server:
             self._read(end)
 
     def _read(self, end: _End) -> None:
-        # A bound on what is read at once, so that one who talks without end lets others speak.
+        # A bound on what is read at once, so that one that sends without end does not starve others.
         for _ in range(_READS_AT_ONCE):
             try:
                 data = end.sock.recv(_CHUNK)

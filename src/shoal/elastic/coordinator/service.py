@@ -1,7 +1,7 @@
 """The coordinator as a process: sockets and time on one side, the record on the other.
 
-One thread hears and tells; the keeper's thread writes. Everything that the machine decides goes through
-the keeper in order, so nothing is told that a lost write could take back.
+One thread receives and sends; the keeper's thread writes. Everything that the machine decides goes
+through the keeper in order, so nothing is sent that a lost write could take back.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ class Service:
             now = self._clock.monotonic()
             moments = [report_at, self._wake_at, self._end_at]
             due = min(moment for moment in moments if moment is not None)
-            # What has come is heard before anybody's silence is weighed.
+            # Messages that have come are handled before silence is judged.
             self._server.serve(now, max(due - now, 0.0))
             self._carry_out()
             now = self._clock.monotonic()
             if self._wake_at is not None and now >= self._wake_at:
                 self._wake_at = None
                 self._step(events.Tick())
-            if now >= report_at:
+            if now >= report_at and self._outcome is None:  # the last report says why it is over
                 report_at = now + _REPORT_SECONDS
                 self._report("")
             if self._stopping is not None and self._outcome is None:

@@ -1,4 +1,4 @@
-"""What a coordinator knows: its record, and what it has heard from whom since it started. Plain data."""
+"""The state of a coordinator: its record, and what peers have sent since it started. Plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Settings:
     """How patient a coordinator is, in seconds, and what its job allows."""
 
     platform: bool = False
-    """Whether a platform gives and takes workers: then nobody is asked from here to leave."""
+    """Whether a platform gives and takes workers: then no worker is asked from here to leave."""
     expect: int = 0
     """The first view waits for as many workers, at most `expect_seconds` after the minimum is there."""
     expect_seconds: float = 3.0
@@ -29,7 +29,7 @@ class Settings:
     stopped_seconds: float = 0.5
     silent_seconds: float = 0.8
     most_late_seconds: float = 1.2
-    """How much the bound on silence grows at most for a sidecar whose own timer is late."""
+    """How much the bound on silence grows at most for a sidecar with a late timer."""
     silent_without_sidecar_seconds: float = 60.0
     accused_seconds: float = 0.5
     """How long one has to say anything, when another's sidecar says that it is silent."""
@@ -97,7 +97,7 @@ class Peer:
     gossip_at: float = 0.0
     """From when on its sidecar may be asked to gossip; infinite: it has been."""
     accused: Accusation | None = None
-    """Nothing has been heard of it since."""
+    """It has sent nothing since."""
     broken: int = 0
     """The epoch in which its operations fail, as its newest report says; 0: none."""
     stopped_at: float | None = None
@@ -108,6 +108,9 @@ class Peer:
     departed: bool = False
     """It has said that it has gone out at a switch."""
     done: bool = False
+    """It has exhausted its data, and says that it ends with exit code 0."""
+    ended: bool = False
+    """Its process is gone, as far as is known: only now `done` is certain."""
     caught_up_at: float | None = None
     """Since when it has the state of its donor."""
     donor: int | None = None
@@ -186,7 +189,7 @@ class State:
     """The planned epoch that is not wanted any more, if any."""
     paused: tuple[int, int] | None = None
     adrift_at: float | None = None
-    """Since when only joiners of a planned view are left, and nobody knows whether it is in use."""
+    """Since when only joiners of a planned view are left, and it is not known whether it is in use."""
     saved_step_at: float = 0.0
     blobs: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     recoveries: tuple[Recovery, ...] = ()
@@ -198,6 +201,6 @@ class State:
         return replace(self, peers={**self.peers, peer.incarnation: peer})
 
     def peer_at(self, connection: int) -> Peer | None:
-        """Who is at the other end."""
+        """The peer at the other end."""
         incarnation = self.connections.get(connection)
         return self.peers.get(incarnation) if incarnation is not None else None

@@ -92,19 +92,19 @@ class Turn:
         self.set(lost={**self.state.lost, incarnation: reason}, began_at=began)
 
     def save(self, why: str, **changes: Any) -> None:
-        """Change fields of the record, and keep it before anything else is told."""
+        """Change fields of the record, and keep it before anything else is sent."""
         record = replace(self.record, **changes)
         self.state = replace(self.state, record=record)
         self.effects.append(Save(record, why))
 
     def tell(self, incarnation: int, message: wire.Message) -> None:
-        """Tell a worker, if it is connected; what matters is said again when it comes back."""
+        """Send to a worker, if it is connected; what matters is sent again when it comes back."""
         peer = self.peer(incarnation)
         if peer is not None and peer.worker is not None:
             self.effects.append(Tell(peer.worker, message))
 
     def answer(self, connection: int, message: wire.Message) -> None:
-        """Tell whoever is at the other end of a connection."""
+        """Send over a connection."""
         self.effects.append(Tell(connection, message))
 
     def close(self, connection: int) -> None:
@@ -119,7 +119,7 @@ class Turn:
         """A member has applied `step`: what follows for what is committed.
 
         A step is committed once every member has applied it. That holds for the least of what all say,
-        and for any step before one that somebody has applied: the last bucket of a step is complete only
+        and for any step before one that a member has applied: the last bucket of a step is complete only
         when everybody gave to it, after having applied the one before.
         """
         if step >= 0 and peer.incarnation in self.record.stateless:
@@ -155,7 +155,7 @@ class Turn:
             return
         later = tuple(each for each in self.record.planned if each.epoch > epoch)
         former = self.record.view.members if self.record.view is not None else ()
-        # Joiners are told to switch by their donor, which may have died before: they say so themselves.
+        # Joiners switch when their donor says so, which may have died before: they report it themselves.
         stateless = tuple(
             member.incarnation
             for member in view.members
@@ -167,7 +167,7 @@ class Turn:
         self.report(f"epoch {epoch} is in use: {_names(view)}")
 
     def trim(self) -> None:
-        """Forget blobs of groups that nobody builds any more, and who is in no view and gone."""
+        """Forget blobs of groups that are not built any more, and peers that are gone and in no view."""
         in_use = self.record.view.epoch if self.record.view is not None else 0
         members = {member.incarnation for member in self.record.members}
         blobs = {key: data for key, data in self.state.blobs.items() if key[0] >= in_use}

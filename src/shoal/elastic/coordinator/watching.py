@@ -1,9 +1,9 @@
-"""Who beats to this process, and whose sidecars watch each other, when beats would be too many.
+"""Which sidecars beat to this process, and which watch each other because beats would be too many.
 
 Up to a limit every sidecar beats. Above it they are asked to gossip, with the addresses of some that do
-already; then they tell only whom they find silent. That suspects: the one that they accuse is told to
-beat again, and is lost when nothing is heard of it, as in the star. Which of both holds is nowhere kept:
-it follows from how many there are, and below the limit, where nobody goes to and fro, from whether any
+already; then they report only silent ones. A report suspects: the accused one is asked to beat again,
+and is lost when it sends nothing, as in the star. Which topology holds is not stored: it follows from
+how many there are, and just below the limit, to avoid going to and fro, from whether any
 gossips.
 """
 
@@ -40,7 +40,7 @@ def beats(turn: Turn, peer: Peer) -> None:
 
 
 def advance(turn: Turn) -> float | None:
-    """Ask to gossip, or to beat, who does not do what it should. Returns when to look again."""
+    """Ask sidecars to gossip, or to beat, that do not do so. Returns when to look again."""
     if turn.state.recovering_until is not None:
         return None
     peers = [peer for peer in turn.state.peers.values() if peer.incarnation not in turn.state.lost]
@@ -95,7 +95,7 @@ def _gossips(turn: Turn, peer: Peer, event: events.Gossips) -> None:
     peer = replace(peer, gossip=gossip, gossip_at=_ASKED)
     turn.update(peer)
     others = _addresses(turn, peer)
-    # islands: nobody in one would learn of another by itself
+    # islands: a sidecar in one would not learn of another by itself
     if event.members < len(others) + 1:
         turn.answer(event.connection, {"type": "gossip", "seeds": _seeds(turn, peer)})
 

@@ -1,9 +1,9 @@
-"""Who sees that a worker is gone, stopped, silent or stuck; evidence suspects, the coordinator decides.
+"""Detects that a worker is gone, stopped, silent or stuck; evidence suspects, the coordinator decides.
 
 A process of its own beside each worker: threads of the worker starve while C code holds the interpreter
 lock. Standard library only; the sidecar's share imports neither this library's API nor torch.
 
-- `guardian`, `child`    the worker's side: starts the sidecar, keeps it running, tells it what changes
+- `guardian`, `child`    the worker's side: starts the sidecar, keeps it running, sends it what changes
 - `progress`             what a worker shows its sidecar without a system call
 - `sidecar`              the program; `sidecar_main` is its loop
 - `watched`              the worker as the system shows it; `findings` what follows from that (pure)

@@ -62,13 +62,11 @@ class Child:
                 os.close(each)
         self._channel.settimeout(1.0)
         self._end: int | None = None
-        with contextlib.suppress(
-            OSError, AttributeError
-        ):  # reaped by somebody else already, or no Linux
+        with contextlib.suppress(OSError, AttributeError):  # reaped already, or no Linux
             self._end = os.pidfd_open(self.pid)
 
     def send(self, message: Message) -> None:
-        """A sidecar that is gone hears nothing: its successor is told all."""
+        """A sidecar that is gone gets nothing: its successor is sent all of it."""
         with contextlib.suppress(OSError):
             self._channel.sendall(json.dumps(message).encode() + b"\n")
 
@@ -107,5 +105,5 @@ class Child:
     def _reaped(self) -> bool:
         try:
             return os.waitpid(self.pid, os.WNOHANG)[0] != 0
-        except ChildProcessError:  # whoever waits for any child has had it
+        except ChildProcessError:  # reaped by a wait for any child
             return True

@@ -1,7 +1,7 @@
 """How it is found that a whole machine is silent: one interface, a star or a gossip behind it.
 
 What the sidecar itself sees of its worker (`findings`) goes to the coordinator in any case. A detector
-is for what no sidecar can say of itself: that it and its machine are not heard any more.
+is for what no sidecar can say of itself: that it and its machine send nothing any more.
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ class Detector(Protocol):
         ...
 
     def turn(self, now: float) -> list[Message]:
-        """Go on; what the coordinator is to hear."""
+        """Go on; returns messages for the coordinator."""
         ...
 
     def restate(self) -> list[Message]:
-        """The coordinator may have heard nothing of what was said; what it must hear first."""
+        """Messages that a coordinator needs first, since it may have got none of the earlier ones."""
         ...
 
     def leave(self, now: float) -> None:
-        """It is not wanted any more: beat, tell those who would miss it, and then be `over`."""
+        """It is not wanted any more: beat, send a farewell to those that watch it, and then be
+        `over`."""
         ...
 
     def close(self) -> None:
-        """Close its sockets. Whoever has not left before is missed, and found to be silent."""
+        """Close its sockets. Without `leave` before, others find it silent."""
         ...
 
 
 class Star:
-    """Every sidecar beats to the coordinator, which misses the beats of who is silent.
+    """Every sidecar beats to the coordinator, which misses the beats of a silent one.
 
     `late_seconds` says by how much this process was late with the beat: a coordinator that gets late
     beats from everybody knows that the machine is slow and not the worker (Lifeguard).
@@ -86,4 +87,4 @@ class Star:
         """It beats already."""
 
     def close(self) -> None:
-        """Its end is told by the connection's."""
+        """The end of the connection is its end."""

@@ -1,4 +1,5 @@
-"""What a sidecar concludes from what it sees of its worker: pure, told the time, level-triggered.
+"""What a sidecar concludes from what it sees of its worker: pure, with the time as input,
+level-triggered.
 
 `Findings` is a state, not a queue: what was found and still holds is said again on every new connection
 (`standing`), so that a coordinator that starts again learns all of it.
@@ -80,7 +81,7 @@ class Findings:
         return self._stall(look, evidence)
 
     def standing(self) -> list[Evidence]:
-        """What was found and still holds, for somebody who has not heard any of it."""
+        """What was found and still holds, for a coordinator that has got none of it."""
         if self._last is None:
             return []
         if self._last.gone:

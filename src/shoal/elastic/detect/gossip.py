@@ -27,7 +27,7 @@ __all__ = ["SETTINGS", "Gossip", "Identity", "reports"]
 SETTINGS = Settings(
     probe_interval=0.1, probe_timeout=0.05, suspicion_mult=3.0, gossip_interval=0.05
 )  # fmt: skip
-"""Quicker to suspect than one would be that nobody asked again: the coordinator does."""
+"""Quick to suspect, since the coordinator asks a suspect again."""
 _REPORTERS = 4
 _JOIN_SECONDS = 2.0
 _LEAVE_SECONDS = 0.3
@@ -67,7 +67,7 @@ class Identity(NamedTuple):
 class Gossip:
     """See `Detector`. `host` is this machine's address on the network that leads to the coordinator.
 
-    Who is known by an older incarnation than another of the same name is put out, and not let in.
+    A member with an older incarnation than another of its name is put out, and not admitted.
 
     Raises:
         OSError: nothing can be bound there.
@@ -119,7 +119,7 @@ class Gossip:
         return self._leaves_until is not None
 
     def turn(self, now: float) -> list[Message]:
-        """See `Detector`: `gossiping`, `silent`, and `heard` when one that was reported is back."""
+        """See `Detector`: it is gossiping, others are silent, or a reported one is back."""
         if now >= self._join_at:
             self._join_at = now + _JOIN_SECONDS if self._alone and self._seeds else _NEVER
             self._runner.join(self._seeds)
@@ -171,7 +171,7 @@ class Gossip:
         }
 
     def _watched(self, now: float) -> None:
-        """Who has nobody to watch it beats: the coordinator is never without one or the other."""
+        """A member that no other watches beats: the coordinator always has one or the other."""
         alone = len(self._runner.node.members) == 1
         if alone != self._alone:
             self._alone = alone
@@ -209,7 +209,7 @@ class Gossip:
         return who is None or who.incarnation < self._newest.get(who.label, 0)
 
     def _put_out(self, now: float) -> None:
-        """Whoever is there under an older incarnation than another of its name, this one included."""
+        """Members with an older incarnation than another of their name, this one included."""
         for who in self._joined:
             self._newest[who.label] = max(self._newest.get(who.label, 0), who.incarnation)
         self._joined.clear()

@@ -1,4 +1,4 @@
-"""The worker's side of its sidecar: starts it, tells it what changes, starts it again should it die.
+"""The worker's side of its sidecar: starts it, sends it what changes, starts it again should it die.
 
 The sidecar is spawned, never forked: threads of torch may hold any lock. A forked child of the worker (a
 data loader) inherits this object without owning the sidecar: there, all but `touch` and `training` do
@@ -70,7 +70,7 @@ class Guardian:
         """Mark progress: this worker does what it is to do. Costs a fraction of a microsecond."""
         self.training: Callable[[bool], None] = self._progress.train
         """Expect progress from now on (True), or do not: while this worker starts, ends, or waits for
-        others, whose fault that is. As cheap as `touch`."""
+        others. As cheap as `touch`."""
         self.at: Callable[[Where], None] = self._progress.at
         """The samples that the script is handed, for the case that it crashes on them."""
         try:
@@ -79,6 +79,7 @@ class Guardian:
             os.close(self._memory)
             raise
         self._heeds_crashes = crash.watch(self._memory)
+        self._sees_exit = crash.watch_exit(self._memory)
         self._greet()
         self._wake, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._attend, name="shoal-guardian", daemon=True)
@@ -101,8 +102,16 @@ class Guardian:
             self._incarnation = incarnation
             self._child.send({"type": "joined", "incarnation": incarnation})
 
+    def end(self, outcome: Message) -> None:
+        """This process is about to end, or takes no part any more: its sidecar sends the outcome once it
+        is gone, corrected by its exit status if that can be seen here."""
+        if os.getpid() == self._owner and not self._closing:
+            crash.keep_outcome(self._memory, outcome)
+            if not self._sees_exit:
+                self.close()
+
     def close(self) -> None:
-        """End the sidecar without a word to the coordinator. Idempotent."""
+        """End the sidecar without a message to the coordinator. Idempotent."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -117,12 +126,13 @@ class Guardian:
         self._waker.close()
         if self._heeds_crashes:
             crash.ignore()
+        crash.ignore_exit()
         os.close(self._memory)
         self.touch, self.training, self.at = _nothing, _nothing_either, _nothing_of
-        self._progress = None  # unmapped once nobody is in the middle of a mark
+        self._progress = None  # unmapped once no thread is in the middle of a mark
 
     def _greet(self) -> None:
-        """Tell a new sidecar all that its predecessor knew."""
+        """Send a new sidecar all that its predecessor knew."""
         with self._lock:
             if self._closing:
                 return

@@ -1,8 +1,8 @@
 """The sidecar of one worker: sees that it is gone, stopped or stalled, and speaks for its machine.
 
 One thread, one loop, no torch, nothing that blocks but the look-up of a host name. It is a child of the
-worker in a session of its own; it ends when the coordinator has heard that the worker is gone, when the
-worker says so, or when nobody could be told for a minute.
+worker in a session of its own; it ends when the coordinator knows that the worker is gone, when the
+worker says so, or when no coordinator could be reached for a minute.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ASK_SECONDS = 0.2
 
 
 def main(arguments: list[str]) -> int:
-    """Watch the worker until it is gone and that has been told. Returns the exit code."""
+    """Watch the worker until it is gone and that has been reported. Returns the exit code."""
     worker, channel, memory = map(int, arguments)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # its end is the worker's end
@@ -67,7 +67,7 @@ class Sidecar:
         channel.setblocking(False)
 
     def run(self) -> None:
-        """Until there is nothing left to tell."""
+        """Until there is nothing left to report."""
         look_at = time.monotonic()
         gone_at: float | None = None
         while not self._closed:
@@ -85,7 +85,8 @@ class Sidecar:
                 self._uplink.turn(now, 0 if descriptor is None else ready.get(descriptor, 0))
             if gone_at is None and self._findings.gone:
                 gone_at = now
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # whoever reads the worker's output is done
+                # readers of the worker's output see its end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             if gone_at is not None and self._is_over(now, gone_at):
                 break
             at = self._detector_at()
@@ -97,7 +98,7 @@ class Sidecar:
         self._part()
 
     def _part(self) -> None:
-        """Tell those that watch this one that it goes: it would be missed."""
+        """Say farewell to those that watch this one: it would be missed."""
         self._detector.leave(time.monotonic())
         while self._detector.descriptor is not None and not self._detector.over:
             poll = select.poll()
@@ -107,7 +108,7 @@ class Sidecar:
         self._detector.close()
 
     def _detector_at(self) -> float | None:
-        """A star has nobody to beat to without a connection; sidecars that gossip have each other."""
+        """A star cannot beat without a connection; sidecars that gossip have each other."""
         idle = self._detector.descriptor is None and not self._uplink.connected
         return None if idle else self._detector.next_at
 
@@ -144,10 +145,12 @@ class Sidecar:
             )
 
     def _detailed(self, evidence: Message) -> Message:
-        """A worker that has crashed of itself is gone for a reason, and at some samples."""
-        words = crash.report(self._memory) if evidence["type"] == "gone" else ""
-        if not words:
+        """A worker that is gone has crashed, at some samples, or has kept an outcome, or was killed."""
+        if evidence["type"] != "gone":
             return evidence
+        words = crash.report(self._memory)
+        if not words:
+            return crash.kept(self._memory) or evidence
         where = self._progress.where()
         samples = [[where.first, where.end]] if where.first < where.end else []
         return {
@@ -162,7 +165,7 @@ class Sidecar:
         if not self._incarnation or now - gone_at > _TELL_SECONDS:
             return True
         if self._address is None and self._settings["address_file"] is None:
-            return True  # nobody is left who could say where the coordinator is
+            return True  # the coordinator's address cannot be found any more
         if self._told_at is None:
             if self._uplink.connected and self._uplink.drained:
                 self._uplink.finish()
@@ -284,7 +287,7 @@ class Sidecar:
 
 
 def _warn(sentence: str) -> None:
-    """Not at the price of waiting for whoever should read it: so much fits into a pipe with room."""
+    """Without waiting for a reader: so much fits into a pipe with room."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     if sentence and dict(poll.poll(0)).get(2) == select.POLLOUT:

@@ -2,7 +2,7 @@
 
 The owner polls `descriptor` for `interest` and calls `turn` when it is ready or `next_at` has come. A
 connection that breaks is made again after a short pause, to wherever `find` then says, and `opened` is
-called for what must be said first. What the coordinator says goes to `heard`; it has little to say.
+called for what must be said first. The coordinator's few messages go to a callback.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Uplink:
         )
 
     def send(self, message: Message) -> None:
-        """Say something, if there is somebody. Beats are left out for who does not listen."""
+        """Send, if connected. Beats are left out while the other side does not read."""
         if not self.connected or self._finished:
             return
         if message["type"] == "beat" and len(self._pending) > _BACKLOG_BYTES:
@@ -172,7 +172,7 @@ class Uplink:
         try:
             for message in self._frames():
                 self._heard(message)
-        except (ValueError, KeyError, TypeError):  # whoever that is, it does not speak our language
+        except (ValueError, KeyError, TypeError):  # the other side does not speak this protocol
             self._lost(now, broken=True)
         return None
 

@@ -2,7 +2,7 @@
 
 Its end comes as an event where the system has process descriptors (Linux 5.3), and is otherwise seen
 when one looks: an orphan has another parent. Whether it is stopped is in /proc; where there is no /proc
-nobody is ever seen to be stopped.
+no process is ever seen to be stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Watched:
                 self.descriptor = os.pidfd_open(pid)
             self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            pass  # gone already, or a system that has neither: `gone` tells by the parent
+            pass  # gone already, or a system that has neither: `gone` looks at the parent
 
     @property
     def gone(self) -> bool:

@@ -82,16 +82,16 @@ class Donor:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits for a snapshot."""
+        """Whether a joiner waits for a snapshot."""
         return any(not follower.served and not follower.gone for follower in self._followers)
 
     @property
     def followed(self) -> bool:
-        """Whether somebody follows."""
+        """Whether a joiner follows."""
         return any(follower.served and not follower.gone for follower in self._followers)
 
     def snapshot(self, packed: Packed, step: int, cursor: Cursor, digest: int) -> None:
-        """Give it to whoever waits. The block must not be written any more until `idle`."""
+        """Give it to the joiners that wait. The block must not be written any more until `idle`."""
         for follower in self._current(served=False):
             follower.served = True
             meta = memoryview(packed.meta)
@@ -117,9 +117,9 @@ class Donor:
         self._push(message | {"meta": len(meta)}, (meta, _bytes_of(rest.flat)))
 
     def switched(self, epoch: int, step: int, loop: int) -> None:
-        """The next step is the new epoch's. Who is in it follows no longer; the others go on."""
+        """The next step is the new epoch's. Its members follow no longer; the others go on."""
         message = {"type": "switch", "epoch": epoch, "step": step, "loop": loop}
-        with self._lock:  # whoever comes from here on is told when it is greeted
+        with self._lock:  # later joiners get it with the greeting
             self._epoch = epoch
             for follower in self._followers:
                 follower.push(message)

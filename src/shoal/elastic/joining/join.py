@@ -28,7 +28,7 @@ def join(training: Training, membership: Membership) -> None:
 
     Raises:
         Stopped: the job has ended.
-        SystemExit: it was told to go before it was in.
+        SystemExit: it got a notice to leave before it was in.
     """
     if training.has_to_rejoin:
         membership.rejoin()

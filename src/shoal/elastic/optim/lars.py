@@ -1,4 +1,4 @@
-"""LARS: SGD with momentum whose rate follows each layer's ratio of weight to gradient.
+"""LARS: SGD with momentum and a rate that follows each layer's ratio of weight to gradient.
 
 You, Gitman, Ginsburg, "Large Batch Training of Convolutional Networks", 2017, arXiv 1708.03888,
 algorithm 1.

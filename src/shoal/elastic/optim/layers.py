@@ -1,7 +1,7 @@
 """What layer-wise optimizers need of many tensors at once: exact copies, norms, and trust ratios.
 
 Parameters in bf16 or fp16 are stepped on an fp32 copy kept in the optimizer's state: a small step added
-to a bf16 number is mostly rounded away, and moments in fp16 overflow. Where somebody else has written to
+to a bf16 number is mostly rounded away, and moments in fp16 overflow. Where the script has written to
 the parameter since, the copy follows it, element by element.
 
 All operations on lists are torch's multi-tensor ones; nothing waits for a device.

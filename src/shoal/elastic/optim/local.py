@@ -87,7 +87,7 @@ class LocalSteps:
         total = pseudo_gradient(self.agreed, [each.detach() for each in self.parameters], weight)
         exchange = self._exchange = _Exchange(total, [])
         count = max(1, self._bucket_bytes // total.element_size())
-        # one at a time: if the second cannot begin, the first is awaited by whoever abandons the group
+        # one at a time: if the second cannot begin, the first is awaited when the group is abandoned
         exchange.waits.extend(add_up(piece) for piece in torch.split(total, count))
 
     def again(self, weight: float, add_up: Sum) -> None:
@@ -112,7 +112,7 @@ class LocalSteps:
         """The exchange under way holds the sums: take the outer step, and go on from it.
 
         Raises:
-            ValueError: the sums are not finite or of nobody; nothing is changed, and the exchange is
+            ValueError: the sums are not finite or of no rank; nothing is changed, and the exchange is
             over.
         """
         exchange, self._exchange = self._exchange, None
@@ -124,7 +124,7 @@ class LocalSteps:
         self._last = exchange.total
 
     def adopt(self) -> None:
-        """Go on from what was agreed: a worker that joins, or whose own parameters are worthless."""
+        """Go on from what was agreed: a worker that joins, or one with worthless parameters."""
         with torch.no_grad():
             for own, base in zip(self.parameters, self.agreed, strict=True):
                 own.copy_(base)

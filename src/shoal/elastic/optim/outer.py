@@ -47,8 +47,8 @@ def pseudo_gradient(
     agreed: Sequence[torch.Tensor], own: Sequence[torch.Tensor], weight: float
 ) -> torch.Tensor:
     """weight * (agreed - own), one after another, and the weight itself at the end: shape
-    (elements + 1,), type and device of `agreed`. The weights travel along, so that the sum over whoever
-    takes part can be divided by exactly their weights."""
+    (elements + 1,), type and device of `agreed`. The weights travel along, so that the sum over those
+    that take part can be divided by exactly their weights."""
     parts = [(a - o.to(a.dtype)).flatten() for a, o in zip(agreed, own, strict=True)]
     flat = torch.cat([*parts, torch.ones(1, dtype=agreed[0].dtype, device=agreed[0].device)])
     return flat.mul_(weight)
@@ -65,11 +65,11 @@ def outer_step(
     `total`: the sum of everybody's `pseudo_gradient`.
 
     Raises:
-        ValueError: nobody had any weight, or the sum is not finite; nothing is to be moved by that.
+        ValueError: no rank had any weight, or the sum is not finite; nothing is to be moved by that.
     """
     weight = total[-1].item()
     if not weight > 0:
-        raise ValueError("nobody contributed to this synchronisation")
+        raise ValueError("no worker contributed to this synchronisation")
     if not bool(torch.isfinite(total).all()):
         raise ValueError("a worker's parameters are not finite: the agreed ones are left as they are")
     shape = [each.numel() for each in agreed]

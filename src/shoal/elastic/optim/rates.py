@@ -18,7 +18,7 @@ __all__ = ["scaled"]
 @contextlib.contextmanager
 def scaled(optimizer: torch.optim.Optimizer, factor: float | Sequence[float]) -> Generator[None]:
     """Within: every group's `lr` times the factor, or each group's times its own. After it, also after
-    an error, the rates are what they were; one that was set to another value meanwhile is kept.
+    an error, the rates are what they were; one that was set to another value since is kept.
 
     A rate that is a tensor stays the same tensor, as compiled optimizers want it.
 

@@ -1,4 +1,4 @@
-"""SWIM with Lifeguard: who is silent, found by the members themselves, at a load that n does not change.
+"""SWIM with Lifeguard: members find silent members themselves, at a load that n does not change.
 
 Each member probes one other per interval, directly, then through others; what is learned travels on the
 probes. A member is suspected before it is declared dead, for a time that shrinks as others confirm it,

@@ -20,7 +20,7 @@ class Gossip:
         return len(self._queue)
 
     def add(self, news: News) -> None:
-        """To be told from now on."""
+        """To be spread from now on."""
         self._added += 1
         self._queue[news.name] = (0, -self._added, encode(news))
 

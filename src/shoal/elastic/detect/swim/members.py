@@ -120,7 +120,7 @@ class Members:
             self._say("alive" if was == "suspect" else "joined", known)
 
     def suspect(self, news: Suspect, now: float) -> None:
-        """Somebody had no answer from it."""
+        """A member had no answer from it."""
         known = self._known.get(news.name)
         if known is None or news.incarnation < known.incarnation or not known.there:
             return None
@@ -142,7 +142,7 @@ class Members:
         return None
 
     def dead(self, news: Dead, now: float) -> None:
-        """Somebody has waited for it long enough, or it says itself that it leaves."""
+        """A member has waited for it long enough, or it says itself that it leaves."""
         known = self._known.get(news.name)
         if known is None or news.incarnation < known.incarnation or not known.there:
             return None
@@ -181,7 +181,7 @@ class Members:
                 self.suspect(Suspect(row.incarnation, row.name, self.me), now)
 
     def rows(self) -> tuple[Row, ...]:
-        """The table, as another is told of it."""
+        """The table, as it is sent to another."""
         return tuple(Row(each.name, each.address, each.incarnation, each.state) for each in self)
 
     @property
@@ -190,12 +190,12 @@ class Members:
         return min((each.ends_at for each in self._suspicions.values()), default=float("inf"))
 
     def expire(self, now: float) -> None:
-        """Declare dead whose suspicion has run out."""
+        """Declare members dead when their suspicion has run out."""
         for name in [name for name, each in self._suspicions.items() if now >= each.ends_at]:
             self.dead(Dead(self._known[name].incarnation, name, self.me), now)
 
     def postpone(self, seconds: float) -> None:
-        """This process was not awake for so long: nobody could refute anything here."""
+        """This process was not awake for so long: no refutation could arrive here."""
         for suspicion in self._suspicions.values():
             suspicion.postpone(seconds)
 

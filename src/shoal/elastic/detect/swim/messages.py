@@ -1,6 +1,6 @@
 """What members say to each other, and how it is framed.
 
-A packet is a JSON array of messages, a message an array whose first element names it. Whatever is not
+A packet is a JSON array of messages, a message an array that begins with its name. Whatever is not
 exactly that is `Malformed`, as a whole: after the seal has been checked, only a bug sends such things.
 Nothing is compressed, so nothing can grow when it is read.
 """
@@ -42,14 +42,14 @@ class Malformed(ValueError):
 
 
 class Ping(NamedTuple):
-    """Are you there? `target` is who is meant: another may have its address by now."""
+    """Are you there? `target` is the intended member: another may have its address by now."""
 
     number: int
     target: str
 
 
 class IndirectPing(NamedTuple):
-    """Ask that one for me; `nack`: and tell me if it does not answer."""
+    """Ask that one for me; `nack`: and report if it does not answer."""
 
     number: int
     target: str
@@ -94,7 +94,7 @@ class Dead(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One member in somebody's table."""
+    """One member in a member's table."""
 
     name: str
     address: str

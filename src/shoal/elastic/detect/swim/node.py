@@ -1,8 +1,8 @@
 """One member of the detector, pure: an event and the time in; datagrams, requests and changes out.
 
-It knows neither sockets nor clocks. Whoever runs it hands it every datagram before it lets it look at
-its timers (`Tick` at `next_at`), and carries out what `step` returns. A step that comes late tells that
-this process was not awake; whatever was to end meanwhile is put off by as much, and others are given
+It knows neither sockets nor clocks. Its runner hands it every datagram before it lets it look at
+its timers (`Tick` at `next_at`), and carries out what `step` returns. A late step shows that
+this process was not awake; what was to end in that time is put off by as much, and others are given
 more time.
 """
 
@@ -67,7 +67,7 @@ class Datagram:
 
 @dataclass(frozen=True)
 class Request:
-    """Somebody asks over TCP; answered by the response of the same token, or not at all."""
+    """A request over TCP; answered by the response of the same token, or not at all."""
 
     payload: bytes
     token: str
@@ -75,7 +75,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """What came of a request of ours; None: nobody answered in time."""
+    """The answer to a request of ours; None: there was none in time."""
 
     payload: bytes | None
     token: str
@@ -83,14 +83,14 @@ class Response:
 
 @dataclass(frozen=True)
 class Join:
-    """Become a member of those who can be reached at these addresses."""
+    """Join the members that can be reached at these addresses."""
 
     addresses: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Leave:
-    """Go of one's own will: others are told for as long as this node is stepped."""
+    """Leave voluntarily: others are informed for as long as this node is stepped."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,12 @@ class Node:
 
     @property
     def quiet(self) -> bool:
-        """Nothing is left to be passed on: who leaves may go."""
+        """Nothing is left to be passed on: a leaving node may end."""
         return not self._gossip
 
     @property
     def probing(self) -> str | None:
-        """Who is being probed at the moment."""
+        """The member that is probed at the moment."""
         return self._prober.target
 
     def step(self, event: Event, now: float) -> Output:

@@ -58,7 +58,7 @@ class Prober:
 
     @property
     def target(self) -> str | None:
-        """Who is being probed."""
+        """The member that is probed."""
         return self._probe.target if self._probe is not None else None
 
     def number(self) -> int:
@@ -109,7 +109,7 @@ class Prober:
         ends_at = now + self._awareness.scale(self._settings.probe_interval)
         self._probe = _Probe(number, target.name, now, asks_at, ends_at)
         messages: list[Message] = [Ping(number, target.name)]
-        if target.state == "suspect":  # the one who can refute it must hear of it first
+        if target.state == "suspect":  # the one that can refute it must get it first
             messages.append(Suspect(target.incarnation, target.name, self._members.me))
         self._send(target.address, messages)
 

@@ -1,4 +1,4 @@
-"""A node on its transport, run by a thread of its own or turned by somebody's loop."""
+"""A node on its transport, run by a thread of its own or turned by the caller's loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Runner"]
 
 
 class Runner:
-    """One member on real sockets. `changed` hears every change, on the thread that turns.
+    """One member on real sockets. `changed` is called with every change, on the thread that turns.
 
     Raises:
         OSError: nothing can be bound at that host.
@@ -51,20 +51,20 @@ class Runner:
         return min(self.node.next_at, self.transport.next_at)
 
     def join(self, addresses: Sequence[str]) -> None:
-        """Become a member of those that are reached there; `changed` hears of each."""
+        """Join the members that are reached there; `changed` is called with each."""
         self._step(Join(tuple(addresses)))
 
     def expel(self, name: str) -> None:
-        """Tell others that this one is no member any more, as is known from elsewhere."""
+        """Announce that another is no member any more, as is known from elsewhere."""
         self._step(Expel(name))
 
     def leave(self) -> None:
-        """Tell others from now on that this member goes: until `left`, or as long as there is time."""
+        """Announce from now on that this member leaves: until `left`, or as long as there is time."""
         self._step(Leave())
 
     @property
     def left(self) -> bool:
-        """Nothing is left to be told, or there is nobody to tell it to."""
+        """Nothing is left to announce, or no member to announce it to."""
         return self.node.quiet or not len(self.node.members)
 
     def turn(self, until: float) -> None:

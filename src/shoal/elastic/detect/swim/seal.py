@@ -16,7 +16,7 @@ SEAL_BYTES = 16
 
 
 class Keys:
-    """The key that seals, and others that are accepted besides. Immutable."""
+    """The key that seals, and others that are accepted too. Immutable."""
 
     def __init__(self, key: str, *also: str) -> None:
         self._keys = [hashlib.sha256(b"shoal swim " + each.encode()).digest() for each in (key, *also)]

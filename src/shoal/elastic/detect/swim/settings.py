@@ -24,7 +24,8 @@ class Settings:
     stream_probe: bool = True
     """Probe over TCP, too, when the direct probe was not answered: datagrams may be what is lost."""
     nacks: bool = True
-    """Who probes for another says so when it had no answer: silence then speaks of ourselves."""
+    """A member that probes for another reports a missing answer: its own silence then means that we
+    are slow."""
     suspicion_mult: float = 4.0
     """The shortest suspicion, in probe intervals times max(1, log10 n)."""
     suspicion_max_mult: float = 2.0

@@ -1,7 +1,7 @@
 """One question and its answer over TCP, as either side has it; never blocks.
 
-A frame is four bytes of length (big endian) and as many bytes, sealed. Who asks connects, sends one and
-reads one; who answers reads one and sends one, or closes. Neither outlives its deadline.
+A frame is four bytes of length (big endian) and as many bytes, sealed. The client connects, sends one
+and reads one; the server reads one and sends one, or closes. Neither outlives its deadline.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stream:
         """Send what goes; True when all has gone.
 
         Raises:
-            Unreadable: nobody is there.
+            Unreadable: there is no answer.
         """
         try:
             self._outgoing = self._outgoing[self.socket.send(self._outgoing) :]

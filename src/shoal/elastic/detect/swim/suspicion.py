@@ -39,5 +39,5 @@ class Suspicion:
         return True
 
     def postpone(self, seconds: float) -> None:
-        """We were not awake for so long and could not have heard a refutation."""
+        """We were not awake for so long and could not have got a refutation."""
         self._postponed += seconds

@@ -95,7 +95,7 @@ class Transport:
         return events
 
     def refuse(self, token: str) -> None:
-        """Leave a request without an answer: who asked sees the stream end."""
+        """Leave a request without an answer: its sender sees the stream end."""
         stream = self._answering.get(token)
         if stream is not None:
             self._over(stream)
