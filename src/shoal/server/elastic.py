@@ -42,7 +42,7 @@ _LONGEST_MESSAGE = 1000
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Span = Annotated[float, msgspec.Meta(ge=0)]
-router = APIRouter(prefix="/api/v1/elastic", tags=["elastic"])
+router = APIRouter(prefix="/api/v1/elastic", tags=["elastic"], default_response_class=Response)
 
 
 class ElasticCaller(msgspec.Struct, frozen=True):
@@ -365,7 +365,7 @@ async def _caller(request: Request, services: ServicesNow) -> ElasticCaller:
 CallerNow = Annotated[ElasticCaller, Depends(_caller)]
 
 
-@router.get("", operation_id="elastic", response_class=Response, response_model=None)
+@router.get("", operation_id="elastic")
 async def read(services: ServicesNow, caller: CallerNow) -> Response:
     """The caller's job: its record with the version that a write must name, how many members to expect
     (null: none yet), and how few and how many there may be."""
@@ -373,7 +373,7 @@ async def read(services: ServicesNow, caller: CallerNow) -> Response:
     return _json(wanted)
 
 
-@router.put("", operation_id="putElastic", response_class=Response, response_model=None)
+@router.put("", operation_id="putElastic")
 async def write(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """Set the record, `{version, record}`, if it still has that version (empty: there is none yet). 409:
     it has another, or the caller is of an earlier attempt. On disk when this answers."""
@@ -382,7 +382,7 @@ async def write(request: Request, services: ServicesNow, caller: CallerNow) -> R
     return _json({"version": version})
 
 
-@router.post("/report", operation_id="reportElastic", response_class=Response, response_model=None)
+@router.post("/report", operation_id="reportElastic")
 async def report(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """How the job does: `{world, step, goodput, stepSeconds, recoveries, state, message}`."""
     told = codec.from_body(await request.body(), Report, "a report")
@@ -390,7 +390,7 @@ async def report(request: Request, services: ServicesNow, caller: CallerNow) -> 
     return _json({})
 
 
-@router.post("/resize", operation_id="resizeElastic", response_class=Response, response_model=None)
+@router.post("/resize", operation_id="resizeElastic")
 async def resize(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """Ask for another number of members: `{replicas}`, at most as many as users asked for. The scheduler
     gives and takes them."""

@@ -17,7 +17,7 @@ from shoal.objects.kinds import kind_named
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import require
 
-router = APIRouter(tags=["accounts"])
+router = APIRouter(tags=["accounts"], default_response_class=Response)
 
 _LONGEST_DESCRIPTION = 200
 _LONGEST_LIFETIME_SECONDS = 10 * 366 * 86400.0
@@ -37,7 +37,7 @@ class _NewToken(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     lifetime_seconds: Annotated[float, msgspec.Meta(ge=0, le=_LONGEST_LIFETIME_SECONDS)] = 0.0
 
 
-@router.get("/api/v1/whoami", operation_id="whoami", response_class=Response, response_model=None)
+@router.get("/api/v1/whoami", operation_id="whoami")
 async def whoami(actor: ActorNow) -> Response:
     """The caller's name and roles. Needs no right."""
     job = f"{actor.job[0]}/{actor.job[1]}" if actor.job is not None else ""
@@ -50,14 +50,14 @@ async def whoami(actor: ActorNow) -> Response:
     return _json(identity)
 
 
-@router.get("/api/v1/users", operation_id="listUsers", response_class=Response, response_model=None)
+@router.get("/api/v1/users", operation_id="listUsers")
 async def list_users(services: ServicesNow, actor: ActorNow) -> Response:
     """All users for admins; for managers the users of their namespaces; for others themselves."""
     found = await services.on_store.call(services.accounts.users, actor=actor)
     return _json({"items": [_user(each) for each in found]})
 
 
-@router.post("/api/v1/users", operation_id="createUser", response_class=Response, response_model=None)
+@router.post("/api/v1/users", operation_id="createUser")
 async def create_user(request: Request, services: ServicesNow, actor: ActorNow) -> Response:
     """Add a user: `{name, bindings: [{role, namespace}]}`."""
     require(actor, "users")
@@ -69,9 +69,7 @@ async def create_user(request: Request, services: ServicesNow, actor: ActorNow) 
     return _json(_user(made), 201)
 
 
-@router.delete(
-    "/api/v1/users/{name}", operation_id="deleteUser", response_class=Response, response_model=None
-)
+@router.delete("/api/v1/users/{name}", operation_id="deleteUser")
 async def delete_user(services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Remove a user with its tokens, at once. Its jobs stay."""
     gone = await services.on_store.call(services.accounts.delete_user, name, actor=actor)
@@ -79,9 +77,7 @@ async def delete_user(services: ServicesNow, actor: ActorNow, name: str) -> Resp
     return _json(_user(gone))
 
 
-@router.put(
-    "/api/v1/users/{name}/role", operation_id="grantRole", response_class=Response, response_model=None
-)
+@router.put("/api/v1/users/{name}/role", operation_id="grantRole")
 async def grant(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a user a role, `{role, namespace}`, in place of the one that it has there."""
     asked = codec.from_body(await request.body(), RoleBinding)
@@ -92,9 +88,7 @@ async def grant(request: Request, services: ServicesNow, actor: ActorNow, name: 
     return _json(_user(after))
 
 
-@router.delete(
-    "/api/v1/users/{name}/role", operation_id="revokeRole", response_class=Response, response_model=None
-)
+@router.delete("/api/v1/users/{name}/role", operation_id="revokeRole")
 async def revoke(
     services: ServicesNow, actor: ActorNow, name: str, namespace: _Namespace = ""
 ) -> Response:
@@ -104,14 +98,14 @@ async def revoke(
     return _json(_user(after))
 
 
-@router.get("/api/v1/tokens", operation_id="listTokens", response_class=Response, response_model=None)
+@router.get("/api/v1/tokens", operation_id="listTokens")
 async def list_tokens(services: ServicesNow, actor: ActorNow) -> Response:
     """The caller's tokens, all users' for admins; never their secrets."""
     found = await services.on_store.call(services.accounts.tokens, actor=actor)
     return _json({"items": [_token(each) for each in found]})
 
 
-@router.post("/api/v1/tokens", operation_id="createToken", response_class=Response, response_model=None)
+@router.post("/api/v1/tokens", operation_id="createToken")
 async def create_token(request: Request, services: ServicesNow, actor: ActorNow) -> Response:
     """A new bearer token: `{user, description, lifetimeSeconds}`, all optional. It is shown this once
     and kept hashed."""
@@ -127,9 +121,7 @@ async def create_token(request: Request, services: ServicesNow, actor: ActorNow)
     return _json(msgspec.structs.replace(_token(made), token=text), 201)
 
 
-@router.delete(
-    "/api/v1/tokens/{name}", operation_id="revokeToken", response_class=Response, response_model=None
-)
+@router.delete("/api/v1/tokens/{name}", operation_id="revokeToken")
 async def revoke_token(services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Make a token invalid from the next request on."""
     gone = await services.on_store.call(services.accounts.revoke_token, name, actor=actor)
@@ -137,7 +129,7 @@ async def revoke_token(services: ServicesNow, actor: ActorNow, name: str) -> Res
     return _json(_token(gone))
 
 
-@router.get("/api/v1/audit", operation_id="audit", response_class=Response, response_model=None)
+@router.get("/api/v1/audit", operation_id="audit")
 async def audit(
     services: ServicesNow,
     actor: ActorNow,
@@ -174,7 +166,7 @@ async def audit(
     return _json(await services.on_store.call(work))
 
 
-@router.get("/metrics", operation_id="metrics", response_class=Response, response_model=None)
+@router.get("/metrics", operation_id="metrics")
 async def read_metrics(services: ServicesNow, actor: ActorNow) -> Response:
     """The control plane's metrics in Prometheus' text format."""
     require(actor, "metrics")

@@ -15,7 +15,7 @@ from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import ACTIONS, allows, require
 from shoal.store.base import Actor, Record
 
-router = APIRouter(prefix="/api/v1", tags=["telling"])
+router = APIRouter(prefix="/api/v1", tags=["telling"], default_response_class=Response)
 
 _MOST_ENTRIES = 10_000
 
@@ -26,7 +26,7 @@ _Uid = Annotated[str, Query(description="Only of the object of this uid.")]
 _Limit = Annotated[int, Query(ge=0, description="The newest so many; 0: all, ten thousand at most.")]
 
 
-@router.get("/events", operation_id="events", response_class=Response, response_model=None)
+@router.get("/events", operation_id="events")
 async def events(
     services: ServicesNow,
     actor: ActorNow,
@@ -53,7 +53,7 @@ async def events(
     return Response(codec.encode(shown), media_type="application/json")
 
 
-@router.get("/attempts", operation_id="attempts", response_class=Response, response_model=None)
+@router.get("/attempts", operation_id="attempts")
 async def attempts(
     services: ServicesNow,
     actor: ActorNow,
@@ -73,15 +73,8 @@ async def attempts(
     return Response(codec.encode(found), media_type="application/json")
 
 
-@router.get(
-    "/namespaces/{namespace}/{plural}/{name}/explain",
-    operation_id="explainInNamespace",
-    response_class=Response,
-    response_model=None,
-)
-@router.get(
-    "/{plural}/{name}/explain", operation_id="explain", response_class=Response, response_model=None
-)
+@router.get("/namespaces/{namespace}/{plural}/{name}/explain", operation_id="explainInNamespace")
+@router.get("/{plural}/{name}/explain", operation_id="explain")
 async def explain(
     services: ServicesNow, actor: ActorNow, plural: str, name: str, namespace: str = ""
 ) -> Response:
@@ -109,7 +102,7 @@ async def explain(
     return Response(codec.encode(found), media_type="application/json")
 
 
-@router.get("/usage", operation_id="usage", response_class=Response, response_model=None)
+@router.get("/usage", operation_id="usage")
 async def usage(services: ServicesNow, actor: ActorNow, namespace: _Namespace = "") -> Response:
     """What nodes and tasks use now; without a cluster-wide role only nodes, unless a namespace is
     named."""

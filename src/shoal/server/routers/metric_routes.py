@@ -16,12 +16,12 @@ from shoal.server.services import ActorNow, Services, ServicesNow
 from shoal.store.authorise import require
 from shoal.store.base import SYSTEM
 
-router = APIRouter(prefix="/api/v1", tags=["metrics"])
+router = APIRouter(prefix="/api/v1", tags=["metrics"], default_response_class=Response)
 
 _MOST_POINTS = 10_000
 
 
-@router.post("/metrics", operation_id="reportMetrics", response_class=Response, response_model=None)
+@router.post("/metrics", operation_id="reportMetrics")
 async def report(request: Request, services: ServicesNow) -> Response:
     """Points of the caller's own job: `{role, index, incarnation, name, points: [[sequence, metric,
     value, step, at]]}`; `name` is the reporting process. On disk when this answers; a point that is
@@ -35,12 +35,7 @@ async def report(request: Request, services: ServicesNow) -> Response:
     return Response(codec.encode({"added": added}), media_type="application/json")
 
 
-@router.get(
-    "/namespaces/{namespace}/jobs/{name}/metrics",
-    operation_id="jobMetrics",
-    response_class=Response,
-    response_model=None,
-)
+@router.get("/namespaces/{namespace}/jobs/{name}/metrics", operation_id="jobMetrics")
 async def read(
     services: ServicesNow,
     actor: ActorNow,

@@ -22,7 +22,7 @@ from shoal.server.services import ActorNow, Services, ServicesNow, body_of
 from shoal.store.authorise import authorise
 from shoal.store.base import Actor, Event, Page, Record, Watch
 
-router = APIRouter(prefix="/api/v1", tags=["objects"])
+router = APIRouter(prefix="/api/v1", tags=["objects"], default_response_class=Response)
 
 DryRun = Annotated[
     bool, Query(alias="dryRun", description="Do everything but the writing: the answer is the same.")
@@ -217,14 +217,7 @@ def _add_routes() -> None:
             ("/{name}", "DELETE", delete, "delete"),
             ("/{name}/status", "PATCH", patch_status, "patchStatus"),
         ):
-            router.add_api_route(
-                prefix + path,
-                endpoint,
-                methods=[method],
-                operation_id=name + suffix,
-                response_class=Response,
-                response_model=None,
-            )
+            router.add_api_route(prefix + path, endpoint, methods=[method], operation_id=name + suffix)
 
 
 def _space(kind: Kind, namespace: str) -> str:

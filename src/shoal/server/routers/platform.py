@@ -20,7 +20,7 @@ from shoal.server.services import ActorNow, ServicesNow, actor_of_request, body_
 from shoal.store.authorise import allows, authorise
 from shoal.store.base import Actor, Lease
 
-router = APIRouter(tags=["platform"])
+router = APIRouter(tags=["platform"], default_response_class=Response)
 
 
 class _Acquire(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,7 +28,7 @@ class _Acquire(msgspec.Struct, frozen=True, rename="camel"):
     duration_seconds: float
 
 
-@router.get("/version", operation_id="version", response_class=Response, response_model=None)
+@router.get("/version", operation_id="version")
 async def version(request: Request, services: ServicesNow) -> Response:
     """The server's version; for admins with its process and home. Needs no right."""
     try:
@@ -47,13 +47,13 @@ async def version(request: Request, services: ServicesNow) -> Response:
     return Response(codec.encode(report), media_type="application/json")
 
 
-@router.get("/healthz", operation_id="healthz", response_class=Response, response_model=None)
+@router.get("/healthz", operation_id="healthz")
 async def healthz() -> Response:
     """200 while the server answers at all. Needs no right."""
     return Response(b"ok\n", media_type="text/plain")
 
 
-@router.get("/readyz", operation_id="readyz", response_class=Response, response_model=None)
+@router.get("/readyz", operation_id="readyz")
 async def readyz(
     services: ServicesNow,
     verbose: Annotated[bool, Query(description="Answer 200 with all parts, ready or not.")] = False,
@@ -68,7 +68,7 @@ async def readyz(
     return Response(body, 200 if ready or verbose else 503, media_type="application/json")
 
 
-@router.get("/schema/{kind}", operation_id="schema", response_class=Response, response_model=None)
+@router.get("/schema/{kind}", operation_id="schema")
 async def schema(kind: str) -> Response:
     """The JSON schema of a kind, for editors. Needs no right."""
     from shoal.objects.schema import editor_schema
@@ -77,12 +77,7 @@ async def schema(kind: str) -> Response:
     return Response(document, media_type="application/schema+json")
 
 
-@router.put(
-    "/api/v1/leases/{name:path}",
-    operation_id="acquireLease",
-    response_class=Response,
-    response_model=None,
-)
+@router.put("/api/v1/leases/{name:path}", operation_id="acquireLease")
 async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Take or renew a lease: `{holder, durationSeconds}`. The answer is the lease, or null while
     another holds it."""
@@ -93,12 +88,7 @@ async def acquire(request: Request, services: ServicesNow, actor: ActorNow, name
     return Response(msgspec.json.encode(lease), media_type="application/json")
 
 
-@router.delete(
-    "/api/v1/leases/{name:path}",
-    operation_id="releaseLease",
-    response_class=Response,
-    response_model=None,
-)
+@router.delete("/api/v1/leases/{name:path}", operation_id="releaseLease")
 async def release(request: Request, services: ServicesNow, actor: ActorNow, name: str) -> Response:
     """Give a lease (the body) back if it is still held by its holder."""
     lease = await body_of(request, Lease, partial(authorise, actor, "lease", LEASE, "", name))

@@ -26,7 +26,11 @@ from shoal.server.reports import find_task, reports_of, require_task
 from shoal.server.services import ActorNow, BlockingPool, Services, ServicesNow
 from shoal.store.authorise import require
 
-router = APIRouter(prefix="/api/v1/namespaces/{namespace}/jobs/{name}", tags=["running"])
+router = APIRouter(
+    prefix="/api/v1/namespaces/{namespace}/jobs/{name}",
+    tags=["running"],
+    default_response_class=Response,
+)
 
 F = TypeVar("F")
 
@@ -43,8 +47,8 @@ class _Positions(msgspec.Struct, frozen=True):
     positions: dict[str, int] = {}
 
 
-@router.get("/logs", operation_id="logs", response_class=Response, response_model=None)
-@router.post("/logs", operation_id="resumeLogs", response_class=Response, response_model=None)
+@router.get("/logs", operation_id="logs")
+@router.post("/logs", operation_id="resumeLogs")
 async def logs(
     request: Request,
     services: ServicesNow,
@@ -94,7 +98,7 @@ async def logs(
     )
 
 
-@router.post("/exec", operation_id="exec", response_class=Response, response_model=None)
+@router.post("/exec", operation_id="exec")
 async def exec_(
     request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
 ) -> Response:
@@ -112,7 +116,7 @@ async def exec_(
     return ExecAnswer(session, rest, job.metadata.uid)
 
 
-@router.post("/port-forward", operation_id="portForward", response_class=Response, response_model=None)
+@router.post("/port-forward", operation_id="portForward")
 async def port_forward(
     request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
 ) -> Response:
@@ -128,7 +132,7 @@ async def port_forward(
     return ExecAnswer(session, rest, job.metadata.uid)
 
 
-@router.get("/tasks", operation_id="tasks", response_class=Response, response_model=None)
+@router.get("/tasks", operation_id="tasks")
 async def tasks(services: ServicesNow, actor: ActorNow, namespace: str, name: str) -> Response:
     """The job's tasks on the nodes that answer, each with what it uses."""
     require(actor, "tasks", namespace, name)

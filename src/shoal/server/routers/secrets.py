@@ -11,7 +11,7 @@ from shoal.objects.secret import Secret
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import require
 
-router = APIRouter(tags=["secrets"])
+router = APIRouter(tags=["secrets"], default_response_class=Response)
 
 _PATH = "/api/v1/namespaces/{namespace}/secrets"
 
@@ -22,14 +22,14 @@ class _Values(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
 
 
-@router.get(_PATH, operation_id="listSecrets", response_class=Response, response_model=None)
+@router.get(_PATH, operation_id="listSecrets")
 async def list_secrets(services: ServicesNow, actor: ActorNow, namespace: str) -> Response:
     """The secrets of a namespace: names and keys, never values."""
     found = await services.on_store.call(services.secrets.list, namespace, actor=actor)
     return _json({"items": [_report(each) for each in found]})
 
 
-@router.get(_PATH + "/{name}", operation_id="getSecret", response_class=Response, response_model=None)
+@router.get(_PATH + "/{name}", operation_id="getSecret")
 async def get_secret(services: ServicesNow, actor: ActorNow, namespace: str, name: str) -> Response:
     """One secret: its keys, never its values."""
     return _json(
@@ -37,7 +37,7 @@ async def get_secret(services: ServicesNow, actor: ActorNow, namespace: str, nam
     )
 
 
-@router.put(_PATH + "/{name}", operation_id="putSecret", response_class=Response, response_model=None)
+@router.put(_PATH + "/{name}", operation_id="putSecret")
 async def put_secret(
     request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
 ) -> Response:
@@ -53,9 +53,7 @@ async def put_secret(
     return _json(_report(after), 201 if before is None else 200)
 
 
-@router.delete(
-    _PATH + "/{name}", operation_id="deleteSecret", response_class=Response, response_model=None
-)
+@router.delete(_PATH + "/{name}", operation_id="deleteSecret")
 async def delete_secret(services: ServicesNow, actor: ActorNow, namespace: str, name: str) -> Response:
     """Remove a secret, at once. Tasks that have its values keep them until they end."""
     gone = await services.on_store.call(services.secrets.delete, namespace, name, actor=actor)
@@ -63,12 +61,7 @@ async def delete_secret(services: ServicesNow, actor: ActorNow, namespace: str, 
     return _json(_report(gone))
 
 
-@router.post(
-    "/api/v1/secrets/rotate-key",
-    operation_id="rotateSecretKey",
-    response_class=Response,
-    response_model=None,
-)
+@router.post("/api/v1/secrets/rotate-key", operation_id="rotateSecretKey")
 async def rotate_key(services: ServicesNow, actor: ActorNow) -> Response:
     """Encrypt all secrets with a new key, and remove the old one: `{secrets: NUMBER}`."""
     number = await services.on_store.call(services.secrets.rotate, actor=actor)
