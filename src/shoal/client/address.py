@@ -14,16 +14,6 @@ from pathlib import Path
 
 from shoal.objects.errors import Invalid, Unavailable
 
-__all__ = [
-    "LONGEST_SOCKET_PATH",
-    "Address",
-    "certificate_fingerprint",
-    "connect_unix",
-    "home_address",
-    "normal_fingerprint",
-    "shoal_home",
-]
-
 LONGEST_SOCKET_PATH = 107
 
 

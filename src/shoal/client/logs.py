@@ -18,8 +18,6 @@ from shoal.client.transport import CLOSED, Query, Stream, Transport
 from shoal.client.wire import data_of, read_frames
 from shoal.objects.errors import Unavailable, by_code
 
-__all__ = ["LogRecord", "read_logs"]
-
 _PATIENCE_SECONDS = 30.0
 
 

@@ -10,21 +10,6 @@ from shoal.objects.meta import Part, Stamp
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
 
-__all__ = [
-    "Explanation",
-    "Identity",
-    "MetricPoint",
-    "MetricPoints",
-    "NodeUsage",
-    "Readiness",
-    "SecretReport",
-    "TaskReport",
-    "TokenReport",
-    "UsageReport",
-    "UserReport",
-    "VersionReport",
-]
-
 
 class TaskReport(Part, frozen=True, kw_only=True):
     """One task as its node knows it now; without its environment, which may hold secrets."""

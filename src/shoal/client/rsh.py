@@ -19,8 +19,6 @@ from shoal.client.client import Client
 from shoal.client.session import RemoteSession
 from shoal.objects.errors import NotFound, ShoalError, Unavailable
 
-__all__ = ["main"]
-
 _FAILED = 255
 _PAUSE_SECONDS = 0.1
 

@@ -17,8 +17,6 @@ from shoal.client.transport import Stream, Transport
 from shoal.client.wire import FRAMES, frame, read_frames
 from shoal.objects.errors import Unavailable, by_code
 
-__all__ = ["RemoteSession"]
-
 _SIZE = struct.Struct("!HH")
 _PIECE_BYTES = 65536
 

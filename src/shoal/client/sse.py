@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["ServerEvent", "parse", "render"]
-
 
 class ServerEvent(NamedTuple):
     """One event; `data` without its line ends."""

@@ -26,8 +26,6 @@ from shoal.store.base import Actor, Lease, Page, Record, Watch
 if TYPE_CHECKING:
     from shoal.client.watch import RemoteWatch
 
-__all__ = ["AnyKind", "Applied", "RemoteStore"]
-
 K = TypeVar("K", bound=Object)
 
 AnyKind: TypeAlias = "Kind | type[Object] | str"

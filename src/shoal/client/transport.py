@@ -27,8 +27,6 @@ from shoal.client.address import Address
 from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER, WARNINGS_HEADER
 from shoal.objects.errors import Invalid, ShoalError, Unavailable, VersionSkew, by_code
 
-__all__ = ["Answer", "Stream", "Transport"]
-
 Query = Mapping[str, str | int | float | bool | None]
 
 CLOSED = "the client has been closed"

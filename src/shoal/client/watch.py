@@ -23,8 +23,6 @@ from shoal.objects.errors import Expired, ShoalError, Unavailable, by_code
 from shoal.objects.kinds import Kind
 from shoal.store.base import Event, Page, Record, Watch
 
-__all__ = ["Change", "RemoteWatch", "reflect"]
-
 _MOST_QUEUED = 4096
 _LOST_SECONDS = 30.0
 """How long a server may be away before a watch of it ends."""

@@ -18,22 +18,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-__all__ = [
-    "API",
-    "FRAMES",
-    "IDEMPOTENCY_HEADER",
-    "MAX_BODY_BYTES",
-    "RESULT_HEADER",
-    "TOO_LARGE",
-    "VERSION_HEADER",
-    "WARNINGS_HEADER",
-    "data_frame",
-    "data_of",
-    "frame",
-    "frames_in",
-    "read_frames",
-]
-
 API = "/api/v1"
 FRAMES = "application/vnd.shoal.frames"
 VERSION_HEADER = "Shoal-Version"

@@ -24,19 +24,6 @@ from shoal.objects.queue import Queue
 from shoal.objects.selectors import label_findings, label_key_problem
 from shoal.objects.validate import check_structure, shown
 
-__all__ = [
-    "LARGEST_COUNT",
-    "LARGEST_OBJECT",
-    "Locate",
-    "admit",
-    "admit_job",
-    "check_document",
-    "check_rules",
-    "check_update",
-    "invalid",
-    "problems_of",
-]
-
 LARGEST_OBJECT = 1 << 20
 """Bytes of an object's document; above etcd's own limit nothing could be kept on Kubernetes."""
 

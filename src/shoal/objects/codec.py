@@ -15,16 +15,6 @@ import msgspec
 from shoal.objects.errors import Invalid
 from shoal.objects.quantities import Quantity
 
-__all__ = [
-    "builtins",
-    "canonical",
-    "changed_fields",
-    "convert",
-    "decode",
-    "encode",
-    "merge_unknown",
-]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from shoal.objects.quantities import Bytes
 
-__all__ = ["AGE", "NAME", "Column", "age", "rounded_bytes"]
-
 
 @dataclass(frozen=True)
 class Column:

@@ -18,8 +18,6 @@ from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import RESOURCES, Queue, Quota, children_of, own_of, parents_of, path_of
 
-__all__ = ["about_job", "about_queue", "fitting", "least_demand", "least_tasks", "share_of"]
-
 _ENDLESS = 1_000_000
 """More tasks than any job has."""
 

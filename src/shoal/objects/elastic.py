@@ -14,16 +14,6 @@ import msgspec
 from shoal.objects.job import JobSpec, Resources, Role
 from shoal.objects.quantities import Bytes, CpuMillis
 
-__all__ = [
-    "COORDINATOR",
-    "coordinator_of",
-    "elastic_role",
-    "is_coordinator",
-    "is_platforms_own",
-    "own_roles",
-    "with_coordinator",
-]
-
 COORDINATOR = "coordinator"
 """The name of the role."""
 

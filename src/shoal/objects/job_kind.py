@@ -29,8 +29,6 @@ from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding
 from shoal.objects.ranges import IndexSet
 
-__all__ = ["DEPENDENCIES_ANNOTATION", "JOB", "cancelled", "dependency_uids", "scaled", "suspended"]
-
 DEPENDENCIES_ANNOTATION = "shoal.dev/after"
 """Which jobs the names of `spec.after` meant when the job was admitted: `name=uid`, with commas."""
 

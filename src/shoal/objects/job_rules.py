@@ -30,19 +30,6 @@ from shoal.objects.ranges import IndexSet
 from shoal.objects.secret import is_key
 from shoal.objects.selectors import label_key_problem, label_value_problem
 
-__all__ = [
-    "FIXED_RUNTIMES",
-    "LARGEST_JOB",
-    "LONGEST_CURVE",
-    "MOST_DEPENDENCIES",
-    "NODE_LEVEL",
-    "check",
-    "check_change",
-    "levels_problem",
-    "named_levels",
-    "unknown_levels",
-]
-
 LARGEST_JOB = 100_000
 """Tasks, or array indices, of one job."""
 MOST_DEPENDENCIES = 1000

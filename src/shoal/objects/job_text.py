@@ -22,16 +22,6 @@ from shoal.objects.job_rules import named_levels
 from shoal.objects.kind import Description, Section
 from shoal.objects.text import cores, duration, memory, plural, stamp, starts
 
-__all__ = [
-    "RECOVERY_TITLES",
-    "command_text",
-    "describe",
-    "elastic_lines",
-    "job_lines",
-    "recovery_rows",
-    "sparkline",
-]
-
 _LONGEST_COMMAND = 300
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from shoal.objects.kind import Kind
 from shoal.objects.meta import Object, Part
 
-__all__ = ["LARGEST_RECORD", "MEMBERSHIP", "Membership", "MembershipSpec"]
-
 LARGEST_RECORD = 256 * 1024
 """Bytes of the text, in UTF-8."""
 

@@ -14,8 +14,6 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
-__all__ = ["merge_unknown"]
-
 _IDENTITIES = ("name", "type")
 """Fields that identify the items of a list, whatever their order."""
 

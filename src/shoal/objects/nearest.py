@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "nearest"]
-
 _LONGEST = 100
 """Characters of a word that may be a misspelling."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["Finding", "Path", "spell"]
-
 Path = tuple[str | int, ...]
 """Field names, map keys and list positions, from the top of the document."""
 

@@ -10,8 +10,6 @@ from shoal.objects.kind import Description, Section
 from shoal.objects.queue import Queue, QueueSummary, children_of, summaries
 from shoal.objects.text import cores, memory, plural
 
-__all__ = ["describe", "queue_table"]
-
 _AMOUNT_TITLES = ["RESOURCE", "USED", "GUARANTEED", "OWN", "BORROWED", "BORROWS", "LENDS", "QUOTA"]
 _BUDGET_TITLES = ["BUDGET", "RESOURCE", "HOURS", "SPENT", "LEFT"]
 

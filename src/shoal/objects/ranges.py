@@ -11,8 +11,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
 
-__all__ = ["IndexMap", "IndexSet"]
-
 _LARGEST_INDEX = 10_000_000
 
 Range = tuple[int, int]

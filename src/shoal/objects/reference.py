@@ -19,8 +19,6 @@ from shoal.objects.quantities import Quantity
 from shoal.objects.schema import field_docs, summary
 from shoal.objects.validate import fields_of, wanted
 
-__all__ = ["page"]
-
 _HEAD = f"""# Manifests
 
 What files of `shoal apply -f FILE` may say, field by field. A file holds documents in YAML or JSON,

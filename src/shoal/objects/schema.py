@@ -25,8 +25,6 @@ from shoal.objects.meta import API_VERSION
 from shoal.objects.quantities import Quantity
 from shoal.objects.validate import description, fields_of
 
-__all__ = ["editor_schema", "field_docs", "field_paths", "openapi_schema", "summary"]
-
 Schema = dict[str, Any]
 
 

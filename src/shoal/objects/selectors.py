@@ -14,8 +14,6 @@ from typing import Literal
 from shoal.objects.errors import Invalid
 from shoal.objects.paths import Finding, Path
 
-__all__ = ["Requirement", "Selector", "label_key_problem", "label_value_problem"]
-
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY = r"(?P<key>[-A-Za-z0-9_./]+)"

@@ -23,8 +23,6 @@ from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
 from shoal.objects.ranges import IndexSet
 
-__all__ = ["check_job_status", "check_numbers", "repeated"]
-
 _LARGEST = 2**53
 """Numbers beyond it are not exact in JSON."""
 

@@ -8,22 +8,6 @@ from typing import Any
 
 from shoal.objects.quantities import Seconds
 
-__all__ = [
-    "BOLD",
-    "DIM",
-    "RANKS",
-    "RED",
-    "cores",
-    "duration",
-    "enabled",
-    "memory",
-    "painted",
-    "plural",
-    "printable",
-    "stamp",
-    "starts",
-]
-
 
 def duration(seconds: float) -> str:
     """A length of time: `40ms`, `1.4s`, `42s`, `3m10s`, `2h5m`."""

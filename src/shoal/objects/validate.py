@@ -20,8 +20,6 @@ from shoal.objects.nearest import nearest
 from shoal.objects.paths import Finding, Path
 from shoal.objects.quantities import Quantity, QuantityError
 
-__all__ = ["check_structure", "description", "fields_of", "shown", "wanted"]
-
 _WORTH_A_HINT = 100
 """Findings; more are not read, and looking for the nearest name takes time."""
 

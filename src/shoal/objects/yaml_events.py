@@ -23,8 +23,6 @@ import yaml
 from shoal.objects.errors import Invalid, Problem
 from shoal.objects.paths import Path, spell
 
-__all__ = ["LARGEST_FILE", "Document", "Place", "parse_documents", "plain_scalar"]
-
 
 @dataclass(slots=True)
 class Place:
