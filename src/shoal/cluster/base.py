@@ -86,10 +86,9 @@ class Usage(Part, frozen=True, kw_only=True):
     gpu_ratio: float | None = None
 
 
-class Task(Part, frozen=True, kw_only=True):
-    """A task as its node knows it."""
+class TaskState(Part, frozen=True, kw_only=True):
+    """What changes in the life of a task."""
 
-    spec: TaskSpec
     phase: TaskPhase
     endpoint: Endpoint | None = None
     bootstrapped: bool = False
@@ -108,6 +107,12 @@ class Task(Part, frozen=True, kw_only=True):
     """Isolations that its node could not give it."""
     usage: Usage | None = None
     """What it had used when it ended."""
+
+
+class Task(TaskState, frozen=True, kw_only=True):
+    """A task as its node knows it."""
+
+    spec: TaskSpec
 
 
 class NodeState(Part, frozen=True, kw_only=True):
@@ -142,12 +147,6 @@ class Listing(Part, frozen=True, kw_only=True):
     """Nodes that did not answer: of their tasks nothing is known."""
     version: str = ""
     """Where a watch continues."""
-
-
-class ExecResult(Part, frozen=True, kw_only=True):
-    """How a command run beside a task ended."""
-
-    exit_code: int
 
 
 class Refused(ShoalError):

@@ -292,10 +292,6 @@ class Runner:
                     self._caches.append(source.cache)
         guard.on_change(self._wake_all)
 
-    def enqueue(self, controller: str, key: Key) -> None:
-        """Have the controller of that name look at the key."""
-        next(each for each in self._workers if each.controller.name == controller).queue.add(key)
-
     def start(self) -> None:
         """Start a thread per cache and the threads of each controller."""
         for cache in self._caches:

@@ -102,14 +102,14 @@ def test_a_request_that_is_never_answered_ends_with_its_deadline(agent, connect,
     link, _ = connect(agent(behave))
     wait_until(lambda: link.state is not None)
     with pytest.raises(Unavailable, match="does not answer"):
-        link.submit(protocol.Describe()).result(NodeState, 0.05)
+        link.post(protocol.Describe()).result(NodeState, 0.05)
     probe = link.ping()  # none, where the link's own barrier is overdue already
     assert probe is None or not probe.wait(0.1)
     wait_until(lambda: not link.answering)
     assert link.state is None
     assert link.ping() is None
     with pytest.raises(Unavailable):  # at once: it is known not to answer
-        link.submit(protocol.Describe())
+        link.post(protocol.Describe())
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_requests_on_a_connection_that_breaks_are_not_left_waiting(agent, connec
 
     link, _ = connect(agent(behave))
     wait_until(lambda: link.state is not None)
-    pending = link.submit(protocol.Describe())
+    pending = link.post(protocol.Describe())
     with pytest.raises(Unavailable):
         pending.result(NodeState, 10.0)

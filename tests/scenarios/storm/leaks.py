@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from shoal.cluster.local.agent import cgroup_scope
+from shoal.cluster.local import groups
 from shoal.cluster.local.home import Home
 from shoal.testing.chaos import Chaos
 from shoal.testing.local import leftovers
@@ -37,7 +37,7 @@ def of_tasks(chaos: Chaos) -> list[str]:
 def when_down(home: Home) -> list[str]:
     """Of a home that is down: processes, mounts, control groups and sockets. Ports are claimed by
     processes alone, so where none is left no port is held."""
-    scopes = {f"shoal-{cgroup_scope(home, path.name)}" for path in home.nodes.glob("*")}
+    scopes = {f"shoal-{groups.scope(home.node(path.name))}" for path in home.nodes.glob("*")}
     groups = [folder for folder, _, _ in os.walk(_CONTROL_GROUPS) if Path(folder).name in scopes]
     sockets = [
         line for line in Path("/proc/net/unix").read_text().splitlines() if f"{home.path}/" in line

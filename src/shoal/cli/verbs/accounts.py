@@ -18,7 +18,6 @@ from shoal.objects.columns import age
 from shoal.objects.text import stamp
 
 _NEWEST = 100
-_DAY_SECONDS = 86400.0
 _ROLE = click.Choice(("viewer", "user", "manager", "admin"))
 
 

@@ -21,7 +21,6 @@ from shoal.objects.errors import Exists, Invalid
 from shoal.objects.text import stamp
 
 _KEY = "value"
-_STDIN = "-"
 
 
 @click.group("secret")

@@ -78,11 +78,6 @@ def welcome(pid: int, uid: int, inside: str | None) -> bool:
     return task_folder(pid) == inside
 
 
-def cgroup_scope(place: Home, name: str) -> str:
-    """What the node's control groups are called by."""
-    return groups.scope(place.node(name))
-
-
 def _serve(place: Home, name: str, lock: Lock) -> int:
     declaration = next((node for node in nodes.load(place) if node.name == name), None)
     if declaration is None:

@@ -34,8 +34,6 @@ from shoal.objects.task import TaskKey, TaskSpec
 
 REQUEST_SECONDS = 10.0
 """How long an agent may take for one request."""
-PATIENCE_SECONDS = 2.0
-"""How long a request waits for an agent that was there a moment ago."""
 OVERDUE_SECONDS = 1.0
 """A node that has not answered a barrier for so long is silent."""
 
@@ -133,7 +131,6 @@ class Link:
         self._shown: tuple[Task, ...] | None = None
         self._state: NodeState | None = None
         self._ready = threading.Event()
-        self._down_since = time.monotonic()
         self._probe: Pending | None = None
         self._probed_at = 0.0
         self._answered = True
@@ -150,7 +147,7 @@ class Link:
     @property
     def state(self) -> NodeState | None:
         """The node as its agent describes it; None while it does not answer."""
-        return self._state if self._ready.is_set() and self._answers() else None
+        return self._state if self.answering else None
 
     @property
     def answering(self) -> bool:
@@ -167,23 +164,9 @@ class Link:
             raise _silent(self.node, self.message)
         return self._submit(request)
 
-    def submit(self, request: AnyRequest) -> Pending:
-        """Send a request, if need be after the connection is made again.
-
-        Raises:
-            Unavailable: the agent does not answer.
-        """
-        if not self._ready.is_set():
-            patience = PATIENCE_SECONDS - (time.monotonic() - self._down_since)
-            if patience <= 0 or not self._ready.wait(patience):
-                raise _silent(self.node, self.message)
-        if not self._answers():
-            raise _silent(self.node)
-        return self._submit(request)
-
     def ping(self) -> Pending | None:
         """Begin a barrier; None when the node is known not to answer."""
-        if not self._ready.is_set() or not self._answers():
+        if not self.answering:
             return None
         try:
             probe = self._submit(protocol.Ping())
@@ -395,7 +378,6 @@ class Link:
 
     def _lost(self) -> None:
         if self._ready.is_set():
-            self._down_since = time.monotonic()
             self._ready.clear()
             self._changed(None)
         with self._lock:

@@ -24,11 +24,10 @@ from shoal.cluster.local.home import Home, NodeHome
 from shoal.cluster.local.isolation import cleanup
 from shoal.cluster.local.launch import TaskFolders
 from shoal.cluster.local.ledger import Ledger, Progress, Record, StopRequest
-from shoal.cluster.local.loop import CommitBatch as Turn
-from shoal.cluster.local.loop import Loop
+from shoal.cluster.local.loop import CommitBatch, Loop
 from shoal.cluster.local.nodes import NodeDecl
-from shoal.cluster.local.protocol import Change, LaunchTask
-from shoal.cluster.local.task_monitor import TaskMonitor as TaskMonitor
+from shoal.cluster.local.protocol import Change, LaunchTask, change_of
+from shoal.cluster.local.task_monitor import TaskMonitor
 from shoal.objects.errors import Conflict, ShoalError, Unavailable
 from shoal.objects.task import Endpoint, TaskKey, TaskSpec
 
@@ -89,7 +88,7 @@ class Node:
         """Running tasks with a readiness probe that succeeds."""
         self.on_started: Callable[[Record], None] = lambda _: None
         self.on_change: Callable[[tuple[Change, ...]], None] = lambda _: None
-        self.turn = Turn(self.ledger, self._tell, self._undone)
+        self.turn = CommitBatch(self.ledger, self._tell, self._undone)
         self._emptying = False
         loop.end_turn = self.turn.end
 
@@ -458,24 +457,7 @@ class Node:
         record = self.ledger.tasks.get(key)
         if record is None:
             return Change(namespace=key.namespace, name=key.name, gone=True)
-        task = record.task(self.idle_since.get(key, 0.0), key in self.ready)
-        return Change(
-            namespace=key.namespace,
-            name=key.name,
-            spec=record.spec if whole else None,
-            phase=task.phase,
-            endpoint=task.endpoint,
-            bootstrapped=task.bootstrapped,
-            ready=task.ready,
-            outcome=task.outcome,
-            stop_reason=task.stop_reason,
-            admitted=task.admitted,
-            started=task.started,
-            ended=task.ended,
-            idle_since=task.idle_since,
-            unenforced=task.unenforced,
-            usage=task.usage,
-        )
+        return change_of(record.task(self.idle_since.get(key, 0.0), key in self.ready), whole=whole)
 
 
 def report(text: str) -> None:

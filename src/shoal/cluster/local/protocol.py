@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shoal.cluster.base import NodeState, Outcome, Refused, StopReason, Task, TaskPhase, Usage
+from shoal.cluster.base import NodeState, Refused, StopReason, Task, TaskPhase, TaskState
 from shoal.objects import codec
 from shoal.objects.errors import ShoalError, Unavailable, by_code
-from shoal.objects.meta import Part, Stamp
-from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
+from shoal.objects.meta import Part
+from shoal.objects.task import TaskBootstrap, TaskKey, TaskSpec
 
 VERSION = 2
 """Of this protocol: raised when an older side could misread it."""
@@ -147,7 +147,7 @@ class Call(Part, frozen=True, kw_only=True):
     request: AnyRequest
 
 
-class Change(Part, frozen=True, kw_only=True):
+class Change(TaskState, frozen=True, kw_only=True):
     """The newest state of a task. `spec` comes with the first change of a task only, `gone` is the
     last: it was acknowledged or released."""
 
@@ -155,17 +155,6 @@ class Change(Part, frozen=True, kw_only=True):
     name: str
     spec: TaskSpec | None = None
     phase: TaskPhase = "Admitted"
-    endpoint: Endpoint | None = None
-    bootstrapped: bool = False
-    ready: bool = False
-    outcome: Outcome | None = None
-    stop_reason: StopReason | None = None
-    admitted: Stamp = 0.0
-    started: Stamp = 0.0
-    ended: Stamp = 0.0
-    idle_since: Stamp = 0.0
-    unenforced: tuple[str, ...] = ()
-    usage: Usage | None = None
     gone: bool = False
 
     @property
@@ -175,21 +164,17 @@ class Change(Part, frozen=True, kw_only=True):
 
     def task(self, spec: TaskSpec) -> Task:
         """The task as it is now."""
-        return Task(
-            spec=spec,
-            phase=self.phase,
-            endpoint=self.endpoint,
-            bootstrapped=self.bootstrapped,
-            ready=self.ready,
-            outcome=self.outcome,
-            stop_reason=self.stop_reason,
-            admitted=self.admitted,
-            started=self.started,
-            ended=self.ended,
-            idle_since=self.idle_since,
-            unenforced=self.unenforced,
-            usage=self.usage,
-        )
+        return Task(spec=spec, **_state_of(self))
+
+
+def change_of(task: Task, *, whole: bool) -> Change:
+    """The change that makes a mirror show the task as it is; `whole`: with its spec."""
+    key, spec = task.spec.key, task.spec if whole else None
+    return Change(namespace=key.namespace, name=key.name, spec=spec, **_state_of(task))
+
+
+def _state_of(held: TaskState) -> dict[str, Any]:
+    return {name: getattr(held, name) for name in TaskState.__struct_fields__}
 
 
 class Answer(Part, frozen=True, kw_only=True):
