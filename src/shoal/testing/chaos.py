@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shoal.cluster.local import components, processes
+from shoal.cluster.local import components, processes, supervisor_processes
 from shoal.cluster.local.components import SERVER, component_of
 from shoal.cluster.local.home import Home, Lock
 from shoal.cluster.local.launch import SUPERVISOR
@@ -87,7 +87,7 @@ class Chaos:
             if at < len(words) and Path(words[at]).is_relative_to(self.home.nodes):
                 found[int(name)] = Path(words[at]).name
         # a task's init is a fork of its supervisor and has its words
-        own = {pid: task for pid, task in found.items() if _parent(pid) not in found}
+        own = {pid: task for pid, task in found.items() if supervisor_processes.parent(pid) not in found}
         victims = [Victim(task, pid, processes.start_ticks(pid)) for pid, task in own.items()]
         return sorted((v for v in victims if v.ticks), key=lambda victim: victim.task)
 
@@ -231,14 +231,6 @@ def full_disk(folder: Path) -> Generator[None, None, None]:
 
 def _component(name: str) -> str:
     return name if name == SERVER else component_of(name)
-
-
-def _parent(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return 0
-    return int(text[text.rfind(")") + 2 :].split()[1])
 
 
 def _cut(pid: int, bound_to: str) -> None:

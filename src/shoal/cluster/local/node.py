@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -43,18 +44,13 @@ CLOCK_SLACK_SECONDS = 0.02
 """The time of an end may be a file's, which the kernel takes from a clock that ticks slowly."""
 
 
+@dataclass(frozen=True)
 class Isolations:
     """What this machine can isolate, as the agent found when it started."""
 
-    def __init__(
-        self,
-        states: Mapping[str, str],
-        strict_refusal: str,
-        cgroup_parents: Mapping[str, str],
-    ) -> None:
-        self.states = dict(states)
-        self.strict_refusal = strict_refusal
-        self.cgroup_parents = dict(cgroup_parents)
+    states: dict[str, str]
+    strict_refusal: str
+    cgroup_parents: dict[str, str]
 
 
 class Node:

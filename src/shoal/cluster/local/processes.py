@@ -12,6 +12,10 @@ import signal
 import threading
 from pathlib import Path
 
+from shoal.cluster.local.supervisor_processes import alive as alive
+from shoal.cluster.local.supervisor_processes import command_line as command_line
+from shoal.cluster.local.supervisor_processes import stat
+
 _COMPONENTS = ("shoal.server", "shoal.cluster.local.agent")
 _SUPERVISOR = "/shoal/cluster/local/supervisor.py"
 
@@ -33,21 +37,9 @@ def close_inherited_on_exec() -> None:
 
 
 def start_ticks(pid: int) -> int:
-    """When the process began, in clock ticks since boot; 0 when it is gone."""
-    fields = _stat(pid)
+    """When the process began, in clock ticks since boot, also of a zombie; 0 when it is gone."""
+    fields = stat(pid)
     return int(fields[19]) if fields else 0
-
-
-def state(pid: int) -> str:
-    """`R`, `S`, `D`, `Z` ... as the kernel names it; empty when it is gone."""
-    fields = _stat(pid)
-    return fields[0] if fields else ""
-
-
-def alive(pid: int, ticks: int) -> bool:
-    """True while the process of that pid and start lives; a zombie does not."""
-    fields = _stat(pid) if pid > 0 else []
-    return bool(fields) and int(fields[19]) == ticks and fields[0] not in ("Z", "X")
 
 
 def open_process(pid: int) -> int:
@@ -109,20 +101,3 @@ def _sees_our_files(folder: Path) -> bool:
         return (folder / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
     except OSError:
         return False
-
-
-def command_line(pid: int) -> list[str]:
-    """The words that the process was started with; none when it is gone."""
-    try:
-        return [os.fsdecode(w) for w in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
-    except OSError:
-        return []
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; the name before them may hold anything."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return []
-    return text[text.rfind(")") + 2 :].split()

@@ -14,7 +14,7 @@ _SIGKILL = 9
 
 def start_ticks(pid: int) -> int:
     """When it started; 0 when there is no such process, or it is only waiting to be reaped."""
-    fields = _stat(pid)
+    fields = stat(pid)
     return 0 if fields is None or fields[0] in ("Z", "X") else int(fields[19])
 
 
@@ -27,7 +27,7 @@ def descendants(ancestor: int) -> list[int]:
     """Every process below that one, parents first. A snapshot: some may be gone, some new."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
-        fields = _stat(pid)
+        fields = stat(pid)
         if fields is not None and fields[0] not in ("Z", "X"):
             children.setdefault(int(fields[1]), []).append(pid)
     found = list(children.get(ancestor, ()))
@@ -44,16 +44,21 @@ def with_argument(argument: str, script: str) -> list[int]:
 def argument_of(pid: int, *scripts: str) -> str | None:
     """The first argument, options aside, of the script that the process runs, if it is one of these (by
     the end of its path)."""
-    words = [os.fsdecode(word) for word in _contents(f"/proc/{pid}/cmdline").split(b"\0")]
+    words = command_line(pid)
     for place, word in enumerate(words[1:5], 2):
         if word.endswith(scripts):
             return next((word for word in words[place:] if not word.startswith("-")), None)
     return None
 
 
+def command_line(pid: int) -> list[str]:
+    """The words that the process was started with; none when it is gone."""
+    return [os.fsdecode(word) for word in _contents(f"/proc/{pid}/cmdline").split(b"\0")[:-1]]
+
+
 def parent(pid: int) -> int:
     """Its parent; 0 when it is not there."""
-    fields = _stat(pid)
+    fields = stat(pid)
     return 0 if fields is None else int(fields[1])
 
 
@@ -100,8 +105,9 @@ def _pids() -> list[int]:
         return []
 
 
-def _stat(pid: int) -> list[str] | None:
-    """State, parent and what follows: the fields behind the name, which may hold anything."""
+def stat(pid: int) -> list[str] | None:
+    """State, parent and what follows of /proc/PID/stat: the fields behind the name, which may hold
+    anything; None when the process is gone."""
     text = _contents(f"/proc/{pid}/stat").decode("ascii", "replace")
     return text[text.rindex(")") + 2 :].split() if ")" in text else None
 
