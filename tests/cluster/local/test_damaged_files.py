@@ -1,6 +1,8 @@
 """Every state file of a node, damaged in turn in every way, with tasks that run and have ended: the
 node comes back, names the damage, and no incarnation runs twice."""
 
+import os
+import signal
 import sqlite3
 from contextlib import closing
 
@@ -208,3 +210,20 @@ def test_declarations_settings_and_notes_survive_damage(make_home, damage):
     known = probe.probe(cache)
     cache.write_bytes(DAMAGE[damage](cache.read_bytes()))
     assert probe.probe(cache) == known
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE.values(), lambda _: b'{"reason": "Cancelled"}'])
+def test_a_stop_whose_file_is_damaged_still_ends_the_task(make_home, make_spec, damage):
+    local = make_home()
+    spec = make_spec(("sleep", "600"))
+    start_group(local.cluster, (spec,))
+    wait_until(lambda: local.phase(spec.key) == "Running")
+    started = local.started(local.task(spec.key))
+    os.kill(started.supervisor_pid, signal.SIGSTOP)
+    local.cluster.stop(spec.key, grace_seconds=0.2, reason="Cancelled")
+    stop = local.home.node("one").tasks / f"{spec.namespace}.{spec.name}" / taskfiles.STOP
+    wait_until(lambda: stop.exists() and stop.stat().st_size > 0)
+    stop.write_bytes(damage(stop.read_bytes()))
+    os.kill(started.supervisor_pid, signal.SIGCONT)
+    wait_until(lambda: local.phase(spec.key) == "Ended")
+    assert local.task(spec.key).outcome.stop_reason == "Cancelled"

@@ -78,6 +78,7 @@ class TaskMonitor:
         self._spawns = 0
         self._timer: Timer | None = None
         self._delivered: StopRequest | None = None
+        self._confirmation: Timer | None = None
 
     def begin(self) -> None:
         """Do what is next: the supervisor is there (find it), was there (finish its work), or never was
@@ -125,6 +126,20 @@ class TaskMonitor:
         processes.send(self.pid, self._ticks, signal.SIGTERM)
         self._delivered = stop
         faults.point("agent.stop.signalled")
+        self._confirm_later()
+
+    def _confirm_later(self) -> None:
+        if self._confirmation is not None:
+            self._confirmation.cancel()
+        self._confirmation = self._loop.later(RETRY_SECONDS, self._confirm)
+
+    def _confirm(self) -> None:
+        """Until the task has ended, look whether the supervisor can still read of its stop."""
+        if taskfiles.read(str(self.folders.task), taskfiles.STOP, Stop, self._node.damaged) is None:
+            self._delivered = None
+            self.stop()
+        else:
+            self._confirm_later()
 
     def kill(self) -> None:
         """End the supervisor, and with it the task, without its word on how it ended."""
@@ -141,8 +156,9 @@ class TaskMonitor:
 
     def close(self) -> None:
         """Let go; what runs goes on running."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._confirmation):
+            if timer is not None:
+                timer.cancel()
         self._drop_ready()
         self._drop_pidfd()
 
