@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+
+# before torch is imported: several of its threads in each of several processes hold each other up
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 

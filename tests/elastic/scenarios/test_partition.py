@@ -24,7 +24,7 @@ def four(folder: Path) -> Iterator[tuple[Stage, Islands]]:
     """Two workers on each island, in training; they go on for as long as nobody makes them hurry."""
     with islands() as net:
         options = ["--bind", f"{ROUTER}:0", "--expect", "4"]
-        stage = Stage(folder, samples=120, epochs=30, pace=0.02, options=options)
+        stage = Stage(folder, samples=120, epochs=15, pace=0.02, options=options)
         stage.prefix = ["ip", "netns", "exec", net.router]
         with stage:
             for name in NAMES:
@@ -50,6 +50,7 @@ def test_the_coordinator_is_on_one_side(tmp_path: Path):
         stage.no_step_missing("a0", "a1")
 
 
+@pytest.mark.soak
 def test_the_coordinator_is_on_neither_side(tmp_path: Path):
     """training-N7: nobody goes on; when it heals all do, and nobody is put out for its silence."""
     with four(tmp_path) as (stage, net):
@@ -67,6 +68,7 @@ def test_the_coordinator_is_on_neither_side(tmp_path: Path):
         stage.finished(*NAMES)
 
 
+@pytest.mark.soak
 def test_both_sides_reach_the_coordinator(tmp_path: Path):
     """training-N7: it keeps one side, that with the oldest member; the other is fenced and rejoins when
     it reaches the members again."""
