@@ -21,7 +21,14 @@ from shoal.objects.node import Capacity, Taint
 from shoal.objects.task import TaskSpec
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
+from tests.control import world as worlds
 from tests.control.world import World, capacity, role
+
+
+@pytest.fixture(params=[1, 2])
+def edition(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both scheduling cores keep these promises."""
+    monkeypatch.setattr(worlds, "EDITION", request.param)
 
 
 class Killed(BaseException):
@@ -141,6 +148,7 @@ def outcome(world: World) -> dict[str, tuple[str, int, int]]:
     }
 
 
+@pytest.mark.usefixtures("edition")
 def test_without_a_kill_all_jobs_succeed():
     world = play(set())
     assert outcome(world) == dict.fromkeys(NAMES, ("Succeeded", 0, 0))
@@ -150,7 +158,10 @@ def test_without_a_kill_all_jobs_succeed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.usefixtures("edition")
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.soak) for part in (1, 2, 3))]
+)
 def test_killed_after_each_single_write(part: int):
     writes = play(set()).store.writes
     assert writes > 30
@@ -170,6 +181,7 @@ def check_gave_way(world: World) -> None:
     assert world.cluster.list().tasks == ()
 
 
+@pytest.mark.usefixtures("edition")
 def test_what_was_given_up_comes_back():
     world = give_way(set())
     check_gave_way(world)
@@ -179,6 +191,7 @@ def test_what_was_given_up_comes_back():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("edition")
 def test_giving_way_killed_after_each_single_write():
     writes = give_way(set()).store.writes
     assert writes > 10
