@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.objects.errors import Expired, Invalid
-from shoal.store.document import Cursor, new_epoch, read_cursor, read_version, version_text
+from shoal.store.backend import Cursor, new_epoch, read_cursor, read_version, version_text
 
 
 def test_a_version_and_back() -> None:

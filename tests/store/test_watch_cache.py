@@ -4,9 +4,8 @@ import pytest
 
 from shoal.objects.errors import Expired, Unavailable
 from shoal.objects.kinds import JOB, QUEUE
-from shoal.store.backend import Step, Window
+from shoal.store.backend import Step, Window, version_text
 from shoal.store.base import Event, Watch
-from shoal.store.document import version_text
 from shoal.store.watch_cache import WatchCache
 from shoal.testing.clock import VirtualClock
 

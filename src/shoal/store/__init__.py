@@ -1,7 +1,7 @@
 """Where objects live: one Protocol, several implementations (memory, SQL, and Kubernetes elsewhere).
 
 - `base`: the Protocol and the rules that the contract suite (`shoal.testing.store`) checks
-- `rules`, `document`: the contract as pure decisions, written once
+- `rules`: the contract as pure decisions on documents, written once
 - `authorise`: the least role for each verb and action
 - `watch_cache`: watches, and the window they resume from
 - `backend`, `transactional`: a Store over anything that has transactions, and its leases

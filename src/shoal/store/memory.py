@@ -11,9 +11,18 @@ from typing import TypeVar
 
 from shoal.clock import Clock, SystemClock
 from shoal.objects.kinds import Kind
-from shoal.store.backend import Change, LeaseRow, Query, Row, Step, Transaction, Window
+from shoal.store.backend import (
+    Change,
+    LeaseRow,
+    Query,
+    Row,
+    Step,
+    Transaction,
+    Window,
+    new_epoch,
+    version_text,
+)
 from shoal.store.base import Authorise, allow_all
-from shoal.store.document import new_epoch, version_text
 from shoal.store.transactional import TransactionalStore
 from shoal.store.watch_cache import CacheWatch, WatchCache
 

@@ -3,14 +3,19 @@
 A rule looks at the store through a `View`, refuses with the contract's errors, and returns an
 `Outcome`: the object's new row and the changes to make, in order. It changes nothing itself, so that a
 store can run it inside its own transaction and run it again when that transaction failed.
+
+A document is the complete JSON of an object. A `Draft` decodes its metadata and keeps every other part
+as the bytes it was, so that a large spec or status costs nothing to carry along and fields that this
+version does not know stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -22,9 +27,12 @@ from shoal.objects.paths import spell
 from shoal.objects.status_rules import check_numbers
 from shoal.store.backend import Change, Found, Row, View
 from shoal.store.base import Actor
-from shoal.store.document import Draft, encoded, merged_status, same, status_of, validated
 
 _EDITABLE = ("labels", "annotations", "finalizers", "owners")
+_ORDER = ("apiVersion", "kind", "metadata", "spec", "status")
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANY = msgspec.json.Decoder()
+_PLAIN = msgspec.json.Encoder()
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -299,3 +307,97 @@ def _removal(view: View, kind: str, draft: Draft, now: float) -> Outcome:
             if not (owned.metadata.get("deleted") and owned.metadata.get("finalizers")):
                 changes.append(_stamp_deleted(view, row.kind, owned, now))
     return Outcome(changes[0].row.document, tuple(changes))
+
+
+class Draft:
+    """A document being changed. `parts` are its top-level fields but for `metadata`, undecoded."""
+
+    __slots__ = ("metadata", "parts")
+
+    def __init__(self, document: bytes) -> None:
+        self.parts: dict[str, msgspec.Raw] = _PARTS.decode(document)
+        self.metadata: dict[str, Any] = _ANY.decode(self.parts.pop("metadata"))
+
+    def status(self) -> dict[str, msgspec.Raw]:
+        """The fields of the status, undecoded."""
+        raw = self.parts.get("status")
+        return {} if raw is None or bytes(raw) == b"null" else _PARTS.decode(raw)
+
+    def set_status(self, status: dict[str, msgspec.Raw]) -> None:
+        """Put the status back."""
+        self.parts["status"] = msgspec.Raw(_PLAIN.encode(status))
+
+    def people_part(self) -> bytes:
+        """A document of the metadata and spec alone."""
+        return _PLAIN.encode({"metadata": self.metadata, "spec": self.parts["spec"]})
+
+    def seal(self) -> bytes:
+        """The document as it is stored."""
+        parts: dict[str, Any] = {**self.parts, "metadata": self.metadata}
+        ordered = {name: parts[name] for name in _ORDER if name in parts}
+        return _PLAIN.encode(ordered | parts)
+
+
+def same(one: msgspec.Raw | None, other: msgspec.Raw | None) -> bool:
+    """Whether two parts say the same, whatever their spacing and order of keys."""
+    if one is None or other is None:
+        return one is other
+    left, right = bytes(one), bytes(other)
+    return left == right or _ANY.decode(left) == _ANY.decode(right)
+
+
+def encoded(value: Any, what: str) -> bytes:  # Any: whatever has a place on the wire
+    """Its JSON.
+
+    Raises:
+        Invalid: it holds text that has none.
+    """
+    try:
+        return codec.encode(value)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{what} holds text that is not Unicode: {error}") from error
+
+
+def validated(document: bytes, struct: type[Object], what: str) -> Any:  # Any: of that struct
+    """The typed object in a document that is about to be stored.
+
+    Raises:
+        Invalid: a field has a type or value that could not be read back.
+    """
+    try:
+        return codec.decode(document, struct)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{what} is not valid: {error}") from error
+
+
+def status_of(fields: bytes, struct: type[Object], what: str) -> msgspec.Struct:
+    """The status of that kind of object which `fields` (a JSON object) describe.
+
+    Raises:
+        Invalid: a field has a type or value that could not be read back.
+    """
+    try:
+        return codec.decode(fields, _status_struct(struct))
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the status of {what} is not valid: {error}") from error
+
+
+def merged_status(
+    stored: dict[str, msgspec.Raw], fields: bytes, status: msgspec.Struct
+) -> dict[str, msgspec.Raw]:
+    """The patched `fields` (a JSON object, decoded: `status`) in the form in which they are stored.
+
+    What equals its default is left out, so that writing a default again is seen to change nothing;
+    unknown fields, those given and those stored inside the same fields, are kept.
+    """
+    shape = type(status)
+    given = _PARTS.decode(fields)
+    before = _PLAIN.encode({name: stored[name] for name in given if name in stored})
+    canonical = codec.merge_unknown(fields, codec.encode(status), shape)
+    after = _PARTS.decode(codec.merge_unknown(before, canonical, shape))
+    return {name: raw for name, raw in after.items() if name in given}
+
+
+@cache
+def _status_struct(struct: type[Object]) -> type[msgspec.Struct]:
+    return get_type_hints(struct)["status"]

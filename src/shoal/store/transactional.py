@@ -19,9 +19,17 @@ from shoal.objects.kinds import LEASE, Kind, kind_called
 from shoal.objects.meta import Object
 from shoal.objects.selectors import Selector
 from shoal.store import rules
-from shoal.store.backend import Backend, LeaseRow, Query, Transaction
+from shoal.store.backend import (
+    Backend,
+    Cursor,
+    LeaseRow,
+    Query,
+    Transaction,
+    read_cursor,
+    read_version,
+    version_text,
+)
 from shoal.store.base import Actor, Authorise, Lease, Page, Record, Watch
-from shoal.store.document import Cursor, read_cursor, read_version, version_text
 from shoal.store.watch_cache import expired
 
 K = TypeVar("K", bound=Object)

@@ -18,9 +18,8 @@ from shoal.clock import Clock
 from shoal.metrics import WATCHES
 from shoal.objects.errors import Expired, Unavailable
 from shoal.objects.kinds import Kind
-from shoal.store.backend import Step, Window
+from shoal.store.backend import Step, Window, read_version, version_text
 from shoal.store.base import Event, Record
-from shoal.store.document import read_version, version_text
 
 _LOG = logging.getLogger("shoal.store")
 _PORTION = 500

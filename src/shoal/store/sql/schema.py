@@ -37,7 +37,7 @@ from sqlalchemy.exc import DBAPIError
 
 from shoal import faults
 from shoal.objects.errors import Unavailable, VersionSkew
-from shoal.store.document import new_epoch
+from shoal.store.backend import new_epoch
 from shoal.store.sql.connect import Database, translated, until_free
 
 SCHEMA = "0001"

@@ -21,8 +21,7 @@ from sqlalchemy import (
 )
 
 from shoal.objects.selectors import Requirement
-from shoal.store.backend import Change, Found, LeaseRow, Query, Step
-from shoal.store.document import version_text
+from shoal.store.backend import Change, Found, LeaseRow, Query, Step, version_text
 from shoal.store.sql.reserve import DiskReserve
 from shoal.store.sql.schema import CHANNEL, EVENTS, HEAD, LEASES, OBJECTS, OWNERS
 
