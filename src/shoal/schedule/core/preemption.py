@@ -328,11 +328,12 @@ class _Attempt:
         self._objects: dict[int, Unit] = {}
         self._fresh: list[tuple[Unit, tuple[Any, ...], Floats]] = []
         """Units of jobs that changed in this decision, with their order and load."""
-        self.mask = self._permitted(turns)
+        self.mask, self.movable = self._permitted(turns)
+        """Units that it has a right to, and those that may be moved for it."""
         self._orders: dict[int, tuple[Any, ...]] = {}
         self._taken: set[int] = set()
         self._potential: tuple[Ints, Ints] | None = None
-        self._judged = len(session.evictions)
+        self._judged = session.queues.changes
         self._fresh_on: dict[int, list[int]] = {}
         index = session.nodes.index
         for at, (unit, _, _) in enumerate(self._fresh):
@@ -342,7 +343,7 @@ class _Attempt:
     @property
     def empty(self) -> bool:
         """It has no right to anything."""
-        return not self._fresh and not self.mask.any()
+        return not self._fresh and not self.mask.any() and not self.movable.any()
 
     def run(self) -> list[Slot] | None:
         session, job = self.session, self.job
@@ -364,8 +365,7 @@ class _Attempt:
 
     # units
 
-    def _permitted(self, turns: bool) -> Bools:
-        """Units that the claim has a right to, or that may be moved for it."""
+    def _permitted(self, turns: bool) -> tuple[Bools, Bools]:
         session, claim, units = self.session, self.claim, self.columns
         mine = self.job.row.priority
         fine = np.ones(len(units.jobs), np.bool_)
@@ -380,9 +380,10 @@ class _Attempt:
             whole &= (units.priority != mine) | over
         alive = np.concatenate([fine[units.job[: units.surplus]], whole[units.job[units.surplus :]]])
         found: Bools = claim.rights(units) & alive
+        moves = np.zeros(len(found), np.bool_)
         if self.moves:
             movable = np.array([self._movable(job) for job in units.jobs], np.bool_)
-            found[units.surplus :] |= (alive & movable[units.job])[units.surplus :]
+            moves[units.surplus :] = (alive & movable[units.job])[units.surplus :]
         for name in session.present:
             job = session.jobs[name]
             if job is self.job or name in session.started or name in session.grown:
@@ -393,7 +394,7 @@ class _Attempt:
                 equal = turns and job.row.priority == mine and not unit.surplus
                 if not equal or _turn_over(session, job):
                     self._fresh.append((unit, self._order_of(unit), self._load(unit)))
-        return found
+        return found, moves
 
     def _order_of(self, unit: Unit) -> tuple[Any, ...]:
         session, row = self.session, unit.job.row
@@ -425,7 +426,7 @@ class _Attempt:
         tasks = columns.on_node(node)
         found = {int(each) for each in columns.unit_of_task[tasks] if each >= 0}
         found |= {int(each) for each in columns.unit_of_job[columns.task_job[tasks]] if each >= 0}
-        units = [each for each in found if self.mask[each]] + self._fresh_on.get(node, [])
+        units = [each for each in found if self.mask[each] or self.movable[each]] + self._fresh_on.get(node, [])
         return sorted(units, key=self._order)
 
     def _load(self, unit: Unit) -> Floats:
@@ -559,12 +560,9 @@ class _Attempt:
 
     def _judge(self) -> None:
         """Rights as evictions leave them: units that lost theirs are not looked at again."""
-        if len(self.session.evictions) != self._judged:
-            self._judged = len(self.session.evictions)
-            kept = self.claim.rights(self.columns)
-            if self.moves:
-                kept[self.columns.surplus :] = True
-            self.mask &= kept
+        if self.session.queues.changes != self._judged:
+            self._judged = self.session.queues.changes
+            self.mask &= self.claim.rights(self.columns)
 
     def _candidates(self, request: Request, mask: Bools) -> list[int]:
         """Nodes on which one task fits if all units that may be taken are, most idle first."""
@@ -582,7 +580,7 @@ class _Attempt:
         """By node: what is later free, and what units that may be taken hold."""
         session, columns = self.session, self.columns
         amounts, slots = session.later.amounts.copy(), session.later.slots.copy()
-        tasks = columns.tasks(self.mask) & (columns.task_node >= 0)
+        tasks = columns.tasks(self.mask | self.movable) & (columns.task_node >= 0)
         np.add.at(amounts, columns.task_node[tasks], columns.task_amounts[tasks])
         parts = tasks[columns.gpu_task]
         where = (columns.task_node[columns.gpu_task[parts]], columns.gpu[parts])
@@ -682,7 +680,7 @@ class _Attempt:
             if self._load(unit)[refusal.resource] > _SLACK and self._right(unit):
                 self._take(unit, move=False)
                 return True
-            if at >= 0 and not self.moves:  # rights only shrink
+            if at >= 0:  # rights only shrink
                 self.mask[at] = False
         return False
 
