@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from shoal.schedule.core.placement import place
 from shoal.schedule.core.queues import Refusal
 from shoal.schedule.core.session import Eviction, Session, held_seconds
 from shoal.schedule.core.state import WHOLE, JobState, Request, Slot, fitting
-from shoal.schedule.core.units import Unit, Units, units_of
+from shoal.schedule.core.units import Unit, Units
 
 __all__ = ["Claim", "make_room"]
 
@@ -326,24 +327,26 @@ class _Attempt:
         self.moving: set[str] = set()
         self.columns = session.units()
         self._objects: dict[int, Unit] = {}
-        self._fresh: list[tuple[Unit, tuple[Any, ...], Floats]] = []
-        """Units of jobs that changed in this decision, with their order and load."""
-        self.mask, self.movable = self._permitted(turns)
+        self.fresh = session.fresh_units()
+        """Of jobs that changed in this decision."""
+        stable = np.ones(len(self.columns.jobs), np.bool_)
+        for name in session.present:
+            if name in self.columns.number:
+                stable[self.columns.number[name]] = False
+        self.mask, self.movable = self._permitted(self.columns, stable, turns)
         """Units that it has a right to, and those that may be moved for it."""
+        every = np.ones(len(self.fresh.jobs), np.bool_)
+        self.fresh_mask, self.fresh_movable = self._permitted(self.fresh, every, turns)
         self._orders: dict[int, tuple[Any, ...]] = {}
         self._taken: set[int] = set()
         self._potential: tuple[Ints, Ints] | None = None
         self._judged = session.queues.changes
-        self._fresh_on: dict[int, list[int]] = {}
-        index = session.nodes.index
-        for at, (unit, _, _) in enumerate(self._fresh):
-            for node in {index.get(task.node, -1) for task in unit.tasks}:
-                self._fresh_on.setdefault(node, []).append(-1 - at)
 
     @property
     def empty(self) -> bool:
         """It has no right to anything."""
-        return not self._fresh and not self.mask.any() and not self.movable.any()
+        masks = (self.mask, self.movable, self.fresh_mask, self.fresh_movable)
+        return not any(mask.any() for mask in masks)
 
     def run(self) -> list[Slot] | None:
         session, job = self.session, self.job
@@ -365,11 +368,10 @@ class _Attempt:
 
     # units
 
-    def _permitted(self, turns: bool) -> tuple[Bools, Bools]:
-        session, claim, units = self.session, self.claim, self.columns
+    def _permitted(self, units: Units, fine: Bools, turns: bool) -> tuple[Bools, Bools]:
+        session, claim = self.session, self.claim
         mine = self.job.row.priority
-        fine = np.ones(len(units.jobs), np.bool_)
-        for name in (self.job.name, *session.present, *session.started, *session.grown):
+        for name in (self.job.name, *session.started, *session.grown):
             if name in units.number:
                 fine[units.number[name]] = False
         if not claim.within_nominal:
@@ -384,16 +386,6 @@ class _Attempt:
         if self.moves:
             movable = np.array([self._movable(job) for job in units.jobs], np.bool_)
             moves[units.surplus :] = (alive & movable[units.job])[units.surplus :]
-        for name in session.present:
-            job = session.jobs[name]
-            if job is self.job or name in session.started or name in session.grown:
-                continue
-            if job.row.priority > mine and not claim.within_nominal:
-                continue
-            for unit in units_of(job, session.tasks(job)):
-                equal = turns and job.row.priority == mine and not unit.surplus
-                if not equal or _turn_over(session, job):
-                    self._fresh.append((unit, self._order_of(unit), self._load(unit)))
         return found, moves
 
     def _order_of(self, unit: Unit) -> tuple[Any, ...]:
@@ -405,16 +397,15 @@ class _Attempt:
 
     def _unit(self, at: int) -> Unit:
         """By its column; negative: of a job that changed in this decision."""
-        if at < 0:
-            return self._fresh[-1 - at][0]
         found = self._objects.get(at)
         if found is None:
-            found = self._objects[at] = self.columns.unit(at)
+            found = self.columns.unit(at) if at >= 0 else self.fresh.unit(-1 - at)
+            if at < 0:
+                found = replace(found, job=self.session.jobs[found.job.name])
+            self._objects[at] = found
         return found
 
     def _order(self, at: int) -> tuple[Any, ...]:
-        if at < 0:
-            return self._fresh[-1 - at][1]
         found = self._orders.get(at)
         if found is None:
             found = self._orders[at] = self._order_of(self._unit(at))
@@ -422,11 +413,9 @@ class _Attempt:
 
     def _on(self, node: int) -> list[int]:
         """Units with a task on the node, the first to go first."""
-        columns = self.columns
-        tasks = columns.on_node(node)
-        found = {int(each) for each in columns.unit_of_task[tasks] if each >= 0}
-        found |= {int(each) for each in columns.unit_of_job[columns.task_job[tasks]] if each >= 0}
-        units = [each for each in found if self.mask[each] or self.movable[each]] + self._fresh_on.get(node, [])
+        units = _on_node(self.columns, node, self.mask | self.movable)
+        if len(self.fresh.jobs):
+            units += [-1 - at for at in _on_node(self.fresh, node, self.fresh_mask | self.fresh_movable)]
         return sorted(units, key=self._order)
 
     def _load(self, unit: Unit) -> Floats:
@@ -563,6 +552,7 @@ class _Attempt:
         if self.session.queues.changes != self._judged:
             self._judged = self.session.queues.changes
             self.mask &= self.claim.rights(self.columns)
+            self.fresh_mask &= self.claim.rights(self.fresh)
 
     def _candidates(self, request: Request, mask: Bools) -> list[int]:
         """Nodes on which one task fits if all units that may be taken are, most idle first."""
@@ -578,29 +568,20 @@ class _Attempt:
 
     def _summed(self) -> tuple[Ints, Ints]:
         """By node: what is later free, and what units that may be taken hold."""
-        session, columns = self.session, self.columns
-        amounts, slots = session.later.amounts.copy(), session.later.slots.copy()
-        tasks = columns.tasks(self.mask | self.movable) & (columns.task_node >= 0)
-        np.add.at(amounts, columns.task_node[tasks], columns.task_amounts[tasks])
-        parts = tasks[columns.gpu_task]
-        where = (columns.task_node[columns.gpu_task[parts]], columns.gpu[parts])
-        np.add.at(slots, where, columns.gpu_part[parts])
+        later = self.session.later
+        amounts, slots = later.amounts.copy(), later.slots.copy()
         self._touched: Bools = np.zeros(len(amounts), np.bool_)
-        self._touched[columns.task_node[tasks]] = True
-        seen: set[tuple[str, str, int]] = set()
-        index = session.nodes.index
-        for unit, _, _ in self._fresh:
-            for task in unit.tasks:
-                key = (unit.job.name, task.role, task.index)
-                node = index.get(task.node, -1)
-                if key in seen or node < 0:
-                    continue
-                seen.add(key)
-                self._touched[node] = True
-                request = unit.job.requests[unit.job.role(task.role)]
-                amounts[node] += np.asarray(request.amounts, np.int64)
-                for gpu in task.gpus:
-                    slots[node, gpu] += request.share or WHOLE
+        pairs = (
+            (self.columns, self.mask | self.movable),
+            (self.fresh, self.fresh_mask | self.fresh_movable),
+        )
+        for columns, mask in pairs:
+            tasks = columns.tasks(mask) & (columns.task_node >= 0)
+            np.add.at(amounts, columns.task_node[tasks], columns.task_amounts[tasks])
+            parts = tasks[columns.gpu_task]
+            where = (columns.task_node[columns.gpu_task[parts]], columns.gpu[parts])
+            np.add.at(slots, where, columns.gpu_part[parts])
+            self._touched[columns.task_node[tasks]] = True
         return amounts, slots
 
     def _estimate(self, node: int, request: Request) -> tuple[Any, ...] | None:
@@ -661,20 +642,17 @@ class _Attempt:
 
     def _relieve(self, refusal: Refusal) -> bool:
         """One more unit inside the queue whose limit refuses."""
-        session, columns = self.session, self.columns
+        session = self.session
         self._judge()
-        fine: Bools = self.mask & (columns.load[:, refusal.resource] > _SLACK)
-        if refusal.queue >= 0:
-            inside = np.array([refusal.queue in path for path in session.queues.paths], np.bool_)
-            fine &= inside[columns.unit_queue]
-        units = [int(at) for at in np.flatnonzero(fine)] + [-1 - at for at in range(len(self._fresh))]
-        for at in self._sorted(units):
+        inside = np.array(
+            [refusal.queue < 0 or refusal.queue in path for path in session.queues.paths], np.bool_
+        )
+        units: list[int] = []
+        for columns, mask, sign in ((self.columns, self.mask, 1), (self.fresh, self.fresh_mask, -1)):
+            fine = mask & (columns.load[:, refusal.resource] > _SLACK) & inside[columns.unit_queue]
+            units += [int(at) if sign > 0 else -1 - int(at) for at in np.flatnonzero(fine)]
+        for at in sorted(units, key=self._order):
             unit = self._unit(at)
-            if at < 0:
-                if refusal.queue >= 0 and refusal.queue not in session.queues.paths[unit.job.queue]:
-                    continue
-                if self._load(unit)[refusal.resource] <= _SLACK:
-                    continue
             if refusal.code == "UserCap" and unit.job.row.user != self.job.row.user:
                 continue
             if self._load(unit)[refusal.resource] > _SLACK and self._right(unit):
@@ -682,10 +660,9 @@ class _Attempt:
                 return True
             if at >= 0:  # rights only shrink
                 self.mask[at] = False
+            else:
+                self.fresh_mask[-1 - at] = False
         return False
-
-    def _sorted(self, units: list[int]) -> list[int]:
-        return sorted(units, key=self._order)
 
     def _spare(self, slots: Sequence[Slot], load: Floats) -> None:
         """Give back evictions that are not needed any more, the dearest first."""
@@ -736,6 +713,13 @@ class _Attempt:
                 break
         session.base.count_stays(self.job, -own)
         return fine
+
+
+def _on_node(columns: Units, node: int, mask: Bools) -> list[int]:
+    tasks = columns.on_node(node)
+    found = {int(each) for each in columns.unit_of_task[tasks] if each >= 0}
+    found |= {int(each) for each in columns.unit_of_job[columns.task_job[tasks]] if each >= 0}
+    return [each for each in found if mask[each]]
 
 
 def _some(rows: Bools) -> Bools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,16 @@ class Session:
     def units(self) -> Units:
         """What may be evicted, as rows say."""
         return self.base.units()
+
+    def fresh_units(self) -> Units:
+        """The same of jobs that changed in this decision, as they are now."""
+        jobs = {
+            name: replace(self.jobs[name], present=tasks, part=None)
+            for name, tasks in sorted(self.present.items())
+            if self.jobs[name].row.tasks
+        }
+        index = self.nodes.index
+        return Units(jobs, index, len(self.nodes.rows), len(self.queues.resources))
 
     # changing
 
