@@ -121,7 +121,7 @@ class _Cycle:
         self._full: dict[int, tuple[str, dict[str, Any]]] = {}
         """Kinds of jobs that found no capacity in this decision, and why."""
         self._undated: set[int] = set()
-        self._never: dict[int, explain.Reason | None] = {}
+        self._never = session.base.never
         self._starving: set[int] = set()
         self._overtaken: set[str] = set()
         self._protected: set[tuple[int, str]] = set()

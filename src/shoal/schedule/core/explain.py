@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shoal.schedule.core.placement import place
 from shoal.schedule.core.queues import Refusal
 from shoal.schedule.core.session import Session
-from shoal.schedule.core.state import Capacity, JobState
+from shoal.schedule.core.state import JobState
 from shoal.schedule.cycle.rows import Role
 from shoal.schedule.taints import tolerates
 
@@ -49,7 +49,7 @@ def _never(session: Session, job: JobState) -> Iterator[Reason]:
     if not session.nodes.rows:
         yield "NoNodes", {}
     else:
-        yield from _too_large(session, job)
+        yield from _too_large_here(session, job)
     for name, ask in row.shared.items():
         total = session.cluster_shared(name)
         if ask > total:
@@ -59,16 +59,24 @@ def _never(session: Session, job: JobState) -> Iterator[Reason]:
     queues.users = {}
     try:
         load = job.load(job.gang(), new=True)
-        found = list(queues.refusals(job.queue, row.user, load, now=False))
+        refusals = queues.refusals(job.queue, row.user, load, now=False)
+        found = [(_EVER[refusal.code], numbers(session, refusal)) for refusal in refusals]
     finally:
         queues.held, queues.stays, queues.users = held, stays, users
-    for refusal in found:
-        yield _EVER[refusal.code], numbers(session, refusal)
+    yield from found
+
+
+def _too_large_here(session: Session, job: JobState) -> list[Reason]:
+    """The same for all jobs of a shape and topology, as long as the nodes are the same."""
+    row, known = job.row, session.base.too_large
+    key = (job.shape.key, row.required, row.preferred, row.spread)
+    if key not in known:
+        known[key] = list(_too_large(session, job))
+    return known[key]
 
 
 def _too_large(session: Session, job: JobState) -> Iterator[Reason]:
-    nodes, counts = session.nodes, job.gang()
-    empty = Capacity(nodes.amounts.copy(), nodes.slots.copy())
+    nodes, counts, empty = session.nodes, job.gang(), session.base.empty
     names = [role.name for role in job.row.roles]
     room: dict[str, int] = {}
     for at, role in enumerate(job.row.roles):
@@ -80,13 +88,20 @@ def _too_large(session: Session, job: JobState) -> Iterator[Reason]:
             return
         fits = empty.counts(job.requests[at])
         room[role.name] = int(min(fits[suits].sum(), 1 << 30))
+    free = len(names) == 1 and not (job.row.required or job.row.spread or job.row.roles[0].required)
+    if free and room.get(names[0], 0) >= counts[0]:
+        return
     opened = nodes.open
     nodes.open = np.ones_like(opened)
     kept, job.present = job.present, []
+    mark = empty.mark()
     try:
-        found = next(
-            (slots for each in job.compositions() if (slots := place(nodes, empty, job, each))), None
-        )
+        found = None
+        for each in job.compositions():
+            found = place(nodes, empty, job, each)
+            empty.rollback(mark)
+            if found is not None:
+                break
     finally:
         nodes.open, job.present = opened, kept
     if found is None:

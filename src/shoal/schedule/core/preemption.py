@@ -148,8 +148,10 @@ class Claim:
 
     # all units at once
 
-    def rights(self, units: Units) -> Bools:
-        """`may_take` of each unit, as usage is now."""
+    def rights(self, units: Units, among: Bools) -> Bools:
+        """`may_take` of each of these units, as usage is now."""
+        if not among.any():
+            return among
         session, job, queues = self.session, self.job, self.session.queues
         mine, theirs, queue = job.row.priority, units.unit_priority, units.unit_queue
         surplus = np.arange(len(queue)) < units.surplus
@@ -160,10 +162,10 @@ class Claim:
         fenced = np.array([queues.fenced(job.queue, each) for each in range(count)], np.bool_)
         entitled = np.array([any(self.flags[:each]) for each in below], np.bool_)
         own = queue == job.queue
-        found: Bools = own & ((theirs < mine) | ((theirs == mine) & (surplus | self.turns)))
-        line: Bools = ~own & ~fenced[queue] & ((below == 0) | (beneath == 0))[queue]
+        found: Bools = among & own & ((theirs < mine) | ((theirs == mine) & (surplus | self.turns)))
+        line: Bools = among & ~own & ~fenced[queue] & ((below == 0) | (beneath == 0))[queue]
         found |= line & (theirs < mine)
-        rest: Bools = ~own & ~fenced[queue] & ~line
+        rest: Bools = among & ~own & ~fenced[queue] & ~line
         if session.rules.beyond_nominal and job.row.preemptible:
             weights = [queues.rows[self.path[pair[0] - 1]].weight if pair[0] else 0.0 for pair in pairs]
             rest &= entitled[queue] | ((np.array(weights) > 0)[queue] & (theirs <= mine))
@@ -381,7 +383,7 @@ class _Attempt:
             over = np.array([_turn_over(session, job) for job in units.jobs], np.bool_)
             whole &= (units.priority != mine) | over
         alive = np.concatenate([fine[units.job[: units.surplus]], whole[units.job[units.surplus :]]])
-        found: Bools = claim.rights(units) & alive
+        found = claim.rights(units, alive)
         moves = np.zeros(len(found), np.bool_)
         if self.moves:
             movable = np.array([self._movable(job) for job in units.jobs], np.bool_)
@@ -526,16 +528,15 @@ class _Attempt:
         session = self.session
         request = self.job.requests[role]
         self._judge()
-        queue: list[tuple[Any, ...]] = []
-        for node in self._candidates(request, mask):
-            if self.moves:
-                queue.append(((), node, None))
-            elif (estimate := self._estimate(node, request)) is not None:
-                queue.append((estimate, node, None))
+        queue = [
+            (estimate, node)
+            for node in self._candidates(request, mask)
+            if (estimate := self._estimate(node, request)) is not None
+        ]
         heapq.heapify(queue)
         best: tuple[tuple[Any, ...], int, list[tuple[Unit, bool]]] | None = None
         while queue:
-            estimate, node, _ = heapq.heappop(queue)
+            estimate, node = heapq.heappop(queue)
             if best is not None and best[:2] <= (estimate, node):
                 break
             mark = session.mark()
@@ -551,8 +552,8 @@ class _Attempt:
         """Rights as evictions leave them: units that lost theirs are not looked at again."""
         if self.session.queues.changes != self._judged:
             self._judged = self.session.queues.changes
-            self.mask &= self.claim.rights(self.columns)
-            self.fresh_mask &= self.claim.rights(self.fresh)
+            self.mask = self.claim.rights(self.columns, self.mask)
+            self.fresh_mask = self.claim.rights(self.fresh, self.fresh_mask)
 
     def _candidates(self, request: Request, mask: Bools) -> list[int]:
         """Nodes on which one task fits if all units that may be taken are, most idle first."""
@@ -594,7 +595,9 @@ class _Attempt:
         seen: set[tuple[str, str, int]] = set()
         if _one_fits(request, amounts, slots):
             return _cost(taken, session)
-        for at in self._on(node):
+        units = self._on(node)
+        moving = [at for at in units if not self._has_right(at)]
+        for at in [*(at for at in units if self._has_right(at)), *moving]:
             unit = self._unit(at)
             job = unit.job
             current = session.present.get(job.name)
@@ -610,10 +613,13 @@ class _Attempt:
                     amounts[column] += amount
                 for gpu in task.gpus:
                     slots[gpu] += given.share or WHOLE
-            taken.append((unit, False))
+            taken.append((unit, not self._has_right(at)))
             if _one_fits(request, amounts, slots):
                 return _cost(taken, session)
         return None
+
+    def _has_right(self, at: int) -> bool:
+        return bool(self.mask[at] if at >= 0 else self.fresh_mask[-1 - at])
 
     def _on_node(self, node: int, request: Any) -> list[tuple[Unit, bool]] | None:
         """Units of the node that let one task fit, in order of cost; what turns out unneeded is left."""
@@ -621,8 +627,8 @@ class _Attempt:
         taken: list[tuple[Unit, bool]] = []
 
         def fits() -> bool:
-            rows = slice(node, node + 1)
-            return bool(fitting(request, session.later.amounts[rows], session.later.slots[rows])[0])
+            later = session.later
+            return _one_fits(request, later.amounts[node].tolist(), later.slots[node].tolist())
 
         units = [self._unit(at) for at in self._on(node)]
         for move in (False, True):

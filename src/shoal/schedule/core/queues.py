@@ -77,9 +77,13 @@ class Queues:
             self._keeps or bool(self._capped[at]) or self._bounded[at] for at in range(count)
         ]
         """By queue: whether any limit, cap or guarantee could refuse a job of it."""
-        self._bottom_up = sorted(
-            (at for at in self.children if at >= 0), key=lambda each: (-len(self.paths[each]), each)
-        )
+        depths = sorted({len(self.paths[at]) for at in self.children if at >= 0}, reverse=True)
+        self._bottom_up: list[tuple[list[int], list[int], list[int]]] = []
+        """By depth, the deepest first: queues with children, these, and the parent of each."""
+        for depth in depths:
+            parents = [at for at in sorted(self.children) if at >= 0 and len(self.paths[at]) == depth]
+            below = [child for at in parents for child in self.children[at]]
+            self._bottom_up.append((parents, below, [self.parent[child] for child in below]))
         self.changes = 0
         """Grows whenever usage that stays changes."""
         count_of = self.nominal.sum(axis=0)
@@ -201,10 +205,10 @@ class Queues:
             return self._holds[1:]
         held = np.maximum(use, self.guaranteed)
         inner = np.zeros_like(held)
-        for at in self._bottom_up:
-            below = self.children[at]
-            inner[at] = held[below].sum(axis=0) + use[at] - use[below].sum(axis=0)
-            held[at] = np.maximum(held[at], inner[at])
+        for parents, below, above in self._bottom_up:
+            np.add.at(inner, above, held[below] - use[below])
+            inner[parents] += use[parents]
+            held[parents] = np.maximum(held[parents], inner[parents])
         top = self.children.get(-1, [])
         total: Floats = held[top].sum(axis=0)
         self._holds = (mark, held.tolist(), inner.tolist(), total.tolist())

@@ -38,6 +38,12 @@ class Base:
         self.licences: dict[str, int] = dict(cluster.shared)
         self.classes: dict[tuple[int, int], Floats] = {}
         """Usage that stays, by queue of a path and priority."""
+        self.never: dict[int, tuple[str, dict[str, Any]] | None] = {}
+        """By kind: why a job of it will never start here."""
+        self.too_large: dict[tuple[Any, ...], list[tuple[str, dict[str, Any]]]] = {}
+        """By shape and topology."""
+        self.empty = Capacity(self.nodes.amounts.copy(), self.nodes.slots.copy())
+        """The nodes without any task."""
         self._units: Units | None = None
         self.update(cluster)
 
