@@ -39,8 +39,9 @@ RESERVATIONS = 32
 _DEFAULT_DEPTH = 5000
 _SOON_SECONDS = 1.0
 _MOST_NAMED = 5
-_RECLAIMS = 64
-"""Claims that evict, in one decision; others follow in the next."""
+_RECLAIMS = 24
+"""Claims that are tried in one decision; others follow in the next, at once."""
+_AT_ONCE_SECONDS = 0.05
 
 
 def plan(cluster: Cluster, rules: Rules, now: Stamp) -> Plan:
@@ -59,6 +60,8 @@ class Core:
         """The last plan with all verdicts and reservations that hold, changed or not."""
         self._base: Base | None = None
         self._codes: dict[str, str] = {}
+        self._tried: set[str] = set()
+        """Claims of the decisions since one left none, so that each has its turn."""
 
     def plan(self, cluster: Cluster, now: Stamp) -> Plan:
         """Changed actions. Raises ValueError for rows that contradict each other."""
@@ -72,10 +75,12 @@ class Core:
         half_life = self.rules.half_life_seconds
         usage = Usage(cluster.usage, base.queues.index, base.jobs.values(), half_life, now)
         session = Session(base, self.rules, now)
-        cycle = _Cycle(session, usage)
+        cycle = _Cycle(session, usage, self._tried)
         try:
             cycle.run(policy)
             self.everything = cycle.plan()
+            if not cycle.carries:
+                self._tried.clear()
         finally:
             session.close()
         self._base = base
@@ -107,7 +112,7 @@ class Core:
 
 
 class _Cycle:
-    def __init__(self, session: Session, usage: Usage) -> None:
+    def __init__(self, session: Session, usage: Usage, tried: set[str]) -> None:
         self.session, self.usage = session, usage
         self.rules, self.now = session.rules, session.now
         self.profile = Profile(session)
@@ -125,6 +130,9 @@ class _Cycle:
         self._starving: set[int] = set()
         self._overtaken: set[str] = set()
         self._protected: set[tuple[int, str]] = set()
+        self._tried = tried
+        self.carries = False
+        """Claims are left for the next decision."""
         self._reclaims = 0
         self._blocked = 0
 
@@ -431,8 +439,13 @@ class _Cycle:
 
     def _reclaim(self, job: JobState, counts: list[int]) -> bool:
         session = self.session
-        if self._reclaims >= _RECLAIMS or session.lacks_licence(job):
+        if job.name in self._tried or session.lacks_licence(job):
             return False
+        if self._reclaims >= _RECLAIMS:
+            self.carries = True
+            return False
+        self._reclaims += 1
+        self._tried.add(job.name)
         turns = bool(self.rules.minimum_run_seconds) and self._starves(job)
         turns = turns and job.row.wall_seconds is None
         before = len(session.evictions)
@@ -450,7 +463,6 @@ class _Cycle:
         if not self.profile.respects(job, slots, load):
             session.rollback(mark)
             return False
-        self._reclaims += 1
         session.reserve(job, slots)
         self.profile.drop(job)
         moved = {each.job for each in session.evictions[before:] if each.to is not None}
@@ -688,6 +700,8 @@ class _Cycle:
     def _again_at(self) -> Stamp | None:
         session = self.session
         moments = list(self.moments)
+        if self.carries:
+            moments.append(self.now + _AT_ONCE_SECONDS)
         if self.sizes.again_at is not None:
             moments.append(self.sizes.again_at)
         if self.rules.minimum_run_seconds:

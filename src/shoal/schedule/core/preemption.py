@@ -342,6 +342,7 @@ class _Attempt:
         self._orders: dict[int, tuple[Any, ...]] = {}
         self._taken: set[int] = set()
         self._potential: tuple[Ints, Ints] | None = None
+        self._estimates: dict[tuple[int, int], tuple[bytes, tuple[Any, ...] | None]] = {}
         self._judged = session.queues.changes
 
     @property
@@ -528,11 +529,16 @@ class _Attempt:
         session = self.session
         request = self.job.requests[role]
         self._judge()
-        queue = [
-            (estimate, node)
-            for node in self._candidates(request, mask)
-            if (estimate := self._estimate(node, request)) is not None
-        ]
+        later = session.later
+        queue: list[tuple[tuple[Any, ...], int]] = []
+        for node in self._candidates(request, mask):
+            # rights only shrink: an estimate stays a lower bound while nothing is freed on the node
+            mark = later.amounts[node].tobytes() + later.slots[node].tobytes()
+            known = self._estimates.get((node, role))
+            if known is None or known[0] != mark:
+                known = self._estimates[node, role] = (mark, self._estimate(node, request))
+            if known[1] is not None:
+                queue.append((known[1], node))
         heapq.heapify(queue)
         best: tuple[tuple[Any, ...], int, list[tuple[Unit, bool]]] | None = None
         while queue:
