@@ -116,10 +116,13 @@ class Claim:
         return self.share[below - 1] <= after + _SLACK and self.share[below - 1] < before - _SLACK
 
     def _cures(self, victim: JobState, load: Floats) -> bool:
-        """Whether the shortfalls of nominal that evictions cause stay below the one that they cure."""
+        """Whether the shortfalls of nominal that evictions cause stay below the one that they cure. A
+        gang larger than its queue's nominal has no claim to that, so its end causes none."""
         queues = self.session.queues
         after = queues.stays.copy()
-        after[queues.paths[victim.queue]] -= load
+        after[queues.paths[victim.queue]] -= np.where(
+            load > queues.nominal[victim.queue] + _SLACK, 0.0, load
+        )
         asks = self.asks.copy()
         asks[-1] = False
         caused = queues.shortfall(after) - queues.shortfall(self.before)
@@ -243,6 +246,7 @@ class Claim:
         queue, load = units.unit_queue[at], units.load[at]
         before = queues.shortfall(queues.stays) - queues.shortfall(self.before)
         nominal, use = queues.nominal[queue], queues.stays[queue]
+        load = np.where(load > nominal + _SLACK, 0.0, load)
         more = np.maximum(0.0, nominal - use + load) - np.maximum(0.0, nominal - use)
         caused = before + np.where(queues.leaves[queue][:, None], more, 0.0)
         asks = self.asks.copy()
@@ -470,12 +474,18 @@ class _Attempt:
         """The cheapest evictions, task by task, over the domains that the gang may be in."""
         session, job = self.session, self.job
         domains: list[Bools | None] = [None]
-        if job.row.required:
-            level = session.nodes.domains(job.row.required)
+        asked = [role for role, count in zip(job.row.roles, self.counts, strict=True) if count]
+        required = job.row.required or (asked[0].required if len(asked) == 1 else "")
+        if required:
+            level = session.nodes.domains(required)
             domains = [level == each for each in range(int(level.max(initial=-1)) + 1)]
+        masks = self.mask.copy(), self.fresh_mask.copy()
         for domain in domains:
             mark = session.mark()
             self.moving.clear()
+            self.mask, self.fresh_mask = masks[0].copy(), masks[1].copy()
+            self._potential = None
+            self._estimates.clear()
             if self._clear(domain):
                 found = place(session.nodes, session.later, job, self.counts, within=domain)
                 if found is not None:
