@@ -34,6 +34,8 @@ Bools = npt.NDArray[np.bool_]
 _SLACK = 1e-9
 _MOST_NODES = 48
 """Candidate nodes that one task of a claim looks at."""
+_MOST_DOMAINS = 16
+"""Domains that a claim could be in, of which the one with fewest restarts is taken."""
 
 
 class Claim:
@@ -479,19 +481,30 @@ class _Attempt:
         if required:
             level = session.nodes.domains(required)
             domains = [level == each for each in range(int(level.max(initial=-1)) + 1)]
+        if len(domains) == 1:
+            return self._slots_in(domains[0])
         masks = self.mask.copy(), self.fresh_mask.copy()
-        for domain in domains:
+        found: list[tuple[tuple[int, int, int], Bools | None]] = []
+        for at, domain in enumerate(domains):
             mark = session.mark()
-            self.moving.clear()
+            if self._slots_in(domain) is not None:
+                taken = session.evictions[self.first :]
+                whole = sum(each.whole for each in taken)
+                found.append(((whole, sum(len(each.tasks) for each in taken), at), domain))
+            session.rollback(mark)
             self.mask, self.fresh_mask = masks[0].copy(), masks[1].copy()
             self._potential = None
             self._estimates.clear()
-            if self._clear(domain):
-                found = place(session.nodes, session.later, job, self.counts, within=domain)
-                if found is not None:
-                    return found
-            session.rollback(mark)
-        return None
+            if len(found) == _MOST_DOMAINS:
+                break
+        return self._slots_in(min(found, key=lambda each: each[0])[1]) if found else None
+
+    def _slots_in(self, domain: Bools | None) -> list[Slot] | None:
+        self.moving.clear()
+        if not self._clear(domain):
+            return None
+        session = self.session
+        return place(session.nodes, session.later, self.job, self.counts, within=domain)
 
     def _clear(self, domain: Bools | None) -> bool:
         """Evict until the gang fits on what is later free."""
