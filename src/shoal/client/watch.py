@@ -59,6 +59,11 @@ class RemoteWatch:
             self._changed.notify_all()
         return events
 
+    @property
+    def reads(self) -> bool:
+        """See `Watch.reads`: a thread does."""
+        return False
+
     def wait(self, timeout_seconds: float) -> list[Event]:
         """See `Watch.wait`."""
         with self._changed:

@@ -191,6 +191,11 @@ class Watch(Protocol):
         """
         ...
 
+    @property
+    def reads(self) -> bool:
+        """Whether `poll` would read from a disk or a network now: no call for an event loop."""
+        ...
+
     def wait(self, timeout_seconds: float) -> list[Event]:
         """As `poll`, but waits up to the timeout for the first event; [] when none came."""
         ...

@@ -248,6 +248,11 @@ class CacheWatch:
             events.append(Event("Bookmark", version_text(self._watch_cache.epoch, self._position)))
         return events
 
+    @property
+    def reads(self) -> bool:
+        """See `Watch.reads`: only what has left the memory is read from the store."""
+        return self._position < self._watch_cache.compacted_revision
+
     def wait(self, timeout_seconds: float) -> list[Event]:
         """See `Watch.wait`."""
         deadline = self._clock.monotonic() + timeout_seconds

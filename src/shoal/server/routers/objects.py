@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 import msgspec
@@ -40,6 +41,8 @@ _LIST_PORTION = 500
 _KEEP_ALIVE_SECONDS = 10.0
 _KEEP_ALIVE = b": still here\n\n"
 _MOST_BYTES = 256 * 1024
+_SHARED_EVENTS = 256
+_SHARED_BYTES = 16 * 1024
 
 
 class _Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -307,9 +310,11 @@ async def _events(
                 yield portion
             first.clear()  # the watch may stay for days
         while not services.signals.stopping:
-            events = await services.on_store.call(watch.poll)
+            # a thread for each watch would cost more than most polls: those only look into memory
+            events = await services.on_store.call(watch.poll) if watch.reads else watch.poll()
             for portion in _portions([event for event in events if _concerns(event, name)]):
                 yield portion
+            await asyncio.sleep(0)  # a watch of one object may have nothing to send for long
             if not events and not await signal.wait(_KEEP_ALIVE_SECONDS):
                 yield _KEEP_ALIVE
     except ShoalError as error:
@@ -333,9 +338,17 @@ def _portions(events: list[Event]) -> Iterator[bytes]:
 
 
 def _text(event: Event) -> bytes:
-    return render(
-        ServerEvent(event.version, event.type, event.record.document if event.record else b"{}")
-    )
+    document = event.record.document if event.record else b"{}"
+    make = _shared_text if len(document) <= _SHARED_BYTES else _new_text
+    return make(event.version, event.type, document)
+
+
+def _new_text(version: str, kind: str, document: bytes) -> bytes:
+    return render(ServerEvent(version, kind, document))
+
+
+_shared_text = lru_cache(_SHARED_EVENTS)(_new_text)
+"""The same event goes to many watches at about the same time: it is rendered once."""
 
 
 def _concerns(event: Event, name: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     and_,
     bindparam,
     delete,
@@ -181,19 +183,18 @@ class SqlSnapshot:
 
     def documents(self, query: Query) -> list[tuple[str, str, bytes]]:
         """See `Snapshot.documents`."""
-        statement = (
-            select(_O.namespace, _O.name, _O.document)
-            .where(_matches(query))
-            .order_by(_O.namespace, _O.name)
-        )
-        if query.limit:
-            statement = statement.limit(query.limit)
-        return [(row[0], row[1], row[2]) for row in self._connection.execute(statement)]
+        page, _ = _statements(bool(query.namespace), query.after is not None, bool(query.limit))
+        if query.selector.requirements:
+            page = page.where(*map(_fulfils, query.selector.requirements))
+        rows = self._connection.execute(page, _parameters(query)).fetchall()
+        return [(row[0], row[1], row[2]) for row in rows]
 
     def count(self, query: Query) -> int:
         """See `Snapshot.count`."""
-        statement = select(func.count()).select_from(OBJECTS).where(_matches(query))
-        return self._connection.execute(statement).scalar_one()
+        _, count = _statements(bool(query.namespace), query.after is not None, limited=False)
+        if query.selector.requirements:
+            count = count.where(*map(_fulfils, query.selector.requirements))
+        return self._connection.execute(count, _parameters(query)).scalar_one()
 
     def steps(self, kind: str, namespace: str, after: int, limit: int) -> tuple[list[Step], int]:
         """Steps after that revision, at most so many, and how far one has come with them."""
@@ -217,19 +218,35 @@ class SqlSnapshot:
 
     def _read_bounds(self) -> tuple[int, int]:
         if self._bounds is None:
-            revision, compacted = self._connection.execute(select(HEAD.c.revision, HEAD.c.floor)).one()
+            revision, compacted = self._connection.execute(_HEAD).one()
             self._bounds = (revision, compacted)
         return self._bounds
 
 
-def _matches(query: Query) -> ColumnElement[bool]:
-    conditions: list[ColumnElement[bool]] = [_O.kind == query.kind]
-    if query.namespace:
-        conditions.append(_O.namespace == query.namespace)
-    if query.after:
-        conditions.append(tuple_(_O.namespace, _O.name) > query.after)
-    conditions += [_fulfils(requirement) for requirement in query.selector.requirements]
-    return and_(*conditions)
+@cache
+def _statements(
+    namespaced: bool, after: bool, limited: bool
+) -> tuple[Select[str, str, bytes], Select[int]]:
+    """The page of objects, and their number, for `_parameters`; without a selector. Made once, for
+    building a statement costs more than running it."""
+    conditions: list[ColumnElement[bool]] = [_O.kind == bindparam("k")]
+    if namespaced:
+        conditions.append(_O.namespace == bindparam("s"))
+    if after:
+        key = tuple_(
+            bindparam("after_s", type_=_O.namespace.type), bindparam("after_n", type_=_O.name.type)
+        )
+        conditions.append(tuple_(_O.namespace, _O.name) > key)
+    page = select(_O.namespace, _O.name, _O.document).where(*conditions)
+    page = page.order_by(_O.namespace, _O.name)
+    count = select(func.count()).select_from(OBJECTS).where(*conditions)
+    return page.limit(bindparam("most")) if limited else page, count
+
+
+def _parameters(query: Query) -> dict[str, Any]:
+    namespace, name = query.after or ("", "")
+    given = {"k": query.kind, "s": query.namespace, "after_s": namespace, "after_n": name}
+    return {**given, "most": query.limit}
 
 
 def _fulfils(requirement: Requirement) -> ColumnElement[bool]:
