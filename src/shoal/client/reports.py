@@ -83,7 +83,7 @@ class UsageReport(Part, frozen=True, kw_only=True):
     at: Stamp
     nodes: tuple[NodeUsage, ...] = ()
     tasks: tuple[TaskReport, ...] = ()
-    silent_nodes: tuple[str, ...] = ()
+    unreachable_nodes: tuple[str, ...] = ()
     """Nodes that did not answer: of their tasks nothing is known."""
 
 

@@ -155,7 +155,7 @@ class Transport:
             self._keep(connection, response)
             self._judge(response, content)
             named = {name.lower(): value for name, value in response.headers.items()}
-            self._tell(named.get(WARNINGS_HEADER.lower(), ""))
+            self._report_warnings(named.get(WARNINGS_HEADER.lower(), ""))
             return Answer(response.status, named, content)
 
     def open(
@@ -291,7 +291,7 @@ class Transport:
             hint="is this the address of a Shoal server?",
         )
 
-    def _tell(self, warnings: str) -> None:
+    def _report_warnings(self, warnings: str) -> None:
         if warnings:
             for sentence in msgspec.json.decode(warnings.encode(), type=list[str]):
                 self.on_warning(sentence)

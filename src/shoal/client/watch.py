@@ -78,7 +78,7 @@ class RemoteWatch:
             self._wake = wake
             ready = bool(self._events) or self._failure is not None
         if ready:
-            self._tell()
+            self._notify()
 
     def close(self) -> None:
         """See `Watch.close`."""
@@ -158,15 +158,15 @@ class RemoteWatch:
             self._version = event.id or self._version
             self._events.append(Event(kind, self._version, record))
             self._changed.notify_all()
-        self._tell()
+        self._notify()
 
     def _fail(self, error: ShoalError) -> None:
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         wake = self._wake
         if wake is None or self._closed:
             return

@@ -390,7 +390,7 @@ class ObjectCache(Generic[K]):
                 return old
             self._awaited[write.key] = version
             self._set(write.key, obj)
-        self._tell(old, obj)
+        self._notify(old, obj)
         return obj
 
     def _commit_gone(self, write: InFlightWrite, uid: str) -> None:
@@ -401,7 +401,7 @@ class ObjectCache(Generic[K]):
                 return
             self._gone[write.key] = uid
             self._remove(write.key, uid)
-        self._tell(old, None)
+        self._notify(old, None)
 
     def _apply_event(self, event: Event) -> None:
         if event.record is None:
@@ -419,7 +419,7 @@ class ObjectCache(Generic[K]):
             if self._gone.get(key) == uid or not self._newer(key, old, obj):
                 return
             self._set(key, obj)
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def _apply_deleted(self, record: Record) -> None:
         key, uid = _key_of(record), record.identity.uid
@@ -434,7 +434,7 @@ class ObjectCache(Generic[K]):
                 self._note_gone(key, uid)
                 return
             self._remove(key, uid)
-        self._tell(old, None)
+        self._notify(old, None)
 
     def _apply_undecodable(self, key: Key, found: Undecodable) -> None:
         with self._lock:
@@ -464,7 +464,7 @@ class ObjectCache(Generic[K]):
             for callback in self._quarantined:
                 callback(found)
         if old is not None:
-            self._tell(old, None)
+            self._notify(old, None)
 
     def _release(self, key: Key) -> None:
         del self._undecodable[key]
@@ -515,7 +515,7 @@ class ObjectCache(Generic[K]):
             self._abort(listing)
             changes = self._take_list(listed, listing, undecodable)
         for old, new in changes:
-            self._tell(old, new)
+            self._notify(old, new)
         for key, found in undecodable.items():
             if key not in listing.touched:
                 self._quarantine(key, found)
@@ -594,7 +594,7 @@ class ObjectCache(Generic[K]):
         for write in self._in_flight:
             write.deleted(key, uid)
 
-    def _tell(self, old: K | None, new: K | None) -> None:
+    def _notify(self, old: K | None, new: K | None) -> None:
         obj = new or old
         if obj is not None:
             self._subscribers.notify(obj.key, old, new)

@@ -139,7 +139,7 @@ class LeaderLease:
             faults.point("lease.acquire.done")
             self._say("")
             self._take(lease, sent)
-        self._tell()
+        self._notify()
         return self._retry
 
     def start(self) -> None:
@@ -157,7 +157,7 @@ class LeaderLease:
             self._thread.join(self._duration)
         with self._lock:
             lease, self._lease, self._until = self._lease, None, float("-inf")
-        self._tell()
+        self._notify()
         if lease is not None:
             try:
                 self._store.release(lease, actor=self._actor)
@@ -177,7 +177,7 @@ class LeaderLease:
             self._lease = lease
             self._until = sent + self._deadline if lease is not None else float("-inf")
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         held = self.held()
         with self._lock:
             if held == self._believed:

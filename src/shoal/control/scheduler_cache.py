@@ -298,10 +298,10 @@ class SchedulerCache:
             self._watching.saw(uid, look, application)
         curve = self._watching.curve(uid, elastic_role(spec).replicas, application)
         if spec.speed is None or not spec.speed.curve:
-            self._tell(job, slower_with_more(curve, self._watching.sure(uid, application)))
+            self._report_slower(job, slower_with_more(curve, self._watching.sure(uid, application)))
         return curve
 
-    def _tell(self, job: Job, found: Slower | None) -> None:
+    def _report_slower(self, job: Job, found: Slower | None) -> None:
         uid, allocation = job.metadata.uid, job.status.allocation
         if found is None or not allocation.slots or self._slower is None:
             self._said.pop(uid, None)

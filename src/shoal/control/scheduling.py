@@ -357,11 +357,11 @@ class SchedulingController:
         self._journal.decision(about(job), key, "Slower", message, data)
 
     def _record(self, job: Job, write: Write) -> None:
-        whose, counter = about(job), job.status.writers.get(WRITER, 0)
+        subject, counter = about(job), job.status.writers.get(WRITER, 0)
         for position, step in enumerate(write.steps):
             if step.code and step.code != "Finished":  # ends are recorded as attempts
                 self._journal.decision(
-                    whose,
+                    subject,
                     f"{counter}.{position}",
                     step.code,
                     explain(step.code, step.evidence).sentence,

@@ -111,7 +111,7 @@ class TaskCache:
                 return
             self._forgotten[key] = old.spec.placement.node
             self._drop(key)
-        self._tell(old, None)
+        self._notify(old, None)
 
     def sync(self) -> bool:
         """See `Cache.sync`."""
@@ -163,7 +163,7 @@ class TaskCache:
         self._synced = True
         for task in self.all() if turned else ():
             if task.spec.placement.node in turned:
-                self._tell(task, task)  # the same, but what may be concluded about it is not
+                self._notify(task, task)  # the same, but what may be concluded about it is not
         for callback in self._list_callbacks:
             callback()
         return news
@@ -190,7 +190,7 @@ class TaskCache:
                     changes.append((self._tasks[key], None))
                     self._drop(key)
         for old, new in changes:
-            self._tell(old, new)
+            self._notify(old, new)
         return bool(changes)
 
     def _drop(self, key: TaskKey) -> None:
@@ -204,6 +204,6 @@ class TaskCache:
             if not uids:
                 del self._uids[key.namespace, task.spec.job]
 
-    def _tell(self, old: Task | None, new: Task | None) -> None:
+    def _notify(self, old: Task | None, new: Task | None) -> None:
         for callback in self._callbacks:
             callback(old, new)

@@ -166,9 +166,9 @@ class SqlHistory:
     def trim(self, retention: Retention, now: Stamp) -> int:
         """See `History.trim`. In small transactions, so that appends are not blocked."""
         self.flush()
-        whose = (entry.c.kind, entry.c.namespace, entry.c.name, entry.c.uid)
+        columns = (entry.c.kind, entry.c.namespace, entry.c.name, entry.c.uid)
         bounds = (retention.max_entries_per_object, retention.max_entries)
-        gone = self._trim(entry, whose, bounds, now - retention.max_age_seconds)
+        gone = self._trim(entry, columns, bounds, now - retention.max_age_seconds)
         bounds = (retention.max_points_per_job, retention.max_points)
         return gone + self._trim(point, (point.c.uid,), bounds, now - retention.max_age_seconds)
 
@@ -204,16 +204,16 @@ class SqlHistory:
         return to_row(lost)
 
     def _trim(
-        self, table: Table, whose: Sequence[Column[Any]], bounds: tuple[int, int], oldest: Stamp
+        self, table: Table, columns: Sequence[Column[Any]], bounds: tuple[int, int], oldest: Stamp
     ) -> int:
         """Delete rows older than that, and those over the bounds: of each object, and of all."""
         each, most = bounds
         gone = self._delete_oldest(table, table.c.at < oldest)
-        crowded = select(*whose, func.count()).group_by(*whose).having(func.count() > each)
+        crowded = select(*columns, func.count()).group_by(*columns).having(func.count() > each)
         with _translated(), self._engine.connect() as connection:
             found = connection.execute(crowded).all()
         for *values, count in found:
-            which = and_(*(column == value for column, value in zip(whose, values, strict=True)))
+            which = and_(*(column == value for column, value in zip(columns, values, strict=True)))
             gone += self._delete_oldest(table, which, count - each)
         with _translated(), self._engine.connect() as connection:
             kept = connection.execute(select(func.count()).select_from(table)).scalar_one()

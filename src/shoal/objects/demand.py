@@ -102,7 +102,7 @@ def about_queue(queue: Queue, others: Iterable[Queue], nodes: Sequence[Capacity]
 def about_job(job: Job, queues: Iterable[Queue], nodes: Sequence[Capacity]) -> list[str]:
     """Warnings about a job: it waits, and nothing that is there now can end that."""
     needs = least_demand(job.spec)
-    told = [] if not nodes else _beyond_nodes(job, needs, _total(nodes), nodes)
+    found = [] if not nodes else _beyond_nodes(job, needs, _total(nodes), nodes)
     there = {queue.metadata.name: queue for queue in queues}
     for name in path_of(job.spec.queue, parents_of(there.values())):
         if name not in there:
@@ -112,8 +112,8 @@ def about_job(job: Job, queues: Iterable[Queue], nodes: Sequence[Capacity]) -> l
             (spec.quota, f"queue {name} may use {{}} at most"),
             (spec.user_limit, f"a user may have {{}} at most in queue {name}"),
         ):
-            told += [f"job {job.metadata.name} {asks}" for asks in _beyond_quota(needs, quota, bound)]
-    return told
+            found += [f"job {job.metadata.name} {asks}" for asks in _beyond_quota(needs, quota, bound)]
+    return found
 
 
 def _beyond_cluster(queue: Queue, there: dict[str, Queue], nodes: Sequence[Capacity]) -> Iterable[str]:
@@ -160,30 +160,30 @@ def _beyond_nodes(
     job: Job, needs: dict[str, float], total: dict[str, float], nodes: Sequence[Capacity]
 ) -> list[str]:
     name = job.metadata.name
-    told = [
+    found = [
         f"job {name} waits for a larger node: a {role.name} {_too_much(role.resources, nodes)}"
         for role in job.spec.roles
         if not fitting(role.resources, nodes, 1)
     ]
-    if told:
-        return told
-    told = [
+    if found:
+        return found
+    found = [
         f"job {name} asks for {_words(resource, needs[resource])} at least, and all nodes together have "
         f"{_count(resource, total[resource])}: it waits until there are more"
         for resource in RESOURCES
         if needs[resource] > total[resource]
     ]
-    if told:
-        return told
+    if found:
+        return found
     counts = least_tasks(job.spec)
     for role in job.spec.roles:
         places = fitting(role.resources, nodes, counts[role.name])
         if places < counts[role.name]:
-            told.append(
+            found.append(
                 f"job {name} starts with {counts[role.name]} tasks of role {role.name} at least, and "
                 f"all nodes together hold {places}: it waits until there are more"
             )
-    return told
+    return found
 
 
 def _too_much(asked: Resources, nodes: Sequence[Capacity]) -> str:

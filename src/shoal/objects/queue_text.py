@@ -31,7 +31,7 @@ def describe(queue: Queue, queues: Sequence[Queue], now: float) -> Description:
             Section("Budgets", _BUDGET_TITLES, _budget_rows(queue)),
             Section("Queues below", table.titles, table.rows),
         ],
-        facts={"standing": every[name], "below": children_of(name, queues)},
+        facts={"summary": every[name], "below": children_of(name, queues)},
     )
 
 
@@ -40,24 +40,24 @@ def queue_table(shown: Sequence[Queue], queues: Sequence[Queue], now: float, wid
     queue with all below it, so `queues` are all there are."""
     names = {queue.metadata.name: queue for queue in shown}
     rows: list[list[str]] = []
-    for name, standing in summaries(queues).items():
+    for name, summary in summaries(queues).items():
         if name not in names:
             continue
-        whole = all(above in names for above in standing.path)
-        row = _row(names[name], standing, "  " * standing.depth if whole else "", now)
-        rows.append([*row, *_wide(names[name], standing, now)] if wide else row)
+        whole = all(above in names for above in summary.path)
+        row = _row(names[name], summary, "  " * summary.depth if whole else "", now)
+        rows.append([*row, *_wide(names[name], summary, now)] if wide else row)
     return Section("", [*_TITLES, *_WIDE] if wide else _TITLES, rows)
 
 
 def _queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tuple[str, str]]:
     """What `describe` says before its tables."""
     spec, status = queue.spec, queue.status
-    standing = summaries(queues)[queue.metadata.name]
+    summary = summaries(queues)[queue.metadata.name]
     siblings = [q for q in queues if q.spec.parent == spec.parent]
-    lines = [("path", " > ".join(standing.path))] if standing.depth else []
+    lines = [("path", " > ".join(summary.path))] if summary.depth else []
     most = "" if spec.quota.jobs is None else f", {plural(spec.quota.jobs, 'job')} at most"
     oldest = f" (the oldest for {age(status.oldest_pending, now)})" if status.oldest_pending else ""
-    lines.append(("jobs", f"{standing.running} running, {standing.pending} pending{oldest}{most}"))
+    lines.append(("jobs", f"{summary.running} running, {summary.pending} pending{oldest}{most}"))
     weight = f"{spec.weight:g}"
     if len(siblings) > 1:
         weight += f" of {sum(q.spec.weight for q in siblings):g}, with its siblings"
@@ -77,11 +77,11 @@ def _queue_lines(queue: Queue, queues: Sequence[Queue], now: float) -> list[tupl
 
 def _amount_rows(queue: Queue, queues: Sequence[Queue]) -> list[list[str]]:
     """A row for each resource that is used, or of which anything is said."""
-    spec, standing = queue.spec, summaries(queues)[queue.metadata.name]
+    spec, summary = queue.spec, summaries(queues)[queue.metadata.name]
     rows: list[list[str]] = []
     for resource in _RESOURCES:
         stated = [getattr(part, resource) for part in (spec.borrowing, spec.lending, spec.quota)]
-        numbers = (standing.used, standing.guaranteed, standing.own, standing.borrowed)
+        numbers = (summary.used, summary.guaranteed, summary.own, summary.borrowed)
         shown = [each[resource] for each in numbers]
         if any(shown) or any(bound is not None for bound in stated):
             row = [_amount(resource, value) for value in (*shown, *stated)]
@@ -101,31 +101,31 @@ def _budget_rows(queue: Queue) -> list[list[str]]:
     return rows
 
 
-def _row(queue: Queue, standing: QueueSummary, indent: str, now: float) -> list[str]:
+def _row(queue: Queue, summary: QueueSummary, indent: str, now: float) -> list[str]:
     quota = queue.spec.quota
-    running = str(standing.running) if quota.jobs is None else f"{standing.running}/{quota.jobs}"
+    running = str(summary.running) if quota.jobs is None else f"{summary.running}/{quota.jobs}"
     return [
         f"{indent}{queue.metadata.name}",
-        str(standing.pending),
+        str(summary.pending),
         running,
-        *(_used(resource, standing, getattr(quota, resource)) for resource in _RESOURCES),
-        _listed(standing.own) or "-",
-        _listed(standing.borrowed) or "-",
+        *(_used(resource, summary, getattr(quota, resource)) for resource in _RESOURCES),
+        _listed(summary.own) or "-",
+        _listed(summary.borrowed) or "-",
         f"{queue.spec.weight:g}",
         age(queue.metadata.created, now),
     ]
 
 
-def _wide(queue: Queue, standing: QueueSummary, now: float) -> list[str]:
+def _wide(queue: Queue, summary: QueueSummary, now: float) -> list[str]:
     return [
-        _listed(standing.guaranteed) or "-",
+        _listed(summary.guaranteed) or "-",
         age(queue.status.oldest_pending, now),
         ",".join(queue.spec.namespaces) or "*",
     ]
 
 
-def _used(resource: str, standing: QueueSummary, quota: float | None) -> str:
-    used = _amount(resource, standing.used[resource])
+def _used(resource: str, summary: QueueSummary, quota: float | None) -> str:
+    used = _amount(resource, summary.used[resource])
     return used if quota is None else f"{used}/{_amount(resource, quota)}"
 
 

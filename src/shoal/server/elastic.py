@@ -204,33 +204,33 @@ def _noting_size(job: Job, most: int, own: int) -> Job:
 
 
 def _record(recorder: Recorder, job: Job, news: News) -> None:
-    whose, status = about(job), news.status
+    subject, status = about(job), news.status
     at = status.reported
     if news.resized:
-        recorder.metric(whose, "world_size", status.world, at=at)
+        recorder.metric(subject, "world_size", status.world, at=at)
     if status.goodput is not None:
-        recorder.metric(whose, "goodput_ratio", status.goodput, at=at)
+        recorder.metric(subject, "goodput_ratio", status.goodput, at=at)
     if status.step_seconds is not None:
-        recorder.metric(whose, "step_seconds", status.step_seconds, at=at)
+        recorder.metric(subject, "step_seconds", status.step_seconds, at=at)
     for each, cause in zip(news.recoveries, news.causes, strict=True):
         labels = {"how": each.how, "epoch": str(each.epoch)}
-        recorder.metric(whose, "recovery_seconds", each.seconds, at=each.at, labels=labels)
+        recorder.metric(subject, "recovery_seconds", each.seconds, at=each.at, labels=labels)
         said = ", ".join(filter(None, (cause, each.how, f"{each.world} members")))
         message = f"training went on after {each.seconds:.3f} s ({said}, epoch {each.epoch})"
-        recorder.event(whose, "Recovered", message)
+        recorder.event(subject, "Recovered", message)
     if news.recoveries:
-        recorder.metric(whose, "lost_steps_total", status.lost_steps, at=at)
+        recorder.metric(subject, "lost_steps_total", status.lost_steps, at=at)
     if news.state_changed:
         reason = status.state[:1].upper() + status.state[1:]
         bad = status.state in ("paused", "failed")
         recorder.event(
-            whose,
+            subject,
             f"Training{reason}",
             status.message or f"the job says that it is {status.state}",
             severity="Warning" if bad else "Normal",
         )
-    elif news.told:
-        recorder.event(whose, "MembersChange", status.message)
+    elif news.new_message:
+        recorder.event(subject, "MembersChange", status.message)
 
 
 def _check_attempt(caller: ElasticCaller) -> None:
@@ -289,7 +289,7 @@ class News:
     """Of each of the recoveries, the members that were lost and why, in words."""
     resized: bool = False
     state_changed: bool = False
-    told: bool = False
+    new_message: bool = False
     """It has said something new."""
 
 
@@ -336,14 +336,14 @@ def news_of(known: ElasticStatus | None, report: Report, attempt: int, now: Stam
         causes=tuple(", ".join(each.lost)[:_LONGEST_MESSAGE] for each in reported),
         resized=resized,
         state_changed=report.state != old.state,
-        told=bool(message) and message != old.message,
+        new_message=bool(message) and message != old.message,
     )
 
 
-def _is_fresh(old: ElasticStatus, told: ReportedRecovery, attempt: int) -> bool:
+def _is_fresh(old: ElasticStatus, recovery: ReportedRecovery, attempt: int) -> bool:
     if attempt != old.attempt or not old.last_recoveries:
         return True
-    return told.epoch > old.last_recoveries[-1].epoch
+    return recovery.epoch > old.last_recoveries[-1].epoch
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -385,8 +385,8 @@ async def write(request: Request, services: ServicesNow, caller: CallerNow) -> R
 @router.post("/report", operation_id="reportElastic")
 async def report(request: Request, services: ServicesNow, caller: CallerNow) -> Response:
     """How the job does: `{world, step, goodput, stepSeconds, recoveries, state, message}`."""
-    told = codec.from_body(await request.body(), Report, "a report")
-    await services.on_store.call(_jobs(services).report, caller, told, services.recorder)
+    reported = codec.from_body(await request.body(), Report, "a report")
+    await services.on_store.call(_jobs(services).report, caller, reported, services.recorder)
     return _json({})
 
 

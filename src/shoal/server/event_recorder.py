@@ -122,9 +122,9 @@ class HistoryRecorder:
         outcome = task.outcome
         if outcome is None:
             return
-        whose = about(job)
+        subject = about(job)
         self._recorder.attempt(
-            whose,
+            subject,
             task.spec,
             started=task.started,
             ended=task.ended,
@@ -137,7 +137,7 @@ class HistoryRecorder:
         if used is None:
             return
         self._recorder.usage(
-            whose,
+            subject,
             task.spec,
             ended=task.ended,
             cpu_seconds=used.cpu_seconds,

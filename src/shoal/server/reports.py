@@ -292,7 +292,7 @@ def usage_report(cluster: Cluster, tasks: TaskCache, namespace: str, now: float)
         at=now,
         nodes=tuple(_node(node, by_node[node.name], specs) for node in cluster.nodes()),
         tasks=tuple(r for r in reports if not namespace or r.namespace == namespace),
-        silent_nodes=tuple(sorted(tasks.unreachable_nodes)),
+        unreachable_nodes=tuple(sorted(tasks.unreachable_nodes)),
     )
 
 

@@ -222,8 +222,8 @@ class CacheWatch:
         self.kind = kind
         self._namespace = namespace
         self._position = position
-        self._told = position
-        self._told_at = clock.monotonic()
+        self._delivered_revision = position
+        self._delivered_at = clock.monotonic()
         self._clock = clock
         self._bookmark_revisions, self._bookmark_seconds = bookmarks
         self._ready = threading.Event()
@@ -242,9 +242,9 @@ class CacheWatch:
             self.wake()
         events = [self._event(step) for step in steps]
         if events:
-            self._tell(steps[-1].revision)
+            self._delivered(steps[-1].revision)
         elif self._bookmark_due():
-            self._tell(self._position)
+            self._delivered(self._position)
             events.append(Event("Bookmark", version_text(self._watch_cache.epoch, self._position)))
         return events
 
@@ -277,7 +277,7 @@ class CacheWatch:
 
     def concerned(self, touched: set[tuple[str, str]], head: int) -> bool:
         """Whether these kinds and namespaces, or the need of a bookmark, are a reason to look."""
-        if head - self._told >= self._bookmark_revisions:
+        if head - self._delivered_revision >= self._bookmark_revisions:
             return True
         if self._namespace:
             return (self.kind.name, self._namespace) in touched
@@ -298,13 +298,13 @@ class CacheWatch:
         return Event(step.type, version, Record(self.kind, step.document))
 
     def _bookmark_due(self) -> bool:
-        behind = self._position - self._told
-        overdue = self._clock.monotonic() - self._told_at >= self._bookmark_seconds
+        behind = self._position - self._delivered_revision
+        overdue = self._clock.monotonic() - self._delivered_at >= self._bookmark_seconds
         return behind >= self._bookmark_revisions or (behind > 0 and overdue)
 
-    def _tell(self, revision: int) -> None:
-        self._told = revision
-        self._told_at = self._clock.monotonic()
+    def _delivered(self, revision: int) -> None:
+        self._delivered_revision = revision
+        self._delivered_at = self._clock.monotonic()
 
 
 def expired() -> Expired:

@@ -87,8 +87,8 @@ class ElasticJob:
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a worker: a Python script with its arguments."""
-        told = {"SHOAL_ELASTIC": str(self.folder), "SHOAL_ELASTIC_NAME": name}
-        worker = self._spawn(name, [sys.executable, *command], told | dict(environment or {}))
+        variables = {"SHOAL_ELASTIC": str(self.folder), "SHOAL_ELASTIC_NAME": name}
+        worker = self._spawn(name, [sys.executable, *command], variables | dict(environment or {}))
         self.workers[name] = worker
         return worker
 

@@ -54,7 +54,7 @@ def _told(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_a_job_that_waits_for_another_says_so(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
     tells = Narrator(Settings(), "job/x")
-    tells.tell(_job(reason="Dependency", message="it starts after job/a succeeds"))
+    tells.observe(_job(reason="Dependency", message="it starts after job/a succeeds"))
     clock.seconds += 1
     tells.speak()
     clock.seconds += 1000
@@ -66,17 +66,17 @@ def test_a_reason_to_wait_is_told_once_it_has_held(
     clock: _Time, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tells = Narrator(Settings(), "job/x")
-    tells.tell(_waiting("no nodes"))
+    tells.observe(_waiting("no nodes"))
     tells.speak()
     assert _told(capsys) == []
     assert 0 < tells.seconds_left() < 1
     clock.seconds += 1
     tells.speak()
-    tells.tell(_waiting("no nodes"))
+    tells.observe(_waiting("no nodes"))
     clock.seconds += 1
     tells.speak()
     assert _told(capsys) == ["job/x waits: no nodes"]
-    tells.tell(_waiting("4 cpu are missing"))
+    tells.observe(_waiting("4 cpu are missing"))
     clock.seconds += 1
     tells.speak()
     assert _told(capsys) == ["job/x waits: 4 cpu are missing"]
@@ -84,8 +84,8 @@ def test_a_reason_to_wait_is_told_once_it_has_held(
 
 def test_a_reason_that_passes_is_not_told(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
     tells = Narrator(Settings(), "job/x")
-    tells.tell(_waiting("no nodes"))
-    tells.tell(_job(phase="Running"))
+    tells.observe(_waiting("no nodes"))
+    tells.observe(_job(phase="Running"))
     clock.seconds += 60
     tells.speak()
     assert _told(capsys) == []
@@ -94,7 +94,7 @@ def test_a_reason_that_passes_is_not_told(clock: _Time, capsys: pytest.CaptureFi
 
 def test_a_job_that_stands_still_is_said_to(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
     tells = Narrator(Settings(home_flag="/h"), "job/x")
-    tells.tell(_job(phase="Starting"))
+    tells.observe(_job(phase="Starting"))
     clock.seconds += 11
     tells.speak()
     tells.speak()
@@ -119,8 +119,8 @@ def test_which_worker_ended_and_why(clock: _Time, capsys: pytest.CaptureFixture[
         return recorded[ids.index(after) + 1 if after else 0 :]
 
     tells = Narrator(Settings(), "job/x", events=events)
-    tells.tell(_job(phase="Running"))
-    tells.tell(_job(phase="Running", failures=1, restart_after=102.0))
+    tells.observe(_job(phase="Running"))
+    tells.observe(_job(phase="Running", failures=1, restart_after=102.0))
     tells.speak()
     assert _told(capsys) == []  # its event comes a moment after the status
     recorded.append(_event("2", "Restarting", "worker 2 was killed for using 400 MiB", "Warning"))
@@ -132,7 +132,7 @@ def test_which_worker_ended_and_why(clock: _Time, capsys: pytest.CaptureFixture[
     assert tells.seconds_left() == float("inf")
     preempting = Condition(type="Preempting", status="True", reason="Preempted", changed=6.0)
     recorded.append(_event("3", "Preempted", "3 tasks are stopped for job/urgent"))
-    tells.tell(_job(phase="Running", failures=1, conditions=(preempting,)))
+    tells.observe(_job(phase="Running", failures=1, conditions=(preempting,)))
     tells.speak()
     assert _told(capsys) == ["job/x: 3 tasks are stopped for job/urgent"]
 
@@ -144,7 +144,7 @@ def test_a_change_without_an_event_is_said_from_the_status(
     restarting = Condition(type="Restarting", status="True", reason="Backoff", changed=5.0)
     job = _job(phase="Running", failures=1, restart_after=102.0, conditions=(restarting,))
     for _ in range(2):
-        tells.tell(job)
+        tells.observe(job)
         tells.speak()
     clock.seconds += 3
     tells.speak()
@@ -154,8 +154,8 @@ def test_a_change_without_an_event_is_said_from_the_status(
 
 def test_a_suspension_is_said_once(clock: _Time, capsys: pytest.CaptureFixture[str]) -> None:
     tells = Narrator(Settings(), "job/x")
-    tells.tell(_job(phase="Suspended"))
-    tells.tell(_job(phase="Suspended"))
+    tells.observe(_job(phase="Suspended"))
+    tells.observe(_job(phase="Suspended"))
     assert _told(capsys) == ["job/x is suspended; continue it with: shoal resume job/x"]
 
 
@@ -172,7 +172,7 @@ def test_a_script_that_does_not_join_is_warned_of(
     empty = ElasticStatus(
         world=0, sizes=(WorldSize(at=1.0, size=0),)
     )  # what a coordinator reports first
-    tells.tell(_elastic(phase="Running", elastic=empty))
+    tells.observe(_elastic(phase="Running", elastic=empty))
     clock.seconds += 31
     tells.speak()
     (line,) = _told(capsys)

@@ -146,7 +146,7 @@ class _Follower:
                 raise JobNotFound(f"{self._name} was deleted while it was being followed")
             if job is not None:
                 self._seen = True
-                self._narrator.tell(job)
+                self._narrator.observe(job)
                 self._job = job
         return watch
 
@@ -229,8 +229,8 @@ class Interrupts:
     """While entered, SIGINT calls a function (from a signal handler: it must not block). The receiver
     calls `taken`; a second SIGINT before that raises KeyboardInterrupt: the receiver is stuck."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, interrupted: Callable[[], None]) -> None:
+        self._interrupted = interrupted
         self._untaken = 0
         self._before: Any = None
 
@@ -249,4 +249,4 @@ class Interrupts:
         self._untaken += 1
         if self._untaken > 1:
             raise KeyboardInterrupt
-        self._tell()
+        self._interrupted()

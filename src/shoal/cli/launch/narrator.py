@@ -94,7 +94,7 @@ class Narrator:
         if now >= self._join_by:
             self._warn_of_copies()
 
-    def tell(self, job: Job) -> None:
+    def observe(self, job: Job) -> None:
         """Look at the job's newest state."""
         self._look_at_reason(job)
         if job.status.phase != self._phase or self._waiting:

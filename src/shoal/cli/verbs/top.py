@@ -51,9 +51,9 @@ def command(
                 _jobs(settings, used, show_namespace=everything)
             else:
                 _queues(client, settings, used)
-    if last.silent_nodes:
-        count = plural(len(last.silent_nodes), "node")
-        say(f"{count} did not answer: {', '.join(last.silent_nodes)}")
+    if last.unreachable_nodes:
+        count = plural(len(last.unreachable_nodes), "node")
+        say(f"{count} did not answer: {', '.join(last.unreachable_nodes)}")
 
 
 class Used(Part, frozen=True, kw_only=True):

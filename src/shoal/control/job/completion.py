@@ -194,7 +194,7 @@ def _coordinator(
     the job is decided. The others' backoff does not hold it back, nor its own them."""
     if outcome.reason == "CommandNotFound":
         draft.settle(slot_of(task), "Failed")
-        return Completion("Failed", "CommandNotFound", f"{_who(task)}: {_what(outcome)}", task)
+        return Completion("Failed", "CommandNotFound", f"{_task_text(task)}: {_what(outcome)}", task)
     if outcome.exit_code == 0:
         said = observed.job.status.elastic
         if said is not None and said.state == "ended" and said.attempt == draft.attempt:
@@ -218,11 +218,13 @@ def _burn_infrastructure(
 ) -> Completion | None:
     limit = observed.job.spec.restart.infrastructure_limit
     draft.infrastructure_failures += 1
-    notes.append(Note(reason, f"{_who(task)}: {_what(outcome)}", warning=True))
+    notes.append(Note(reason, f"{_task_text(task)}: {_what(outcome)}", warning=True))
     if draft.infrastructure_failures <= limit:
         return None
     draft.settle(slot_of(task), "Failed")
-    message = f"the infrastructure failed more than {limit} times, last {_who(task)}: {_what(outcome)}"
+    message = (
+        f"the infrastructure failed more than {limit} times, last {_task_text(task)}: {_what(outcome)}"
+    )
     return Completion("Failed", "InfrastructureLimit", message, task)
 
 
@@ -231,7 +233,7 @@ def _failed(
 ) -> Completion | None:
     spec, slot = observed.job.spec, slot_of(task)
     action = _action(observed, task, outcome)
-    said = f"{_who(task)} {_what(outcome)}"
+    said = f"{_task_text(task)} {_what(outcome)}"
     if action == "Ignore":
         notes.append(Note("FailureIgnored", f"{said}; a restart rule ignores it"))
         _again(observed, draft, task)
@@ -247,7 +249,7 @@ def _failed(
         delay = _task_backoff(observed, draft, task, burnt)
         _again(observed, draft, task)
         draft.delay(slot, delay, now)
-        restarts = "the job" if restart_scope(observed.job.spec) == "Gang" else _who(task)
+        restarts = "the job" if restart_scope(observed.job.spec) == "Gang" else _task_text(task)
         used = f"{burnt} of {spec.restart.limit} restarts used"
         message = f"{said}; {restarts} restarts in {delay:g} s ({used})"
         notes.append(Note("Restarting", message, warning=True))
@@ -295,7 +297,7 @@ def _task_backoff(observed: Observed, draft: StatusDraft, task: Task, burnt: int
     return min(_TASK_BACKOFF_SECONDS, _backoff(observed, crashes))
 
 
-def _who(task: Task) -> str:
+def _task_text(task: Task) -> str:
     return f"{task.spec.role} {task.spec.index}"
 
 

@@ -233,8 +233,8 @@ def _space(kind: Kind, namespace: str) -> str:
 
 async def _warnings(services: Services, record: Record) -> dict[str, str]:
     """The header with the warnings about an object; none where there are none."""
-    told = await services.on_store.call(services.admission.advice, record.object)
-    return {WARNINGS_HEADER: json.dumps(told)} if told else {}
+    warnings = await services.on_store.call(services.admission.advice, record.object)
+    return {WARNINGS_HEADER: json.dumps(warnings)} if warnings else {}
 
 
 def _json(document: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -277,7 +277,7 @@ class ExecAnswer(Response):
             await send({"type": "http.response.body", "body": frame(b"K"), "more_body": True})
             feeding = asyncio.create_task(self._feed(threads, receive))
             try:
-                await self._tell(threads, send)
+                await self._send_output(threads, send)
             finally:
                 feeding.cancel()
                 with suppress(asyncio.CancelledError):
@@ -290,7 +290,7 @@ class ExecAnswer(Response):
             threads.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _tell(self, threads: BlockingPool, send: Send) -> None:
+    async def _send_output(self, threads: BlockingPool, send: Send) -> None:
         while True:
             receiving = asyncio.ensure_future(threads.call(self._session.receive))
             while not (await asyncio.wait([receiving], timeout=_KEEP_ALIVE_SECONDS))[0]:
