@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -71,14 +72,33 @@ def tokens(server: LiveServer) -> dict[str, str]:
     return made
 
 
-def routes() -> list[tuple[str, str, str]]:
+def api_routes() -> list[APIRoute]:
     return [
-        (str(route.operation_id), method, route.path)
+        route
         for included in api().routes
         for route in included.original_router.routes  # type: ignore[attr-defined]
         if isinstance(route, APIRoute)
+    ]
+
+
+def routes() -> list[tuple[str, str, str]]:
+    return [
+        (str(route.operation_id), method, route.path)
+        for route in api_routes()
         for method in sorted(route.methods)
     ]
+
+
+def test_no_request_takes_a_thread_for_its_parameters() -> None:
+    """A dependency that is a plain function is called in a thread: two hops for each request."""
+    waiting = [route.dependant for route in api_routes()]
+    seen: set[object] = set()
+    while waiting:
+        dependant = waiting.pop()
+        waiting += dependant.dependencies
+        seen.add(dependant.call)
+    assert len(seen) > 20
+    assert [call for call in seen if not inspect.iscoroutinefunction(call)] == []
 
 
 def expected(operation: str, person: str, space: str) -> set[int] | None:

@@ -233,7 +233,7 @@ class Services:
         self.on_nodes.close()
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:  # async: others are each called in a thread
     return request.app.state.services
 
 

@@ -8,12 +8,13 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Response
 
+from shoal.client.reports import Explanation
 from shoal.history.base import About, Entry, EntryType, History
 from shoal.objects import codec
 from shoal.objects.kinds import kind_at, kind_named
 from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import ACTIONS, allows, require
-from shoal.store.base import Actor, Record
+from shoal.store.base import Actor
 
 router = APIRouter(prefix="/api/v1", tags=["telling"], default_response_class=Response)
 
@@ -88,17 +89,19 @@ async def explain(
         require(actor, "explain", space, name)
     else:
         require(actor, "inventory")
-    record: Record = await services.on_store.call(services.store.record, kind, space, name, actor=actor)
 
-    found = await services.on_nodes.call(
-        explanation_of,
-        kind,
-        record.object,
-        history=services.history_part,
-        cluster=services.cluster_part,
-        control=services.control,
-        readable=_readable(actor),
-    )
+    def work() -> Explanation:
+        record = services.store.record(kind, space, name, actor=actor)
+        return explanation_of(
+            kind,
+            record.object,
+            history=services.history_part,
+            cluster=services.cluster_part,
+            control=services.control,
+            readable=_readable(actor),
+        )
+
+    found = await services.on_nodes.call(work)
     return Response(codec.encode(found), media_type="application/json")
 
 
