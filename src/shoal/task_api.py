@@ -1,7 +1,7 @@
 """HTTP from a task to the platform, with the standard library alone.
 
-`SHOAL_API` is a unix socket (a path, or `unix://PATH`), or an `https://HOST:PORT` address, whose
-certificate `SHOAL_API_FINGERPRINT` pins. Used by what runs in users' programs: `shoal.report` and
+`SHOAL_API` is a unix socket (a path, or `unix://PATH`), or an `https://HOST:PORT` address;
+`SHOAL_API_FINGERPRINT` pins its certificate. Used by what runs in users' programs: `shoal.report` and
 `shoal.elastic`.
 """
 

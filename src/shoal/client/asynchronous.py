@@ -186,7 +186,7 @@ class AsyncClient(_Asynchronous[Client]):
 
     @property
     def synchronous(self) -> Client:
-        """The client whose calls these are."""
+        """The client that makes the calls."""
         return self.wrapped
 
     def twin(self) -> Client:

@@ -34,7 +34,7 @@ ListenerName = Literal["api", "tasks", "tcp"]
 
 _WIDTH = {"api": 2048, "tasks": 2048, "tcp": 1024}
 REFUSALS = 32
-"""Connections above its bound that a holder may have only to be told so."""
+"""Connections above the bound of a holder that are still answered, to say so."""
 _BACKLOG = 512
 _VALID_DAYS = 3650
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -45,7 +45,7 @@ from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
 WRITER = "job"
 _LOG = logging.getLogger("shoal.control")
 _UNKNOWN_GRACE_SECONDS = 10.0
-"""For tasks whose job is gone, or cannot be decoded."""
+"""For tasks of a job that is gone, or cannot be decoded."""
 _UNKNOWN_AGAIN_SECONDS = 1.0
 
 
