@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache, partial
 from typing import Annotated, Any
 
@@ -306,13 +306,13 @@ async def _events(
     try:
         watch.on_ready(signal.set)
         with services.first_documents:
-            for portion in _portions(first):
+            for portion in _portions(first, _new_text):
                 yield portion
             first.clear()  # the watch may stay for days
         while not services.signals.stopping:
             # a thread for each watch would cost more than most polls: those only look into memory
             events = await services.on_store.call(watch.poll) if watch.reads else watch.poll()
-            for portion in _portions([event for event in events if _concerns(event, name)]):
+            for portion in _portions([event for event in events if _concerns(event, name)], _text):
                 yield portion
             await asyncio.sleep(0)  # a watch of one object may have nothing to send for long
             if not events and not await signal.wait(_KEEP_ALIVE_SECONDS):
@@ -323,11 +323,11 @@ async def _events(
         watch.close()
 
 
-def _portions(events: list[Event]) -> Iterator[bytes]:
+def _portions(events: list[Event], text_of: Callable[[Event], bytes]) -> Iterator[bytes]:
     """The events as they go over the wire, made when they are sent."""
     now, size = list[bytes](), 0
     for event in events:
-        text = _text(event)
+        text = text_of(event)
         now.append(text)
         size += len(text)
         if size >= _MOST_BYTES:
@@ -338,17 +338,20 @@ def _portions(events: list[Event]) -> Iterator[bytes]:
 
 
 def _text(event: Event) -> bytes:
+    """The event's text; one for all the watches that get it at about the same time."""
+    if event.record is None or len(event.record.document) > _SHARED_BYTES:
+        return _new_text(event)
+    return _shared_text(event.version, event.type, event.record.document)
+
+
+def _new_text(event: Event) -> bytes:
     document = event.record.document if event.record else b"{}"
-    make = _shared_text if len(document) <= _SHARED_BYTES else _new_text
-    return make(event.version, event.type, document)
+    return render(ServerEvent(event.version, event.type, document))
 
 
-def _new_text(version: str, kind: str, document: bytes) -> bytes:
+@lru_cache(_SHARED_EVENTS)
+def _shared_text(version: str, kind: str, document: bytes) -> bytes:
     return render(ServerEvent(version, kind, document))
-
-
-_shared_text = lru_cache(_SHARED_EVENTS)(_new_text)
-"""The same event goes to many watches at about the same time: it is rendered once."""
 
 
 def _concerns(event: Event, name: str) -> bool:
