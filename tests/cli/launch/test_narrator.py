@@ -183,8 +183,8 @@ def test_a_script_that_does_not_join_is_warned_of(
     early.end(_elastic(phase="Succeeded"))
     assert len(_told(capsys)) == 1
     joined = Narrator(Settings(), "job/x")
-    joined.tell(_elastic(phase="Running"))
-    joined.tell(_elastic(phase="Running", elastic=ElasticStatus(world=2)))
+    joined.observe(_elastic(phase="Running"))
+    joined.observe(_elastic(phase="Running", elastic=ElasticStatus(world=2)))
     clock.seconds += 60
     joined.speak()
     joined.end(_elastic(phase="Succeeded"))
