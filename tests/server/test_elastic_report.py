@@ -59,9 +59,9 @@ def test_a_recovery_counts_once_in_its_attempt() -> None:
 
 def test_what_it_said_last_stands_while_the_state_does() -> None:
     said = told(None, msgspec.structs.replace(FIRST, message="worker-1 has gone"))
-    assert said.told
+    assert said.new_message
     quiet = told(said.status, FIRST, now=200.0)
-    assert (quiet.status.message, quiet.told) == ("worker-1 has gone", False)
+    assert (quiet.status.message, quiet.new_message) == ("worker-1 has gone", False)
     paused = told(said.status, msgspec.structs.replace(FIRST, state="paused"), now=200.0)
     assert paused.status.message == ""
 

@@ -211,7 +211,7 @@ def test_a_queues_document(sh: Shell, server: LiveServer, client: Client) -> Non
     document = sh("describe", "queue/research", "-o", "json").document
     assert document["below"] == ["speech", "vision"]
     assert document["object"]["spec"]["nominal"] == {"cpu": "8", "gpu": 4.0}
-    assert document["standing"] == {
+    assert document["summary"] == {
         "path": ["research"],
         "pending": 1,
         "running": 3,
