@@ -10,6 +10,7 @@ import heapq
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
@@ -63,7 +64,10 @@ def _quality() -> Iterator[Row]:
         known: dict[str, float] = {}
 
         def evaluate(point: Point, value: Any = value, known: dict[str, float] = known) -> float:
-            return known.setdefault(repr(sorted(point.items())), value(point))
+            key = repr(sorted(point.items()))
+            if key not in known:
+                known[key] = value(point)
+            return known[key]
 
         alone = [_optuna_alone(space, evaluate, seed) for seed in _SEEDS]
         one = [_search(space, evaluate, seed, 1) for seed in _SEEDS]
@@ -126,6 +130,8 @@ def _optuna_alone(space: Mapping[str, str], value: Callable[[Point], float], see
     """The values of a sequential search of Optuna's own, with a new sampler seed for each trial."""
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     study = optuna.create_study()
     found: list[float] = []
     for number in range(_TRIALS):

@@ -18,7 +18,7 @@ from tests.scenarios import (
     test_secrets,  # noqa: F401
 )
 from tests.scenarios.fields import SHOWN, has, unwritten
-from tests.search import test_experiments  # noqa: F401
+from tests.search import test_ask_tell, test_experiments  # noqa: F401
 
 STAMPED = {
     f"metadata.{name}"

@@ -77,6 +77,23 @@ def test_a_restored_search_chooses_what_the_first_one_does(name: str, settings: 
         assert undisturbed.ask() == each.chosen
 
 
+@pytest.mark.slow
+def test_gaussian_processes_find_the_least_of_a_bowl_and_can_be_restored() -> None:
+    pytest.importorskip("torch")  # it takes seconds to load, which is why this test is slow
+    made = spec("gp", {"x": "-5.0..5.0"}, settings={"nStartupTrials": 4})
+    search, asked, ended = Search(made), list[Asked](), list[Ended]()
+    for number in range(10):
+        if number == 7:
+            search = Search.restore(made, asked, ended)
+            assert Search.restore(made, asked, ended).ask() == Search.restore(made, asked, ended).ask()
+        asked.append(Asked(number, search.ask(), len(ended)))
+        result = Result("complete", ((asked[-1].chosen.parameters["x"] - 1) ** 2,))
+        search.tell(number, result)
+        ended.append(Ended(number, result))
+    least = min(each.result.values[0] for each in ended[4:])
+    assert least < min(0.05, *(each.result.values[0] for each in ended[:4]))
+
+
 def test_sequential_tpe_is_optuna_with_the_same_seeds() -> None:
     import optuna
 

@@ -50,6 +50,7 @@ from shoal.objects.meta import Object
 from shoal.objects.node import Node, cordoned, declared_lost, drained
 
 if TYPE_CHECKING:  # what only some verbs need is imported by those
+    from shoal.client.experiments import Experiments
     from shoal.client.logs import LogRecord
     from shoal.client.reports import (
         Explanation,
@@ -127,6 +128,13 @@ class Client(RemoteStore):
         return cls(
             Transport(address, token=token, timeout_seconds=timeout_seconds, check_version=check_version)
         )
+
+    @property
+    def experiments(self) -> Experiments:
+        """Ask and tell; see `shoal.client.experiments`."""
+        from shoal.client.experiments import Experiments
+
+        return Experiments(self)
 
     # Edits of spec
 

@@ -227,9 +227,12 @@ class ExperimentController:
     # trials that have not ended
 
     def _advance(self, experiment: Experiment, memory: _Memory, trial: Trial, now: float) -> None:
-        job = self._jobs.get((trial.metadata.namespace, _job_name(trial)))
         if experiment.spec.cancelled:
             return  # ended by `_release`
+        if not experiment.spec.template:
+            self._take_result(experiment, memory, trial, now)
+            return
+        job = self._jobs.get((trial.metadata.namespace, _job_name(trial)))
         if job is None and experiment.spec.suspend:
             return
         if job is None and trial.status.job_uid:
@@ -256,6 +259,22 @@ class ExperimentController:
                 return
         if ended:
             self._conclude(experiment, memory, memory.active[trial.spec.number], job, now)
+
+    def _take_result(self, experiment: Experiment, memory: _Memory, trial: Trial, now: float) -> None:
+        """A trial without a job: whether a program has taken it, and the result that it has written."""
+        trial = self._trials.get(trial.key) or trial
+        given, wanted = trial.spec, len(experiment.spec.objectives)
+        if given.failed:
+            self._end(experiment, memory, trial, "Failed", "Told", given.failed, now)
+        elif given.values and len(given.values) != wanted:
+            message = f"it has {wanted} objectives; {len(given.values)} values were written"
+            self._end(experiment, memory, trial, "Failed", "Told", message, now)
+        elif given.values:
+            self._end(experiment, memory, trial, "Succeeded", "", "", now, values=given.values)
+        elif given.worker and trial.status.phase == "Pending":
+            self._patch(memory, trial, {"phase": "Running", "started": now})
+        elif not given.worker and trial.status.phase == "Running":  # given back
+            self._patch(memory, trial, {"phase": "Pending", "started": 0.0})
 
     def _create_job(self, experiment: Experiment, memory: _Memory, trial: Trial, now: float) -> None:
         name, number = _job_name(trial), trial.spec.number
@@ -563,7 +582,8 @@ class ExperimentController:
         if parent:
             message += f" continues from the output of job {parent}"
         self._event(experiment, "TrialStarted", message, now)
-        self._create_job(experiment, memory, made, now)
+        if experiment.spec.template:
+            self._create_job(experiment, memory, made, now)
 
     def _overspent(self, experiment: Experiment, memory: _Memory, now: float) -> _Ending | None:
         """How the experiment ends because its node hours are used up."""
@@ -650,9 +670,13 @@ class ExperimentController:
         return [(job.metadata.namespace, job.metadata.labels[EXPERIMENT_LABEL])]
 
     def _on_trial(self, old: Trial | None, new: Trial | None) -> list[Key]:
-        """Trials that a person has deleted; the others are this controller's own writes."""
-        if new is not None or old is None:
+        """Trials that a person has deleted or a program has written a result of; the others are this
+        controller's own writes."""
+        if old is None:
             return []
+        if new is not None:
+            same = old.metadata.generation == new.metadata.generation
+            return [] if same else [(new.metadata.namespace, new.spec.experiment)]
         for owner in old.metadata.owners:
             self._memories.pop(owner.uid, None)
         return [(old.metadata.namespace, old.spec.experiment)]
@@ -728,7 +752,7 @@ class _Memory:
         """Trials that have ended to the keys of their jobs, which have not."""
         self.progress: dict[int, _Progress] = {}
         self.collecting: set[int] = set()
-        """Trials whose job has ended and whose points are still being stored."""
+        """Trials that wait, after the end of their job, until its last points are stored."""
         self.ended = 0
         """The order of the trial that ended last."""
         self.started = 0.0

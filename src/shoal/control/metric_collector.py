@@ -10,9 +10,9 @@ and only regular files are read.
 
 Metric points for controllers: which jobs have new ones, and the points themselves.
 
-A controller names the feed as one of its sources, as it does a cache: it gets the keys of the jobs whose
-points have come since the last sync, at once when this server took them and within `POLL_SECONDS` when
-another did. Level-triggered: after a restart every job with kept points comes once more.
+A controller names the feed as one of its sources, as it does a cache: it gets the keys of the jobs with
+points that have come since the last sync, at once when this server took them and within `POLL_SECONDS`
+when another did. Level-triggered: after a restart every job with kept points comes once more.
 """
 
 from __future__ import annotations

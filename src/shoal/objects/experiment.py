@@ -162,7 +162,7 @@ class MetricsCollector(Part, frozen=True, kw_only=True):
     filters: tuple[str, ...] = ()
     """Regular expressions for TEXT, each with a group for the name and one for the value."""
     metrics: tuple[MetricName, ...] = ()
-    """Collected besides the metrics of objectives and constraints."""
+    """Collected in addition to the metrics of objectives and constraints."""
 
 
 class Budget(Part, frozen=True, kw_only=True):
@@ -181,8 +181,9 @@ class ExperimentSpec(Part, frozen=True, kw_only=True):
     """At least one; several give a Pareto front."""
     parameters: tuple[Parameter, ...]
     """The search space; at least one."""
-    template: dict[str, Any]
-    """The Job of a trial: `metadata` (labels, annotations) and `spec`, with `${...}` in any field."""
+    template: dict[str, Any] = {}
+    """The Job of a trial: `metadata` (labels, annotations) and `spec`, with `${...}` in any field.
+    Absent: trials have no jobs, and programs evaluate them (`client.experiments.ask` and `tell`)."""
     algorithm: Algorithm = Algorithm()
     early_stopping: EarlyStopping = EarlyStopping()
     constraints: tuple[Constraint, ...] = ()
@@ -199,7 +200,7 @@ class ExperimentSpec(Part, frozen=True, kw_only=True):
     points: tuple[dict[str, Any], ...] = ()
     """Tried first: values of some or all parameters; the algorithm chooses the others."""
     warm_start: tuple[Name, ...] = ()
-    """Experiments of the namespace whose completed trials the algorithm learns from."""
+    """Experiments of the namespace; the algorithm learns from their completed trials."""
     user: str = ""
     """The user that its jobs count for; empty: the experiment's submitter."""
     suspend: bool = False

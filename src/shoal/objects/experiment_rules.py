@@ -51,7 +51,7 @@ LONGEST_NAME = 40
 _PLACEHOLDER = re.compile(r"\$(\$)?\{([^{}]*)\}")
 _TRIAL_FACTS = ("trial.name", "trial.number", "trial.experiment", "trial.namespace", "trial.parent")
 _TEXTS = frozenset({"command", "args", "env", "workingDirectory", "image", "labels", "annotations"})
-"""Fields whose values are texts: a number is substituted into them as text."""
+"""Fields that hold texts: a number is substituted into them as text."""
 _MANY = 1000
 """Parameters, points or choices of one experiment."""
 
@@ -197,7 +197,7 @@ def read_value(parameter: Parameter, value: Any) -> int | float | str:
 
 def parse_parameter(text: str) -> Parameter:
     """The parameter that a text describes: `lr=1e-4..1e-1:log`, `layers=1..5`, `layers=2..8:step=2`,
-    `drop=0.0..0.5:step=0.1`, `opt=sgd,adam`. A range whose ends are both whole numbers is of type int.
+    `drop=0.0..0.5:step=0.1`, `opt=sgd,adam`. A range between whole numbers is of type int.
 
     Raises:
         Invalid: it describes none.
@@ -266,7 +266,9 @@ def check(experiment: Experiment) -> Iterable[Finding]:
         yield Finding(("metadata", "name"), message)
     found = list(check_search(experiment))
     yield from found
-    if not any(finding.path[:2] == ("spec", "parameters") for finding in found):
+    if not experiment.spec.template:
+        yield from _asked(experiment.spec)
+    elif not any(finding.path[:2] == ("spec", "parameters") for finding in found):
         yield from _template(experiment)
 
 
@@ -525,6 +527,21 @@ def _points(spec: ExperimentSpec) -> Iterator[Finding]:
     for at, name in enumerate(spec.warm_start):
         if not is_name(name):
             yield Finding(("spec", "warmStart", at), f"{name!r} is not a name of an experiment")
+
+
+def _asked(spec: ExperimentSpec) -> Iterator[Finding]:
+    """What needs jobs, in an experiment without a template."""
+    message = "needs jobs: give a template, or leave it out for client.experiments.ask"
+    if spec.algorithm.name == "pbt":
+        yield Finding(("spec", "algorithm", "name"), f"pbt {message}")
+    if spec.early_stopping.name != "none":
+        yield Finding(("spec", "earlyStopping", "name"), f"early stopping {message}")
+    if spec.constraints:
+        yield Finding(("spec", "constraints"), f"a constraint {message}")
+    if spec.metrics_collector.kind != "none":
+        yield Finding(("spec", "metricsCollector", "kind"), f"a collector {message}")
+    if spec.budget.node_hours is not None:
+        yield Finding(("spec", "budget", "nodeHours"), f"a budget of node hours {message}")
 
 
 def _template(experiment: Experiment) -> Iterator[Finding]:

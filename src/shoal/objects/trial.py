@@ -1,17 +1,20 @@
 """The kind Trial: one point of an experiment's search space, and what came of it.
 
-Written by the experiment controller alone. A Trial is the claim of a number: it is stored before its
-Job is created, under a name that follows from the experiment's uid and the number, and its spec never
-changes. `spec.after` (how many trials had ended) and `status.order` (the position of the trial among
-those that have ended) record the order in which points were asked for and results came in, so that
-the same suggestions can be computed again from what is stored.
+A Trial is the claim of a number: the experiment controller stores it before its Job is created, under a
+name that follows from the experiment's uid and the number, and its point never changes. `spec.after`
+(how many trials had ended) and `status.order` (the position of the trial among those that have ended)
+record the order in which points were asked for and results came in, so that the same suggestions can be
+computed again from what is stored. The controller alone writes all of this; but where the experiment
+has no template, a program takes the trial (`worker`), evaluates it, and writes `values` or `failed`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from shoal.objects.codec import changed_fields
 from shoal.objects.columns import AGE, NAME, Column, age
 from shoal.objects.experiment import EXPERIMENT_LABEL, Measured, rendered
 from shoal.objects.kind import Kind, Outcome, State
@@ -37,7 +40,7 @@ ENDED = frozenset(PHASES[2:])
 
 
 class TrialSpec(Part, frozen=True, kw_only=True):
-    """The point. Fixed at creation."""
+    """The point, fixed at creation; and, in an experiment without a template, what came of it."""
 
     experiment: Name
     """The experiment's name."""
@@ -48,9 +51,15 @@ class TrialSpec(Part, frozen=True, kw_only=True):
     after: int = 0
     """How many trials of the experiment had ended when the point was chosen."""
     parent: str = ""
-    """Population based training: the trial whose output this one continues from."""
+    """Population based training: this trial continues from the output of that job."""
     origin: Literal["algorithm", "point"] = "algorithm"
     """point: listed in the experiment's `points`."""
+    worker: str = ""
+    """Ask and tell: the program that has taken the trial; empty: it may be taken."""
+    values: tuple[float, ...] = ()
+    """Ask and tell: the result, one value for each objective."""
+    failed: str = ""
+    """Ask and tell: why the trial has no result; not empty: it has failed."""
 
 
 class Rung(Part, frozen=True, kw_only=True):
@@ -110,8 +119,15 @@ def _check(trial: Trial) -> Iterator[Finding]:
 
 
 def _check_change(old: Trial, new: Trial) -> Iterator[Finding]:
-    if old.spec != new.spec:
+    changed = set(changed_fields(old.spec, new.spec))
+    if changed - {"worker", "values", "failed"}:
         yield Finding(("spec",), "a trial cannot be changed: it is a point that was chosen")
+    elif changed and old.status.phase in ENDED:
+        yield Finding(("spec",), f"the trial has ended as {old.status.phase}")
+    elif changed and old.status.job:
+        yield Finding(("spec",), "the trial is run by a job: its result is what the job reports")
+    if any(not math.isfinite(value) for value in new.spec.values):
+        yield Finding(("spec", "values"), "a value is a finite number; write failed for no result")
 
 
 def _values(trial: Trial, _now: float) -> str:

@@ -26,7 +26,7 @@ class Suggestion:
 
     parameters: Point
     parent: int | None = None
-    """Population based training: the number of the trial whose output this one continues from."""
+    """Population based training: the number of the trial that this one continues from."""
     origin: Literal["algorithm", "point"] = "algorithm"
 
 

@@ -1,7 +1,7 @@
 """Points of a search space: sampling, grids, perturbation, and which parameters exist at a point.
 
 A point maps the names of the parameters that exist to values: floats, ints, or texts of choices.
-Randomness is a `random.Random` whose seed is `seed_for(seed, number)`: the point of a trial depends on
+Randomness is a `random.Random` with the seed `seed_for(seed, number)`: the point of a trial depends on
 its number and on recorded results, never on what this process has drawn before.
 """
 

@@ -6,7 +6,7 @@ completed trials (median, percentile). Values are compared as larger-is-better.
 
 - **asha**: asynchronous successive halving (Li et al., 2020). A rung is a step; a trial that reaches
   it continues if it is among the best 1/eta of the trials that have reached it so far.
-- **hyperband**: the same in several brackets, whose first rungs differ; a trial's bracket is a
+- **hyperband**: the same in several brackets, which differ in their first rung; a trial's bracket is a
   function of its number and the seed (Li et al., 2018).
 - **median, percentile**: a trial ends if its best value is worse than that percentile of the means
   of completed trials up to the same step (Golovin et al., Vizier, 2017).
