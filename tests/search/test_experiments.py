@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -569,3 +570,35 @@ def test_a_deletion_waits_for_finalizers_and_takes_what_is_owned() -> None:
     (trial,) = plane.trials("first")
     assert (trial.metadata.name, trial.metadata.deleted > 0) == ("held", True)
     assert {job.metadata.labels["shoal.dev/experiment"] for job in plane.jobs()} == {"search"}
+
+
+@shows(EXPERIMENT, "spec.keepOutputs")
+def test_outputs_of_the_best_trials_are_kept(tmp_path: Path) -> None:
+    plane = SearchPlane(seconds=3)
+    plane.outputs = tmp_path
+    plane.apply(maxTrials=9, keepOutputs=2)
+    while plane.experiment().status.phase not in ("Succeeded", "Failed"):
+        plane.advance(1)
+        for job in plane.jobs():
+            if job.status.phase == "Running":
+                (tmp_path / job.metadata.uid).mkdir(exist_ok=True)
+        assert len(list(tmp_path.iterdir())) <= 6, "two that are kept, three that run, one that ended"
+    plane.advance(5)
+    best = sorted(plane.trials(), key=lambda trial: trial.status.values)[:2]
+    assert {each.name for each in tmp_path.iterdir()} == {each.status.job_uid for each in best}
+
+
+def test_a_population_keeps_the_outputs_that_it_continues_from(tmp_path: Path) -> None:
+    plane = SearchPlane(cpus=4, seconds=3)
+    plane.outputs = tmp_path
+    settings = {"populationSize": 4, "truncation": 0.5}
+    plane.apply(algorithm={"name": "pbt", "settings": settings}, maxTrials=12, parallel=4, keepOutputs=1)
+    while plane.experiment().status.phase not in ("Succeeded", "Failed"):
+        plane.advance(1)
+        for job in plane.jobs():
+            if job.status.phase == "Running":
+                (tmp_path / job.metadata.uid).mkdir(exist_ok=True)
+    assert not [note for note in plane.notes if note[1] == "OutputMissing"]
+    plane.advance(5)
+    best = min(plane.trials(), key=lambda trial: trial.status.values)
+    assert [each.name for each in tmp_path.iterdir()] == [best.status.job_uid]

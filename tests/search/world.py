@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -151,6 +152,8 @@ class SearchPlane(Plane):
         self.deaths = 0
         self._seconds = seconds
         self.curves: Curves | None = None
+        self.outputs: Path | None = None
+        """Where jobs have output folders, by uid."""
         super().__init__({"n0": capacity(cpus)}, behave or run_for(seconds), seed)
 
     def make_store(self) -> MemoryStore:
@@ -159,7 +162,10 @@ class SearchPlane(Plane):
     def make_context(self, **parts: Any) -> Any:
         if self.curves is None:
             self.curves = Curves(self.store, self.clock, self._seconds)
-        return super().make_context(**parts, history=self.curves)
+        return super().make_context(**parts, history=self.curves, outputs=self._output)
+
+    def _output(self, _namespace: str, job_uid: str) -> Path | None:
+        return None if self.outputs is None else self.outputs / job_uid
 
     def apply(self, name: str = "search", **spec: Any) -> Experiment:
         """Create an experiment."""

@@ -19,6 +19,8 @@ after a start, and after any error.
 from __future__ import annotations
 
 import math
+import shutil
+from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,14 +54,14 @@ from shoal.objects.experiment import (
     TrialCounts,
     rendered,
 )
-from shoal.objects.experiment_rules import job_document, read_value
+from shoal.objects.experiment_rules import job_document, read_value, settings_of
 from shoal.objects.job import FINISHED as JOB_FINISHED
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.trial import ENDED, Rung, Trial, TrialPhase, TrialSpec
 from shoal.search.optuna_sampler import MissingExtra
-from shoal.search.samplers import Result, Suggestion, Waits
+from shoal.search.samplers import Result, Suggestion, Waits, scored
 from shoal.search.space import Point
 from shoal.search.stopping import Reached, Stopping
 from shoal.search.study import Asked, Ended, Search, pareto
@@ -145,6 +147,7 @@ class ExperimentController:
         for number in sorted(memory.active):
             self._advance(experiment, memory, memory.active[number], now)
         self._cancel_ended(memory)
+        self._drop_outputs(experiment, memory)
         ending = _ending(experiment, memory, now) or self._overspent(experiment, memory, now)
         if ending is None and not experiment.spec.suspend:
             ending = self._start_trials(experiment, memory, now)
@@ -522,6 +525,20 @@ class ExperimentController:
             else:
                 self._edit_job(job, cancelled=True)
 
+    def _drop_outputs(self, experiment: Experiment, memory: _Memory) -> None:
+        """Delete the outputs of ended trials beyond the best ones."""
+        if experiment.spec.keep_outputs is None:
+            return
+        for trial in memory.surplus(experiment.spec.keep_outputs):
+            namespace = trial.metadata.namespace
+            job = self._jobs.get((namespace, _job_name(trial)))
+            if job is not None and job.status.phase not in JOB_FINISHED:
+                continue  # its tasks still write
+            folder = self._outputs(namespace, trial.status.job_uid) if trial.status.job_uid else None
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            memory.dropped(trial.spec.number)
+
     # the experiment as a whole
 
     def _start_trials(self, experiment: Experiment, memory: _Memory, now: float) -> _Ending | None:
@@ -603,6 +620,7 @@ class ExperimentController:
             message = "the experiment ended before it"
             self._end(experiment, memory, trial, "Cancelled", "ExperimentEnded", message, now)
         self._cancel_ended(memory)
+        self._drop_outputs(experiment, memory)
         counts = memory.counts()
         status = msgspec.structs.replace(
             experiment.status, trials=counts, node_seconds=memory.node_seconds
@@ -762,6 +780,8 @@ class _Memory:
         self.last_failure: Trial | None = None
         self._phases: Counter[str] = Counter()
         self._best: list[Trial] = []
+        self._outputs: list[tuple[float, int]] = []
+        """Of ended trials that may have an output folder: minus the score, and the number."""
         for trial in trials:
             self._count(trial)
         self._best = _front(self._spec, [each for each in trials if _is_good(each)])
@@ -801,11 +821,32 @@ class _Memory:
             )
         return self._shown
 
+    def surplus(self, most: int) -> list[Trial]:
+        """The ended trials beyond the `most` best ones that no other trial may continue from."""
+        if len(self._outputs) <= most:
+            return []
+        parents = {each.spec.parent for each in self.active.values()}
+        beyond = [self.trials[number] for _, number in self._outputs[most:]]
+        return [t for t in beyond if t.status.job not in parents and not self._newest_of_member(t)]
+
+    def dropped(self, number: int) -> None:
+        """The trial has no output folder any more."""
+        self._outputs = [each for each in self._outputs if each[1] != number]
+
+    def _newest_of_member(self, trial: Trial) -> bool:
+        """Population based training: whether it is the last ended trial of its member."""
+        if self._spec.algorithm.name != "pbt" or self._spec.max_trials == len(self.trials):
+            return False
+        later = self.trials.get(trial.spec.number + settings_of(self._spec.algorithm)["populationSize"])
+        return later is None or not later.status.order
+
     def _count(self, trial: Trial) -> None:
         before, number = self.trials.get(trial.spec.number), trial.spec.number
         if before is not None:
             self._phases[before.status.phase] -= 1
             self.node_seconds -= before.status.node_seconds
+        if trial.status.order and (before is None or not before.status.order):
+            insort(self._outputs, (-scored(self._spec, _result(trial)), number))
         self.trials[number] = trial
         self._phases[trial.status.phase] += 1
         self.node_seconds += trial.status.node_seconds

@@ -201,6 +201,9 @@ class ExperimentSpec(Part, frozen=True, kw_only=True):
     """Tried first: values of some or all parameters; the algorithm chooses the others."""
     warm_start: tuple[Name, ...] = ()
     """Experiments of the namespace; the algorithm learns from their completed trials."""
+    keep_outputs: Count | None = None
+    """Of so many ended trials `$SHOAL_OUTPUT` is kept, the best by the first objective; the others are
+    deleted unless a trial may continue from them. Absent: all are kept."""
     user: str = ""
     """The user that its jobs count for; empty: the experiment's submitter."""
     suspend: bool = False

@@ -542,6 +542,8 @@ def _asked(spec: ExperimentSpec) -> Iterator[Finding]:
         yield Finding(("spec", "metricsCollector", "kind"), f"a collector {message}")
     if spec.budget.node_hours is not None:
         yield Finding(("spec", "budget", "nodeHours"), f"a budget of node hours {message}")
+    if spec.keep_outputs is not None:
+        yield Finding(("spec", "keepOutputs"), f"an output {message}")
 
 
 def _template(experiment: Experiment) -> Iterator[Finding]:
