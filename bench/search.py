@@ -117,7 +117,9 @@ def _digits() -> tuple[dict[str, str], Callable[[Point], float]]:
     from sklearn.svm import SVC
 
     images, labels = load_digits(return_X_y=True)
-    train_x, test_x, train_y, test_y = train_test_split(images, labels, test_size=0.5, random_state=0)
+    train_x, test_x, train_y, test_y = train_test_split(
+        images, labels, train_size=400, test_size=400, random_state=0
+    )
 
     def error(point: Point) -> float:
         model = SVC(C=point["x"], gamma=point["y"]).fit(train_x, train_y)

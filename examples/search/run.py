@@ -1,4 +1,4 @@
-"""Search with ASHA, with a kill of the server in the middle, then at random with the same budget.
+"""Search at random, then with ASHA in the same node time, with a kill of the server in the middle.
 
 `python examples/search/run.py` takes about two minutes on two cores and needs scikit-learn.
 Nothing of it stays. One run is one sample: `python -m bench search` compares ten seeds.
@@ -18,9 +18,7 @@ from shoal.objects.experiment import FINISHED, Experiment
 from shoal.testing.local import LocalHome, nodes
 
 TRAIN = Path(__file__).with_name("train.py")
-EPOCHS = 81
-BUDGET_SECONDS = 90
-"""Of each search, over all of its trials."""
+TRIALS, EPOCHS = 12, 81
 
 
 def main() -> None:
@@ -29,15 +27,18 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         LocalHome(Path(folder) / "home", nodes(local={"cpu": 2000}), server=True) as local,
     ):
+        random = search(local, "random", {"name": "none"}, maxTrials=TRIALS)
+        budget = {"nodeHours": random.status.node_seconds / 3600}
         settings = {"minResource": 3, "maxResource": EPOCHS}
-        asha = search(local, "asha", {"name": "asha", "settings": settings}, kill=True)
-        random = search(local, "random", {"name": "none"})
+        asha = search(local, "asha", {"name": "asha", "settings": settings}, kill=True, budget=budget)
     counts = asha.status.trials
-    print(f"ASHA:   {described(asha)}; {counts.early_stopped} of {counts.total} trials stopped early")
     print(f"random: {described(random)}")
+    print(f"ASHA:   {described(asha)}; {counts.early_stopped} of {counts.total} trials stopped early")
 
 
-def search(local: LocalHome, name: str, stopping: dict[str, Any], *, kill: bool = False) -> Experiment:
+def search(
+    local: LocalHome, name: str, stopping: dict[str, Any], *, kill: bool = False, **spec: Any
+) -> Experiment:
     """Run one experiment to its end."""
     command = [sys.executable, str(TRAIN), "--lr=${lr}", "--width=${width}", "--alpha=${alpha}"]
     # two trials share two cores: more threads each would only get in each other's way
@@ -56,8 +57,8 @@ def search(local: LocalHome, name: str, stopping: dict[str, Any], *, kill: bool 
             "algorithm": {"name": "random", "seed": 1},
             "earlyStopping": stopping,
             "parallel": 2,
-            "budget": {"nodeHours": BUDGET_SECONDS / 3600},
             "template": {"spec": {"roles": [role]}},
+            **spec,
         },
     }
     print(f"searching with {name} ...", flush=True)
