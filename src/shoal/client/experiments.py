@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -140,7 +140,7 @@ class Experiments:
         """Give back a trial that was taken and has no result: `ask` returns it again."""
         return self._edit(trial, lambda now: _with(now, worker=""))
 
-    def _edit(self, trial: Trial, change: Any) -> Trial:
+    def _edit(self, trial: Trial, change: Callable[[Trial], Trial]) -> Trial:
         return self._client.edit(Trial, trial.metadata.namespace, trial.metadata.name, change)
 
     def _open(self, experiment: Experiment) -> Iterator[Trial]:
