@@ -51,7 +51,7 @@ def test_a_program_takes_trials_and_writes_what_came_of_them() -> None:
     ended = plane.finish()
     assert (ended.status.phase, ended.status.best[0].values) == ("Succeeded", (-3.0,))
     messages = [trial.status.message for trial in plane.trials()]
-    assert messages[1:3] == ["it diverged", "it has 1 objectives; 2 values were given"]
+    assert messages[1:3] == ["it diverged", "it has 1 objectives; 2 values were written"]
     assert plane.jobs() == []
 
 
