@@ -287,8 +287,8 @@ def test_other_kinds_are_refused_by_their_name() -> None:
     assert is_foreign({"apiVersion": "trainer.kubeflow.org/v1alpha1"})
     assert not is_foreign({"apiVersion": "shoal.dev/v1alpha1"})
     assert not is_foreign([])
-    with pytest.raises(Invalid, match=r"kind TFJob \(kubeflow.org/v1\) are not supported"):
-        converted({"apiVersion": "kubeflow.org/v1", "kind": "TFJob"})
+    with pytest.raises(Invalid, match=r"kind MXJob \(kubeflow.org/v1\) are not supported"):
+        converted({"apiVersion": "kubeflow.org/v1", "kind": "MXJob"})
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {"a": 1}, 3])

@@ -6,9 +6,11 @@ Pure: it imports `objects` alone, and neither reads files nor a clock.
 
 | module | what it converts |
 | --- | --- |
-| `katib` | Experiment of Katib, `kubeflow.org/v1beta1` and `v1alpha3` |
-| `gotemplate` | the text templates of `v1alpha3` |
-| `batch` | Job of Kubernetes, as the template of a trial |
+| `kubeflow` | TFJob, PyTorchJob, XGBoostJob, JAXJob, PaddleJob, MPIJob of Kubeflow |
+| `volcano` | Job of Volcano |
+| `batch` | Job of Kubernetes, alone and as the template of a trial |
+| `katib` | Experiment of Katib, `kubeflow.org/v1beta1` and `v1alpha3`; `gotemplate` its text templates |
+| `pods` | a pod template, as a role |
 | `documents` | reading a document, with every problem collected |
 """
 
@@ -22,13 +24,17 @@ from shoal.objects.errors import Invalid
 
 __all__ = ["Converted", "converted", "is_foreign"]
 
+_GROUPS = (
+    "kubeflow.org", "trainer.kubeflow.org", "batch", "batch.volcano.sh", "jobset.x-k8s.io",
+)  # fmt: skip
+
 
 def is_foreign(document: object) -> bool:
     """Whether a document is of a system that this package knows."""
     if not isinstance(document, dict):
         return False
     version = cast("dict[str, Any]", document).get("apiVersion")
-    return isinstance(version, str) and version.split("/")[0].endswith("kubeflow.org")
+    return isinstance(version, str) and version.split("/")[0] in _GROUPS
 
 
 def converted(document: Mapping[str, Any]) -> Converted:
@@ -37,12 +43,19 @@ def converted(document: Mapping[str, Any]) -> Converted:
     Raises:
         Invalid: its kind is not supported, or it holds what has no counterpart.
     """
-    from shoal.compat import katib
+    from shoal.compat import batch, katib, kubeflow, volcano
 
     kind, version = str(document.get("kind", "")), str(document.get("apiVersion", ""))
     if kind == "Experiment" and version in katib.VERSIONS:
         return katib.convert(document)
+    if kind in kubeflow.KINDS and version in kubeflow.VERSIONS:
+        return kubeflow.convert(document)
+    if (version, kind) == batch.KIND:
+        return batch.convert(document)
+    if (version, kind) == (volcano.VERSION, "Job"):
+        return volcano.convert(document)
     raise Invalid(
         f"manifests of kind {kind or '(none)'} ({version}) are not supported yet",
-        hint="supported: Experiment of " + " and ".join(katib.VERSIONS),
+        hint="supported: Experiment of Katib; " + ", ".join(kubeflow.KINDS) + " of Kubeflow; "
+        "Job of Volcano and of Kubernetes",
     )

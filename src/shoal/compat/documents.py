@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from shoal.objects.errors import Invalid, Problem
+from shoal.objects.meta import API_VERSION
 
-__all__ = ["Converted", "Converter", "Reader", "mapping"]
+__all__ = ["Converted", "Converter", "Reader", "items_of", "job_document", "mapping", "texts"]
 
 
 class Converted(NamedTuple):
@@ -73,6 +74,11 @@ class Reader:
         """Note a difference that does not keep the document from being used."""
         self.notes.append(sentence)
 
+    @property
+    def unique_notes(self) -> tuple[str, ...]:
+        """Each sentence once, in the order in which they came."""
+        return tuple(dict.fromkeys(self.notes))
+
     def check(self, what: str) -> None:
         """Raise what was found.
 
@@ -96,3 +102,36 @@ class Converter:
 def mapping(value: Any) -> dict[str, Any]:
     """The value where it is a mapping, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items_of(value: Any) -> list[dict[str, Any]]:
+    """The mappings of a list; none where it is no list."""
+    return [mapping(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> list[str]:
+    """The items of a list as texts; none where it is no list."""
+    return [str(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+
+
+def job_document(reader: Reader, spec: dict[str, Any]) -> Converted:
+    """The document of a Job with the name, labels and annotations of the one that is read. A queue that
+    its labels name for Kueue is the Job's.
+
+    Raises:
+        Invalid: the reader has found problems.
+    """
+    given = mapping(reader.get("metadata"))
+    metadata = {
+        key: given[key] for key in ("name", "namespace", "labels", "annotations") if given.get(key)
+    }
+    if "name" not in metadata and given.get("generateName"):
+        reader.wrong("metadata.name", "generateName is not supported: write a name")
+    queue = mapping(given.get("labels")).get("kueue.x-k8s.io/queue-name")
+    if queue:
+        spec = {**spec, "queue": str(queue)}
+    reader.check(f"{reader.text('kind')} {metadata.get('name', '')}".strip())
+    return Converted(
+        {"apiVersion": API_VERSION, "kind": "Job", "metadata": metadata, "spec": spec},
+        reader.unique_notes,
+    )

@@ -344,10 +344,14 @@ def _environment(role: Role, path: Path) -> Iterable[Finding]:
             yield Finding(where, "the value of a variable cannot hold a NUL character")
 
 
+_SETTABLE = ("SHOAL_SLOTS",)
+"""Variables of the platform that people may set: the slots of each MPI worker."""
+
+
 def _variable(name: str, where: Path) -> Iterable[Finding]:
     if not name or "=" in name or "\0" in name:
         yield Finding(where, "the name of a variable is not empty and holds no = and no NUL")
-    elif name.startswith("SHOAL_"):
+    elif name.startswith("SHOAL_") and name not in _SETTABLE:
         yield Finding(where, "names that begin with SHOAL_ are set by the platform: choose another")
 
 
