@@ -15,11 +15,11 @@ install: .venv/installed
 demo: install
 	$(BIN)/python examples/demo.py
 
-# Many tests wait for processes, so one worker more than cores keeps the cores busy. Tests of the elastic
-# runtime measure time, and decisions of the scheduler take a core for seconds: they run one by one.
+# Many tests wait for processes, so one worker more than cores keeps the cores busy. Decisions of the
+# scheduler take a core for seconds: they run one by one.
 # What failed is run once more by itself, and both runs are shown.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-ALONE := tests/elastic tests/schedule tests/simulate
+ALONE := tests/schedule tests/simulate
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore %) || $(AGAIN)
