@@ -38,13 +38,13 @@ def when_down(home: Home) -> list[str]:
     """Of a home that is down: processes, mounts, control groups and sockets. Ports are claimed by
     processes alone, so where none is left no port is held."""
     scopes = {f"shoal-{groups.scope(home.node(path.name))}" for path in home.nodes.glob("*")}
-    groups = [folder for folder, _, _ in os.walk(_CONTROL_GROUPS) if Path(folder).name in scopes]
+    folders = [folder for folder, _, _ in os.walk(_CONTROL_GROUPS) if Path(folder).name in scopes]
     sockets = [
         line for line in Path("/proc/net/unix").read_text().splitlines() if f"{home.path}/" in line
     ]
     return [
         *leftovers(home),
-        *(f"control group {folder}" for folder in groups),
+        *(f"control group {folder}" for folder in folders),
         *(f"socket {line}" for line in sockets),
     ]
 
