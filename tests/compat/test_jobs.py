@@ -14,6 +14,8 @@ from shoal.compat import Converted, converted, is_foreign
 from shoal.compat.kubeflow import KINDS
 from shoal.objects.admit import admit
 from shoal.objects.errors import Invalid
+from shoal.objects.experiment import Experiment
+from shoal.objects.experiment_rules import job_document
 from shoal.objects.job import Job
 
 MANIFESTS = DATA / "manifests"
@@ -21,9 +23,13 @@ CANNOT_RUN_HERE = (
     "the image's own program is not known here",
     "of Volcano's plugins",
     "hosts are named to Open MPI",
+    "jobs that wait for one another",
+    "a domain for each job",
+    "reads JOB_COMPLETION_INDEX",
+    "initializers are not supported",
 )
 """Why a published manifest is refused where tasks are processes."""
-UNSUPPORTED = ("JobSet", "TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")
+UNSUPPORTED = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
 def pod(name: str, *command: str, **container: Any) -> dict[str, Any]:
@@ -269,8 +275,114 @@ def test_a_job_of_kubernetes() -> None:
     assert (found.restart.limit, found.limits.wall_time, found.ttl_after_finished) == (1, 60, 30)
 
 
+def test_torchrun_starts_the_processes_that_are_asked_for() -> None:
+    specs = {"Master": replicas("pytorch", 1), "Worker": replicas("pytorch", 3)}
+    job = job_of(a_manifest("PyTorchJob", pytorchReplicaSpecs=specs, nprocPerNode="2"))
+    for role in job.spec.roles:
+        assert role.env == {"PET_NPROC_PER_NODE": "2", "WORLD_SIZE": "8"}
+    job = job_of(a_manifest("PyTorchJob", pytorchReplicaSpecs=specs, nprocPerNode="auto"))
+    assert not job.spec.roles[0].env
+    said = problems_of(a_manifest("PyTorchJob", pytorchReplicaSpecs=specs, nprocPerNode="two"))
+    assert "wants auto, gpu, cpu or a number; found 'two'" in said
+
+
+def a_job_set(**spec: Any) -> dict[str, Any]:
+    workers = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": pod("a", "train")}
+    leader = {"backoffLimit": 0, "template": pod("b", "serve")}
+    jobs = [
+        {"name": "workers", "replicas": 3, "template": {"spec": workers}},
+        {"name": "leader", "template": {"spec": leader}},
+    ]
+    return a_manifest("JobSet", "jobset.x-k8s.io/v1alpha2", **{"replicatedJobs": jobs, **spec})
+
+
+def test_a_job_set() -> None:
+    document = a_job_set(
+        failurePolicy={"maxRestarts": 3}, successPolicy={"targetReplicatedJobs": ["workers"]},
+        suspend=True, ttlSecondsAfterFinished=60,
+    )  # fmt: skip
+    spec = job_of(document).spec
+    assert [(role.name, role.replicas) for role in spec.roles] == [("workers", 6), ("leader", 1)]
+    assert (spec.restart.policy, spec.restart.limit, spec.restart.scope) == ("OnFailure", 3, "Gang")
+    assert (spec.success.role, spec.suspend, spec.ttl_after_finished) == ("workers", True, 60)
+    alone = job_of(a_job_set()).spec
+    assert (alone.restart.limit, alone.restart.scope, alone.success.role) == (0, "Task", "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"replicatedJobs": []}, "a set has at least one job"),
+        ({"successPolicy": {"targetReplicatedJobs": ["worker"]}}, "there is no job 'worker'"),
+        ({"successPolicy": {"operator": "Any"}}, "names one job, or all with the operator All"),
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "kueue.x-k8s.io/multikueue runs this set"),
+        ({"startupPolicy": {"startupPolicyOrder": "InOrder"}}, "one after the other"),
+        ({"failurePolicy": {"rules": [{"action": "FailJobSet"}]}}, "rules by reason"),
+    ],
+)
+def test_what_a_job_set_may_not_say(spec: dict[str, Any], said: str) -> None:
+    assert said in problems_of(a_job_set(**spec))
+
+
+def a_train_job(**spec: Any) -> dict[str, Any]:
+    trainer = {"numNodes": 3, "command": ["torchrun", "train.py"], "image": "example/train:1"}
+    whole = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer, **spec}
+    return a_manifest("TrainJob", "trainer.kubeflow.org/v1alpha1", **whole)
+
+
+def test_a_train_job() -> None:
+    document = a_train_job(activeDeadlineSeconds=60)
+    document["spec"]["trainer"] |= {
+        "env": [{"name": "A", "value": "b"}], "numProcPerNode": 2,
+        "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}},
+    }  # fmt: skip
+    inner = {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}, "volumes": []}}}}
+    patch = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": inner}]}}}
+    document["spec"]["runtimePatches"] = [{"manager": "me", "trainingRuntimeSpec": patch}]
+    found = job_of(document).spec
+    [role] = found.roles
+    assert (role.name, role.replicas, found.runtime) == ("node", 3, "torchrun")
+    assert role.env == {"A": "b", "PET_NPROC_PER_NODE": "2"}
+    assert (role.resources.gpu, role.node_selector, found.limits.wall_time) == (1, {"a": "b"}, 60)
+    assert "volumes of the runtime's patch is left out" in converted(document).notes
+    said = problems_of(a_train_job(runtimeRef={"name": "torch-distribute"}))
+    assert "did you mean torch-distributed" in said
+    reserved = a_train_job()
+    reserved["spec"]["trainer"]["env"] = [{"name": "PET_NNODES", "value": "9"}]
+    assert "PET_NNODES is set by the runtime" in problems_of(reserved)
+
+
+def test_a_trial_may_be_any_of_these_jobs() -> None:
+    worker = replicas("pytorch", 2)
+    worker["template"]["spec"]["containers"][0]["args"] = ["--lr=${trialParameters.lr}"]
+    trial = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+        "spec": {"pytorchReplicaSpecs": {"Worker": worker}},
+    }  # fmt: skip
+    parameter = {
+        "name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.2"},
+    }  # fmt: skip
+    document = a_manifest(
+        "Experiment", "kubeflow.org/v1beta1", parameters=[parameter],
+        objective={"type": "maximize", "objectiveMetricName": "accuracy"},
+        algorithm={"algorithmName": "random"}, maxTrialCount=2,
+        trialTemplate={
+            "primaryContainerName": "pytorch", "trialSpec": trial,
+            "trialParameters": [{"name": "lr", "reference": "lr"}],
+        },
+    )  # fmt: skip
+    found = admit(converted(document).document)
+    assert isinstance(found, Experiment)
+    made = job_document(found, "digits-0", 0, {"lr": 0.15})
+    assert made["spec"]["runtime"] == "torchrun"
+    assert made["spec"]["roles"][0]["args"] == ["--lr=0.15"]
+    del worker["template"]["spec"]["containers"][0]["command"]
+    said = problems_of(document)
+    assert "spec.trialTemplate.trialSpec.spec.pytorchReplicaSpecs.Worker.command" in said
+
+
 @pytest.mark.parametrize("value", [None, [], "x", {"a": 1}, 3, [{"a": []}]])
-@pytest.mark.parametrize("kind", [*KINDS, "Volcano", "Job"])
+@pytest.mark.parametrize("kind", [*KINDS, "Volcano", "JobSet", "TrainJob", "Job"])
 def test_odd_documents_raise_invalid_or_convert(kind: str, value: Any) -> None:
     if kind in KINDS:
         facts = KINDS[kind]
@@ -278,9 +390,8 @@ def test_odd_documents_raise_invalid_or_convert(kind: str, value: Any) -> None:
             kind, "kubeflow.org/v1", runPolicy={}, **{facts.replicas: {"Worker": replicas("m")}}
         )
     else:
-        whole = (
-            a_volcano_job() if kind == "Volcano" else a_manifest("Job", "batch/v1", template=pod("m"))
-        )
+        others = {"Volcano": a_volcano_job(), "JobSet": a_job_set(), "TrainJob": a_train_job()}
+        whole = others.get(kind) or a_manifest("Job", "batch/v1", template=pod("m"))
     for path in _paths(whole):
         odd = copy.deepcopy(whole)
         _put(odd, path, value)
@@ -320,4 +431,4 @@ def test_the_published_manifests_convert_or_say_why_not() -> None:
                 found[False].append(path.stem)
             else:
                 found[True].append(path.stem)
-    assert len(found[True]) >= 12, found
+    assert len(found[True]) >= 16, found

@@ -8,6 +8,7 @@ Pure: it imports `objects` alone, and neither reads files nor a clock.
 | --- | --- |
 | `kubeflow` | TFJob, PyTorchJob, XGBoostJob, JAXJob, PaddleJob, MPIJob of Kubeflow |
 | `volcano` | Job of Volcano |
+| `jobset` | JobSet, and TrainJob of Kubeflow |
 | `batch` | Job of Kubernetes, alone and as the template of a trial |
 | `katib` | Experiment of Katib, `kubeflow.org/v1beta1` and `v1alpha3`; `gotemplate` its text templates |
 | `pods` | a pod template, as a role |
@@ -43,7 +44,7 @@ def converted(document: Mapping[str, Any]) -> Converted:
     Raises:
         Invalid: its kind is not supported, or it holds what has no counterpart.
     """
-    from shoal.compat import batch, katib, kubeflow, volcano
+    from shoal.compat import batch, jobset, katib, kubeflow, volcano
 
     kind, version = str(document.get("kind", "")), str(document.get("apiVersion", ""))
     if kind == "Experiment" and version in katib.VERSIONS:
@@ -54,8 +55,12 @@ def converted(document: Mapping[str, Any]) -> Converted:
         return batch.convert(document)
     if (version, kind) == (volcano.VERSION, "Job"):
         return volcano.convert(document)
+    if (version, kind) == jobset.JOB_SET:
+        return jobset.convert_set(document)
+    if (version, kind) == jobset.TRAIN_JOB:
+        return jobset.convert_train_job(document)
     raise Invalid(
         f"manifests of kind {kind or '(none)'} ({version}) are not supported yet",
-        hint="supported: Experiment of Katib; " + ", ".join(kubeflow.KINDS) + " of Kubeflow; "
-        "Job of Volcano and of Kubernetes",
+        hint="supported: Experiment of Katib; " + ", ".join(kubeflow.KINDS) + ", TrainJob of Kubeflow; "
+        "Job of Volcano and of Kubernetes; JobSet",
     )

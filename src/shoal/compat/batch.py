@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from shoal.compat.documents import Converted, Reader, job_document, mapping
 from shoal.compat.pods import primary, role_of
+from shoal.objects.errors import Invalid
 
 __all__ = ["KIND", "convert", "job_template"]
 
@@ -37,23 +38,41 @@ def convert(document: Mapping[str, Any]) -> Converted:
 def job_template(
     reader: Reader, job: Mapping[str, Any], container: str, substituted: Callable[[str], str]
 ) -> dict[str, Any]:
-    """The template; `container` names the primary one (empty: the first), `substituted` is applied to
-    every text. Problems and notes go to the reader."""
-    kind, version = str(job.get("kind", "")), str(job.get("apiVersion", ""))
-    if (version, kind) != KIND:
-        reader.wrong(
-            "spec.trialTemplate.trialSpec.kind",
-            f"trials of kind {kind or '(none)'} ({version or 'no apiVersion'}) are not supported yet: "
-            "write the trial as a batch/v1 Job",
-        )
-        return {}
-    made = _spec(reader, job, container, "spec.trialTemplate")
-    if mapping(job.get("spec")).get("ttlSecondsAfterFinished") is not None:
-        reader.note("ttlSecondsAfterFinished is left out: a trial's Job stays with its experiment")
+    """The template of a trial's Job, for a Job of Kubernetes or any other that can be converted.
+    `container` names the primary one (empty: the first), `substituted` is applied to every text.
+    Problems and notes go to the reader."""
+    if (str(job.get("apiVersion", "")), str(job.get("kind", ""))) == KIND:
+        made = _spec(reader, job, container, "spec.trialTemplate")
+        if mapping(job.get("spec")).get("ttlSecondsAfterFinished") is not None:
+            reader.note("ttlSecondsAfterFinished is left out: a trial's Job stays with its experiment")
+    else:
+        made = _other(reader, job)
     given = mapping(job.get("metadata"))
     metadata = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
     template = {"metadata": metadata, "spec": made} if metadata else {"spec": made}
     return cast("dict[str, Any]", _visited(template, substituted))
+
+
+def _other(reader: Reader, job: Mapping[str, Any]) -> dict[str, Any]:
+    from shoal.compat import converted
+
+    path = "spec.trialTemplate.trialSpec"
+    if job.get("kind") == "Experiment":
+        reader.wrong(f"{path}.kind", "a trial is a job, not an experiment")
+        return {}
+    try:
+        found = converted(job)
+    except Invalid as error:
+        for problem in error.problems:
+            reader.wrong(f"{path}.{problem.path}", problem.message)
+        if not error.problems:
+            reader.wrong(f"{path}.kind", error.message)
+        return {}
+    for note in found.notes:
+        reader.note(note)
+    made: dict[str, Any] = found.document["spec"]
+    made.pop("ttlAfterFinished", None)
+    return made
 
 
 def _spec(reader: Reader, job: Mapping[str, Any], container: str, path: str) -> dict[str, Any]:

@@ -89,9 +89,27 @@ class _Training:
             "success": self._success(roles), **self._run_policy(),
         }  # fmt: skip
         self._check_mpi()
+        self._count_processes(roles)
         if not roles and not reader.problems:
             reader.wrong(f"spec.{self._kind.replicas}", "there is no replica type")
         return job_document(reader, spec)
+
+    def _count_processes(self, roles: list[dict[str, Any]]) -> None:
+        """A number in `nprocPerNode`: torchrun starts so many processes in each task, and the world is
+        that of the processes. A word leaves Shoal's number, one process for each device."""
+        field = "elasticPolicy" if self._reader.get("spec", "elasticPolicy", "nProcPerNode") else ""
+        path = ("spec", field, "nProcPerNode") if field else ("spec", "nprocPerNode")
+        given = self._reader.text(*path)
+        if given in ("", "auto", "gpu", "cpu"):
+            return
+        if not given.isdecimal() or int(given) < 1:
+            self._reader.wrong(".".join(path), f"wants auto, gpu, cpu or a number; found {given!r}")
+            return
+        counts = {"PET_NPROC_PER_NODE": given}
+        if self._reader.get("spec", "elasticPolicy") is None:
+            counts["WORLD_SIZE"] = str(int(given) * sum(role["replicas"] for role in roles))
+        for role in roles:
+            role["env"] = {**counts, **role.get("env", {})}
 
     def _check_mpi(self) -> None:
         if self._reader.get("spec", "runLauncherAsWorker"):
