@@ -60,6 +60,10 @@ class RemoteSession:
             raise Unavailable("the connection was lost while the command ran") from error
         raise Unavailable("the connection was lost while the command ran")
 
+    def interrupt(self) -> None:
+        """Hang up while another thread receives: it gets Unavailable."""
+        self._stream.interrupt()
+
     def close(self) -> None:
         """See `Session.close`."""
         self._stream.close()

@@ -55,12 +55,16 @@ class Stream:
         """Add a chunk to the body of a request that was opened with `open_body`; empty ends it."""
         self._connection.send(_chunk(data))
 
-    def close(self) -> None:
-        """Hang up; a thread that reads gets an end or an error. Idempotent."""
+    def interrupt(self) -> None:
+        """Hang up; a thread that reads gets an end or an error, and is the one to close. Idempotent."""
         sock = self._connection.sock
         if sock is not None:
             with suppress(OSError):  # the other side may have hung up already
                 sock.shutdown(2)
+
+    def close(self) -> None:
+        """Hang up and let go; no other thread may be reading. Idempotent."""
+        self.interrupt()
         self._connection.close()
 
     def __enter__(self) -> Self:

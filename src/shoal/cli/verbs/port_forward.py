@@ -6,8 +6,10 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 65536
 _NOTHING_LISTENS = 111
+_END_SECONDS = 2.0
 
 
 @verb("port-forward")
@@ -52,8 +55,9 @@ def command(
     target = one(job, settings, JOB)
     with connect(settings) as client, contextlib.ExitStack() as listening:
         selector = listening.enter_context(selectors.DefaultSelector())
+        carrying = listening.enter_context(_Carrying())
         for local, remote in map(_parse, ports):
-            forward = _Forward(client, target, remote, role, index)
+            forward = _Forward(client, target, remote, role, index, carrying)
             listens = forward.listens()  # also whether the task runs, and has the port
             listener = listening.enter_context(_listen(address, local))
             selector.register(listener, selectors.EVENT_READ, (listener, forward.carry))
@@ -66,8 +70,48 @@ def command(
                 for key, _ in selector.select():
                     listener, carry = key.data
                     connection, _ = listener.accept()
-                    threading.Thread(target=carry, args=(connection,), daemon=True).start()
+                    carrying.begin(carry, connection)
     return 0
+
+
+class _Carrying:
+    """Connections that are carried, each in a thread; leaving the context ends them without a word."""
+
+    def __init__(self) -> None:
+        self.ending = False
+        self._threads: set[threading.Thread] = set()
+        self._sessions: set[RemoteSession] = set()
+
+    def begin(self, carry: Callable[[socket.socket], None], connection: socket.socket) -> None:
+        """Carry one more."""
+        self._threads = {each for each in self._threads if each.is_alive()}
+        thread = threading.Thread(target=carry, args=(connection,), daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def opened(self, session: RemoteSession) -> None:
+        """Its session is open."""
+        self._sessions.add(session)
+
+    def closed(self, session: RemoteSession) -> None:
+        """Its session is closed."""
+        self._sessions.discard(session)
+
+    def say(self, sentence: str) -> None:
+        """Print it, unless everything ends."""
+        if not self.ending:
+            say(sentence)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ending = True
+        for session in tuple(self._sessions):
+            session.interrupt()
+        deadline = time.monotonic() + _END_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @dataclass(frozen=True)
@@ -79,6 +123,7 @@ class _Forward:
     port: str
     role: str
     index: int
+    carrying: _Carrying
 
     def __str__(self) -> str:
         task = f"{self.role or 'task'} {self.index}"
@@ -102,19 +147,23 @@ class _Forward:
             try:
                 session = self._open()
             except ShoalError as error:
-                say(f"{self}: {error.message}")
+                self.carrying.say(f"{self}: {error.message}")
                 return
+            self.carrying.opened(session)
+            sender = threading.Thread(target=_send, args=(connection, session), daemon=True)
             try:
-                threading.Thread(target=_send, args=(connection, session), daemon=True).start()
+                sender.start()
                 self._receive(connection, session)
             except OSError:
                 pass  # the local program has closed the connection
             except ShoalError as error:
-                say(f"{self}: {error.message}")
+                self.carrying.say(f"{self}: {error.message}")
             finally:
+                self.carrying.closed(session)
                 session.close()
                 with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that sends
+                    connection.shutdown(socket.SHUT_RDWR)  # wakes the sender
+                sender.join(_END_SECONDS)
 
     def _receive(self, connection: socket.socket, session: RemoteSession) -> None:
         """Pieces after their lengths, as docs/api.md says; one of no length closes that half."""
@@ -123,7 +172,7 @@ class _Forward:
             what, data = session.receive()
             if what == "exit":
                 if int(data) == _NOTHING_LISTENS:
-                    say(f"nothing listens on {self}")
+                    self.carrying.say(f"nothing listens on {self}")
                 return
             if what == "out":
                 came += data
@@ -144,7 +193,7 @@ def _send(connection: socket.socket, session: RemoteSession) -> None:
             session.send(data)
         session.send(b"")
     except OSError:
-        session.close()  # the local program has reset the connection
+        session.interrupt()  # the local program has reset the connection
 
 
 def _parse(text: str) -> tuple[int, str]:
