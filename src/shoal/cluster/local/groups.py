@@ -16,8 +16,10 @@ Where none of these can be done there are no parents, and tasks do without.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import logging
+import time
 import zlib
 from pathlib import Path
 
@@ -31,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _NOTE = "cgroups.json"
 _CONTROL_GROUP = "shoal-control"
+_DYING_SECONDS = 2.0
+_POLL_SECONDS = 0.02
 
 
 def prepare(node: NodeHome) -> dict[str, str]:
@@ -84,9 +88,20 @@ def prepare_parents(scope: str, root: Path = Path("/")) -> dict[str, str]:
 
 def release_parents(parents: dict[str, str]) -> None:
     """Remove the parents that `prepare` made, where no task's group is left in them."""
-    for folder in set(parents.values()):
-        with contextlib.suppress(OSError):  # in use, or gone
-            Path(folder).rmdir()
+    deadline = time.monotonic() + _DYING_SECONDS
+    for folder in map(Path, set(parents.values())):
+        while not _removed(folder) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+
+
+def _removed(folder: Path) -> bool:
+    """Whether nothing more can be done: it is gone, or groups are left in it. A group whose last process
+    is about to be reaped is in use for a moment longer."""
+    try:
+        folder.rmdir()
+    except OSError as error:
+        return error.errno != errno.EBUSY or any(each.is_dir() for each in folder.iterdir())
+    return True
 
 
 def _mounts(root: Path) -> dict[str, tuple[Path, str]]:

@@ -1,5 +1,6 @@
 """What tasks leave on the disk is removed, whatever they made of it, and nothing else is."""
 
+import contextlib
 import os
 import subprocess
 import time
@@ -150,3 +151,15 @@ def test_nested_control_groups_are_ended_and_removed():
         assert {sleeper.wait() for sleeper in sleepers} == {-9}
     finally:
         groups.release_parents(parents)
+
+
+def test_a_parent_whose_last_process_is_ending_is_removed_all_the_same():
+    parents = groups.prepare_parents(f"test-{os.getpid()}-ending")
+    if not parents:
+        require("cgroups", "no control group can be made here")
+    with subprocess.Popen(["sleep", "0.3"]) as ending:
+        for folder in set(parents.values()):
+            with contextlib.suppress(OSError):  # version 2 takes none where it hands controllers down
+                (Path(folder) / "cgroup.procs").write_text(str(ending.pid))
+        groups.release_parents(parents)
+    assert not [folder for folder in parents.values() if Path(folder).exists()]
