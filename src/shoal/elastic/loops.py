@@ -50,8 +50,9 @@ class Shards:
 
 
 class Loops:
-    """Of one process. `under_way`: the script is in a loop; `exhausted`: the newest loop has handed out
-    all its batches; `epoch`: that of the batch in hand.
+    """Of one process. `under_way`: the script is in a loop, or this process is a member and the script
+    about to begin its first: a step boundary will come; `exhausted`: the newest loop has handed out all
+    its batches; `epoch`: that of the batch in hand.
 
     Calls in `changes` get each view, between two batches.
     """
@@ -79,6 +80,7 @@ class Loops:
             ElasticError: the others were given something else, or the job cannot go on.
         """
         training, membership = self._training, self._membership
+        training.objects.check_schedulers()  # takes a moment, for which members would wait later
         training.begin_loop(self._terms(loop), self._epochs_given)
         if membership is None:
             training.alone()
@@ -87,6 +89,7 @@ class Loops:
         membership.groups.train_on(training.reducer.layout.device, self._backend)
         membership.start()
         self._join(membership)
+        self.under_way = True
         randomness.seed(loop.order.seed * 65537 + membership.incarnation)
 
     def begin(self, loop: Loop) -> Iterator[Any]:
@@ -95,11 +98,11 @@ class Loops:
         Raises:
             ElasticError: the loop before has not ended.
         """
-        if self.under_way:
+        if self.under_way and self._begun:
             raise ElasticError(
                 "a loop over job.shards() has not ended: two at a time would share the same samples out"
             )
-        if self._begun < _CHECKED_LOOPS:
+        if 0 < self._begun < _CHECKED_LOOPS:
             self._training.objects.check_schedulers()
         self.under_way, self.exhausted = True, False
         first, self._epochs_given = self._epochs_given, self._epochs_given + loop.epochs
