@@ -124,7 +124,9 @@ def test_an_array_runs_its_role_once_per_index(cluster: Standing) -> None:
 @shows(JOB, "spec.array.parallelism")
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_parallelism_bounds_how_many_run_at_once(cluster: Standing, parallelism: int) -> None:
-    script = "echo begin >> $SHOAL_OUTPUT/notes; sleep 0.3; echo end >> $SHOAL_OUTPUT/notes"
+    other = "until [ $(grep -c begin $SHOAL_OUTPUT/notes) -gt 1 ]; do sleep 0.05; done"
+    wait = "sleep 0.1" if parallelism == 1 else other
+    script = f"echo begin >> $SHOAL_OUTPUT/notes; {wait}; echo end >> $SHOAL_OUTPUT/notes"
     job = cluster.job(role(script), array={"indices": "0-5", "parallelism": parallelism})
     assert cluster.finished(job).status.phase == "Succeeded"
     at_once = most = 0

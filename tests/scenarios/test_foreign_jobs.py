@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.testing.local import nodes
+from shoal.testing.local import nodes, wait_until
 from tests.scenarios.standing import Standing, run_cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -61,6 +61,10 @@ def test_jobs_of_kubeflow_run_to_success_as_they_are(tmp_path: Path) -> None:
         assert "the image example/train:1 is left out" in applied.err
         for kind in CHECKS:
             waited = run_cli(home, "wait", f"job/{kind.lower()}", "--timeout", "60")
-            logs = run_cli(home, "logs", f"job/{kind.lower()}")
-            assert waited.code == 0, (waited.err, logs.out)
-            assert logs.out.count(b"checked") == 3, logs.out
+            assert waited.code == 0, waited.err
+            # the leader's success is the job's: the workers, which are left alone, may still be at it
+            wait_until(lambda kind=kind: checked(home, kind) == 3, what=f"three tasks of a {kind} check")
+
+
+def checked(home: Path, kind: str) -> int:
+    return run_cli(home, "logs", f"job/{kind.lower()}").out.count(b"checked")
