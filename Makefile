@@ -16,14 +16,14 @@ demo: install
 	$(BIN)/python examples/demo.py
 
 # Many tests wait for processes, so one worker more than cores keeps the cores busy. Decisions of the
-# scheduler take a core for seconds: they run one by one.
+# scheduler take a core for seconds: they run after the tests that wait.
 # What failed is run once more by itself, and both runs are shown.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-ALONE := tests/schedule tests/simulate
+APART := tests/schedule tests/simulate
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore %) || $(AGAIN)
-	$(BIN)/python -m pytest $(ALONE) || $(AGAIN)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(APART:%=--ignore %) || $(AGAIN)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(APART) || $(AGAIN)
 AGAIN = $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 quick: install
