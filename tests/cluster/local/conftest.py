@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
+from shoal.client import Client
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import Placement, TaskSpec, task_name
-from shoal.testing.local import LocalHome, nodes
+from shoal.testing.local import LocalHome, nodes, wait_until
 from tests.support.require import require
 
 _numbers = itertools.count(1)
@@ -33,6 +34,19 @@ def make_home(tmp_path):
     yield make
     for local in homes:
         local.close()
+
+
+@pytest.fixture
+def run_job():
+    """Runs a job of the server's and returns its task: the server ends tasks of jobs unknown to it."""
+
+    def run(local):
+        with Client.connect(local.home.path) as client:
+            client.run(["sleep", "600"], cpu="100m", restarts=0)
+        wait_until(lambda: [task.phase for task in local.cluster.list().tasks] == ["Running"])
+        return local.cluster.list().tasks[0]
+
+    return run
 
 
 @pytest.fixture

@@ -85,19 +85,17 @@ def test_server_and_agent_killed_together_are_started_by_the_next_command(make_h
     assert (started.server, started.nodes) == (True, ("one",))
 
 
-def test_what_was_taken_down_stays_down(make_home, make_spec):
+def test_what_was_taken_down_stays_down(make_home, run_job):
     local = make_home(server=True, one={}, two={})
-    spec = make_spec(("sleep", "600"))
-    start_group(local.cluster, (spec,))
-    wait_until(lambda: local.phase(spec.key) == "Running")
+    key = run_job(local).spec.key
     stopped = shut_down(local.home, grace_seconds=5)
     assert (stopped.server, stopped.nodes) == (True, ("one", "two"))
     assert leftovers(local.home) == []
     assert not shut_down(local.home)
     local.server = False  # a server would have its controllers look after the task
     local.up()
-    wait_until(lambda: local.phase(spec.key) == "Ended")
-    assert local.task(spec.key).outcome.stop_reason == "Shutdown"
+    wait_until(lambda: local.phase(key) == "Ended")
+    assert local.task(key).outcome.stop_reason == "Shutdown"
 
 
 def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec):
@@ -111,11 +109,9 @@ def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec)
 
 
 @pytest.mark.parametrize("point", ["shutdown.marked", "shutdown.server.ended"])
-def test_a_shutdown_that_dies_is_finished_by_the_next(make_home, make_spec, point):
+def test_a_shutdown_that_dies_is_finished_by_the_next(make_home, run_job, point):
     local = make_home(server=True)
-    spec = make_spec(("sleep", "600"))
-    start_group(local.cluster, (spec,))
-    wait_until(lambda: local.phase(spec.key) == "Running")
+    run_job(local)
     source = (
         "from shoal.cluster.local.home import Home\n"
         "from shoal.cluster.local.shutdown import shut_down\n"

@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -20,54 +21,50 @@ from shoal.testing.local import LocalHome, nodes, wait_until
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-@pytest.fixture
-def with_task(make_home, make_spec):
+def remove(folder: Path) -> None:
+    """Remove a folder in which living processes may make a file at any moment."""
+
+    def removed() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    wait_until(removed)
+
+
+def test_deleted_sockets_are_made_anew_and_tasks_run_on(make_home, run_job):
     local = make_home(server=True)
-    spec = make_spec(("sleep", "600"))
-    start_group(local.cluster, (spec,))
-    wait_until(lambda: local.phase(spec.key) == "Running")
-    return local, spec
-
-
-def test_deleted_sockets_are_made_anew_and_tasks_run_on(with_task):
-    local, spec = with_task
-    command = local.started(local.task(spec.key)).command_pid
+    task = run_job(local)
+    command = local.started(task).command_pid
     agent, server = local.pid("one"), local.pid("server")
     local.home.node("one").socket.unlink()
     local.home.api_socket.unlink()
     wait_until(lambda: is_up(local.home, SERVER) and is_up(local.home, "node-one"), 60)
     assert local.pid("one") == agent
     assert local.pid("server") != server
-    wait_until(lambda: local.phase(spec.key) == "Running")
-    assert local.started(local.task(spec.key)).command_pid == command
+    wait_until(lambda: local.phase(task.spec.key) == "Running")
+    assert local.started(task).command_pid == command
     assert processes.start_ticks(command)
 
 
-def test_all_ends_with_a_home_that_is_removed(tmp_path, make_spec):
+def test_all_ends_with_a_home_that_is_removed(tmp_path, run_job):
     local = LocalHome(tmp_path / "home", nodes(one={}), server=True)
     local.up()
-    spec = make_spec(("sleep", "600"))
-    start_group(local.cluster, (spec,))
-    wait_until(lambda: local.phase(spec.key) == "Running")
-    command = local.started(local.task(spec.key)).command_pid
+    command = local.started(run_job(local)).command_pid
     assert processes.of_home(str(local.home.path))
     local.cluster.close()
-    shutil.rmtree(local.home.path)
+    remove(local.home.path)
     wait_until(lambda: not processes.of_home(str(local.home.path)), 60)
     wait_until(lambda: not processes.start_ticks(command))
 
 
-def test_down_finds_what_a_removed_home_has_left(tmp_path, make_spec):
+def test_down_finds_what_a_removed_home_has_left(tmp_path, run_job):
     local = LocalHome(tmp_path / "home", nodes(one={}), server=True)
     local.up()
-    spec = make_spec(("sleep", "600"))
-    start_group(local.cluster, (spec,))
-    wait_until(lambda: local.phase(spec.key) == "Running")
-    command = local.started(local.task(spec.key)).command_pid
+    command = local.started(run_job(local)).command_pid
     for name in ("server", "one"):
         os.kill(local.pid(name), signal.SIGSTOP)  # they notice nothing
     local.cluster.close()
-    shutil.rmtree(local.home.path)
+    remove(local.home.path)
     assert shut_down(Home(local.home.path)).orphans >= 3
     assert not processes.of_home(str(local.home.path))
     wait_until(lambda: not processes.start_ticks(command))
