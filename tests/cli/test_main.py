@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -15,6 +16,10 @@ import shoal.cli
 from shoal import __version__
 from shoal.cli.catalogue import VERBS
 from shoal.cli.settings import Settings
+from shoal.compat import kubeflow
+from shoal.schedule.plan import POLICIES
+from shoal.simulate import policies
+from shoal.simulate.packing import policies as packing
 from tests.cli.conftest import Shell
 
 _HEAVY = ("fastapi", "sqlalchemy", "numpy", "rich", "asyncio", "yaml", "uvicorn", "alembic", "psutil")
@@ -45,6 +50,22 @@ def test_help_lists_every_verb(sh: Shell) -> None:
     for name, verb in VERBS.items():
         assert f"  {name} " in said.out
         assert verb.help in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("up",), POLICIES),
+        (("simulate",), policies.POLICIES),
+        (("simulate", "packing"), packing.POLICIES),
+        (("convert",), (*kubeflow.KINDS, "Experiment", "TrainJob", "JobSet", "batch.volcano.sh")),
+    ],
+)
+def test_help_names_each_policy_and_manifest_that_there_is(
+    sh: Shell, words: tuple[str, ...], names: Iterable[str]
+) -> None:
+    said = " ".join(sh(*words, "--help").out.split()).replace("- ", "-")
+    assert [name for name in names if name not in said] == []
 
 
 def test_nothing_at_all_is_a_call_for_help(sh: Shell) -> None:

@@ -17,10 +17,9 @@ import pytest
 from shoal.admission.admission import Admission
 from shoal.client import Client
 from shoal.clock import Clock
-from shoal.objects.job import Job
 from shoal.objects.meta import Metadata
 from shoal.objects.queue import Queue
-from shoal.store.base import SYSTEM, Actor, Authorise, Store, allow_all
+from shoal.store.base import Actor, Authorise, Store, allow_all
 from shoal.store.memory import MemoryStore, Window
 from shoal.testing.store import Capability, StoreContract, StoreHarness
 from shoal.testing.store.writes import NewerJob
@@ -73,6 +72,7 @@ class _AsActor:
 
 class ClientHarness:
     capabilities: frozenset[Capability] = frozenset({"authorise", "clock", "window"})
+    """Not `lagging`: a client's watch reads ahead of its reader; see test_watch."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -105,24 +105,3 @@ class TestClient(StoreContract):
         yield made
         for server in made.servers:
             server.close()
-
-    def test_a_slow_watch_expires_and_misses_nothing_before(self, harness: StoreHarness) -> None:
-        """The client reads ahead for its reader; see test_watch for one who is slower than that."""
-
-
-def test_the_harness_is_what_it_seems(tmp_path: Path) -> None:
-    harness = ClientHarness(tmp_path)
-    store = harness.open()
-    made = store.create(
-        Job(metadata=Metadata(name="a"), spec=_spec()), actor=Actor("alice", ("people",))
-    )
-    assert made.metadata.submitter == "alice"
-    assert harness.servers[0].store.get(Job, "default", "a", actor=SYSTEM) == made
-    store.close()
-    harness.servers[0].close()
-
-
-def _spec() -> Any:
-    from tests.server.harness import a_job
-
-    return a_job().spec

@@ -16,7 +16,7 @@ from shoal.testing.store.status import patch
 
 
 class MemoryHarness:
-    capabilities: frozenset[Capability] = frozenset({"authorise", "clock", "window", "newer"})
+    capabilities: frozenset[Capability] = frozenset({"authorise", "clock", "window", "newer", "lagging"})
 
     def open(
         self,

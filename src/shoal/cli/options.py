@@ -7,9 +7,10 @@ counts are reported as Click reports them, with the option's name.
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -120,6 +121,25 @@ def dry_run(function: F) -> F:
     return click.option("--dry-run", is_flag=True, help="Show what would change, change nothing.")(
         function
     )
+
+
+def listed_option(*names: str, of: str, help: str, **attributes: Any) -> Callable[[F], F]:  # noqa: A002
+    """Add an option that takes names of the list `of` (`module:attribute`), which its help ends with."""
+    return click.option(*names, cls=_Listed, of=of, help=help, **attributes)
+
+
+class _Listed(click.Option):
+    """Imports the module of the list when its help is shown, not before."""
+
+    def __init__(self, *names: Any, of: str, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self._of = of.split(":")
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """With all names at the end."""
+        record = super().get_help_record(ctx)
+        listed: Iterable[str] = getattr(importlib.import_module(self._of[0]), self._of[1])
+        return record and (record[0], f"{record[1]} {', '.join(listed)}.")
 
 
 def _stored(*names: str, field: str, **attributes: Any) -> Callable[[F], F]:

@@ -17,17 +17,20 @@ Pure: it imports `objects` alone, and neither reads files nor a clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import product
 from typing import Any, cast
 
 from shoal.compat.documents import Converted
 from shoal.objects.errors import Invalid
 
-__all__ = ["Converted", "converted", "is_foreign"]
+__all__ = ["Converted", "converted", "is_foreign", "supported"]
 
 _GROUPS = (
     "kubeflow.org", "trainer.kubeflow.org", "batch", "batch.volcano.sh", "jobset.x-k8s.io",
 )  # fmt: skip
+"""Kept apart from the converters, so that reading objects of Shoal imports none of them."""
 
 
 def is_foreign(document: object) -> bool:
@@ -44,23 +47,38 @@ def converted(document: Mapping[str, Any]) -> Converted:
     Raises:
         Invalid: its kind is not supported, or it holds what has no counterpart.
     """
+    kind, version = str(document.get("kind", "")), str(document.get("apiVersion", ""))
+    convert = _converters().get((version, kind))
+    if convert is None:
+        raise Invalid(
+            f"manifests of kind {kind or '(none)'} ({version}) are not supported yet",
+            hint=f"supported: {supported()}",
+        )
+    return convert(document)
+
+
+def supported() -> str:
+    """The kinds that `converted` takes, by API group: `Job (batch, batch.volcano.sh); JobSet (...)`."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for version, kind in _converters():
+        group = version.split("/")[0]
+        groups[kind] = tuple(dict.fromkeys((*groups.get(kind, ()), group)))
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for kind, of in groups.items():
+        kinds.setdefault(of, []).append(kind)
+    return "; ".join(f"{', '.join(names)} ({', '.join(of)})" for of, names in kinds.items())
+
+
+@cache
+def _converters() -> dict[tuple[str, str], Callable[[Mapping[str, Any]], Converted]]:
+    """What converts each `apiVersion` and kind."""
     from shoal.compat import batch, jobset, katib, kubeflow, volcano
 
-    kind, version = str(document.get("kind", "")), str(document.get("apiVersion", ""))
-    if kind == "Experiment" and version in katib.VERSIONS:
-        return katib.convert(document)
-    if kind in kubeflow.KINDS and version in kubeflow.VERSIONS:
-        return kubeflow.convert(document)
-    if (version, kind) == batch.KIND:
-        return batch.convert(document)
-    if (version, kind) == (volcano.VERSION, "Job"):
-        return volcano.convert(document)
-    if (version, kind) == jobset.JOB_SET:
-        return jobset.convert_set(document)
-    if (version, kind) == jobset.TRAIN_JOB:
-        return jobset.convert_train_job(document)
-    raise Invalid(
-        f"manifests of kind {kind or '(none)'} ({version}) are not supported yet",
-        hint="supported: Experiment of Katib; " + ", ".join(kubeflow.KINDS) + ", TrainJob of Kubeflow; "
-        "Job of Volcano and of Kubernetes; JobSet",
-    )
+    return {
+        **dict.fromkeys(product(kubeflow.VERSIONS, kubeflow.KINDS), kubeflow.convert),
+        **dict.fromkeys(product(katib.VERSIONS, ("Experiment",)), katib.convert),
+        jobset.TRAIN_JOB: jobset.convert_train_job,
+        batch.KIND: batch.convert,
+        (volcano.VERSION, "Job"): volcano.convert,
+        jobset.JOB_SET: jobset.convert_set,
+    }

@@ -17,6 +17,7 @@ from shoal.schedule.cycle.peers.named import POLICIES
 from shoal.schedule.cycle.rows import Rules
 
 __all__ = [
+    "POLICIES",
     "Deny",
     "Grow",
     "JobName",

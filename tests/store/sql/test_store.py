@@ -13,7 +13,7 @@ from tests.support.postgres import PostgresServer
 
 class SqlHarness:
     capabilities: frozenset[Capability] = frozenset(
-        {"authorise", "clock", "window", "durable", "shared", "newer"}
+        {"authorise", "clock", "window", "durable", "shared", "newer", "lagging"}
     )
 
     def __init__(self, place: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from shoal.cli.failures import Usage
+from shoal.cli.options import listed_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,9 +20,10 @@ def path_option(*names: str, metavar: str, **attributes: Any) -> Callable[[F], F
     return click.option(*names, type=click.Path(path_type=Path), metavar=metavar, **attributes)
 
 
-def policy_option(text: str) -> Callable[[F], F]:
-    """Add `--policy NAME...`, as `policies`."""
-    return click.option("--policy", "policies", multiple=True, metavar="NAME...", help=text)
+def policy_option(of: str, default: str) -> Callable[[F], F]:
+    """Add `--policy NAME...`, as `policies`: names of the mapping `of`; `default` in words."""
+    text = f"{default} by default; one or more of"
+    return listed_option("--policy", "policies", of=of, multiple=True, metavar="NAME...", help=text)
 
 
 def chosen(policies: Iterable[str], known: Mapping[str, Any], unless: Iterable[str]) -> tuple[str, ...]:

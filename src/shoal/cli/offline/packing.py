@@ -39,7 +39,7 @@ class _Command(click.Command):
     metavar="FILE",
     help="name,cpu_milli,memory_mib,num_gpu,gpu_milli, and gpu_spec if there is one.",
 )
-@policy_option("Of random, best-fit, fgd and shoal; all by default.")
+@policy_option("shoal.simulate.packing.policies:POLICIES", "All")
 @click.option(
     "--seeds",
     multiple=True,

@@ -51,10 +51,7 @@ class _Group(click.Group):
     is_flag=True,
     help="A list that comes with Shoal: 24 jobs of two made-up applications, on 4 nodes of 4 GPUs.",
 )
-@policy_option(
-    "Of fifo, fifo-skip, fifo-skip-spread, easy, tiresias, optimus, dragon and shoal; fifo-skip, "
-    "tiresias and shoal by default."
-)
+@policy_option("shoal.simulate.policies:POLICIES", ", ".join(_DEFAULT))
 @path_option(
     "--profiles",
     metavar="DIR",

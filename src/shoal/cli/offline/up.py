@@ -12,7 +12,7 @@ import msgspec
 from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.offline.start import check_room
-from shoal.cli.options import CPU, MEMORY, reports, verb, whole
+from shoal.cli.options import CPU, MEMORY, listed_option, reports, verb, whole
 from shoal.cli.output import emit, say
 from shoal.cli.settings import Settings
 from shoal.objects.errors import Invalid, NotFound
@@ -46,11 +46,8 @@ _FORGET_SECONDS = 5.0
     metavar="LABEL,...",
     help="Node labels that are levels of the topology, the widest first, such as block,rack.",
 )
-@click.option(
-    "--policy",
-    "name",
-    metavar="NAME",
-    help="The scheduling policy: shoal, or fifo, fifo-skip, easy, tiresias, optimus, dragon.",
+@listed_option(
+    "--policy", "name", of="shoal.schedule.plan:POLICIES", metavar="NAME", help="The scheduling policy:"
 )
 @click.option(
     "--record",

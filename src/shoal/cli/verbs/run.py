@@ -6,7 +6,7 @@ import os
 import shutil
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -32,10 +32,9 @@ from shoal.cli.output import say, write_document, write_names
 from shoal.cli.settings import Settings
 from shoal.client import Client
 from shoal.objects.errors import Exists
-from shoal.objects.job import Job
+from shoal.objects.job import Job, Runtime
 
 _COUNT = whole(1, 100_000)
-_RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle", "elastic")
 
 
 @verb("run", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -57,7 +56,7 @@ _RUNTIMES = ("plain", "torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle
 @click.option("--name", default="", metavar="NAME", help="The job's name; by default from the command.")
 @click.option(
     "--runtime",
-    type=click.Choice(_RUNTIMES),
+    type=click.Choice(get_args(Runtime)),
     default=None,
     help="How tasks find one another; elastic with --max, torchrun for several workers, else plain.",
 )

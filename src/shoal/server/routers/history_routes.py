@@ -16,7 +16,7 @@ from shoal.server.services import ActorNow, ServicesNow
 from shoal.store.authorise import ACTIONS, allows, require
 from shoal.store.base import Actor
 
-router = APIRouter(prefix="/api/v1", tags=["telling"], default_response_class=Response)
+router = APIRouter(prefix="/api/v1", tags=["history"], default_response_class=Response)
 
 _MOST_ENTRIES = 10_000
 

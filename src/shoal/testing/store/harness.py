@@ -37,11 +37,12 @@ __all__ = [
     "together",
 ]
 
-Capability = Literal["authorise", "clock", "window", "durable", "shared", "newer"]
+Capability = Literal["authorise", "clock", "window", "durable", "shared", "newer", "lagging"]
 """authorise, clock, window: `open` obeys the argument of that name. durable: what was acknowledged is
 there when the store is opened again, also by another process after the first was killed. shared: two
 stores that are open at once have the same objects, and each sees what the other writes. newer: it takes
-objects of a newer Shoal, which this one cannot decode."""
+objects of a newer Shoal, which this one cannot decode. lagging: a watch reads no further ahead than its
+reader polls, so one that is not polled falls out of the window."""
 
 ALICE = Actor("alice")
 DEADLINE_SECONDS = 30.0

@@ -214,7 +214,7 @@ class WatchRules(Rules):
             assert seen(collect(watch, 3)) == ["j37", "j38", "j39"]
             watch.close()
 
-    @needs("window")
+    @needs("window", "lagging")
     def test_a_slow_watch_expires_and_misses_nothing_before(self, harness: StoreHarness) -> None:
         with opened(harness, window=Window(count=10)) as store:
             watch = store.watch(JOB, actor=SYSTEM, version=start_of(store))
