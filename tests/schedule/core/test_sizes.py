@@ -27,3 +27,23 @@ def test_a_curve_counts_tasks_of_the_elastic_role_alone(speeds: tuple[float, ...
     (step,) = made.steps
     assert isinstance(step, Grow)
     assert [(task.role, task.index) for task in step.tasks] == [("worker", 2), ("worker", 3)]
+
+
+def test_queues_of_different_depth_are_compared() -> None:
+    """One job is in a queue at the top, one in a queue below another; their shares are equal."""
+    queues = (Queue(name="flat"), Queue(name="top"), Queue(name="below", parent="top"))
+    jobs = tuple(
+        Job(
+            name=queue,
+            queue=queue,
+            roles=(Role(minimum=1, maximum=4, amounts={"cpu": 1000}),),
+            tasks=(Task(node="n"),),
+        )
+        for queue in ("flat", "below")
+    )
+    node = Node(name="n", amounts={"cpu": 6000})
+    made = plan(Cluster(nodes=(node,), queues=queues, jobs=jobs), Rules(), 100.0)
+    assert {step.job: len(step.tasks) for step in made.steps if isinstance(step, Grow)} == {
+        "below": 2,
+        "flat": 2,
+    }

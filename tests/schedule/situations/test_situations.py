@@ -28,7 +28,6 @@ OLD: dict[str, str] = {
 """What fails on the core that the server runs, and why. A file that passes must be taken off."""
 
 CORE: dict[str, str] = {
-    "E9-one-of-each-and-nothing-comes-back": "a job that straddles its queue's nominal is not taken",
     "sizes-beside-a-coordinator": "remaining work does not weigh sizes",
     "sizes-eight-jobs-on-four-nodes": "remaining work does not weigh sizes",
     "sizes-minimum-is-kept": "remaining work does not weigh sizes",
@@ -36,7 +35,6 @@ CORE: dict[str, str] = {
     "sizes-restart-has-to-pay": "restart cost is not charged",
     "sizes-shrink-for-a-waiting-peer": "remaining work does not weigh sizes",
     "sizes-wrong-declaration-is-distrusted": "remaining work does not weigh sizes",
-    "worked-example": "surplus that finds another place is not moved for a claim within nominal",
 }
 """What fails on the core in preparation, and why."""
 

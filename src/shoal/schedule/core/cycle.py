@@ -543,6 +543,8 @@ class _Cycle:
             if kept is not None and (found is None or kept[0] < found[0]):
                 found = kept
         if found is None:
+            found = self.profile.date(job, counts, recall=True)
+        if found is None:
             return False
         at, slots = found
         load = job.load(counts, new=not job.row.tasks)
@@ -562,12 +564,13 @@ class _Cycle:
         return True
 
     def _holds(self, job: JobState, entitled: bool) -> bool:
-        """Whether no claim within another queue's nominal can displace it."""
+        """Whether no claim within another queue's nominal can displace it: nothing of that is unused, so
+        that a claim needs capacity to come back first."""
         if entitled:
             return True
         queues = self.session.queues
-        mine = set(queues.paths[job.queue])
-        return not any(queues.nominal[at].any() for at in range(len(queues.rows)) if at not in mine)
+        others = [at for at in range(len(queues.rows)) if at not in queues.paths[job.queue]]
+        return not (queues.stays[others] < queues.nominal[others] - 1e-9)[:, :-1].any()
 
     def _note_reserved(self, job: JobState, why: explain.Reason = ("Dated", {})) -> None:
         found = next(each for each in self.profile.reservations if each.job is job)

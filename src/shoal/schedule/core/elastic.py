@@ -94,7 +94,7 @@ class Sizes:
             share = queues.share(each, after)
             row = queues.rows[each]
             parts.append((not inside, -row.priority, -job.row.priority, share))
-        return (*parts, -job.row.priority, -self._gain(job, size), job.row.created, job.name)
+        return (tuple(parts), -job.row.priority, -self._gain(job, size), job.row.created, job.name)
 
     def _divide(
         self, use: Floats, sizes: dict[str, int], fits: Callable[[JobState, int, Floats], bool]

@@ -25,6 +25,7 @@ from shoal.schedule.core.queues import Refusal
 from shoal.schedule.core.session import Eviction, Session, held_seconds
 from shoal.schedule.core.state import WHOLE, JobState, Request, Slot, fitting
 from shoal.schedule.core.units import Unit, Units
+from shoal.schedule.cycle.rows import Task
 
 __all__ = ["Claim", "make_room"]
 
@@ -56,6 +57,9 @@ class Claim:
         use = self._equal_or_higher()
         self.flags = [queues.within(each, use[each] + self.load, self.asks) for each in path]
         self.share = [queues.share(each, queues.stays[each] + self.load) for each in path]
+        lacks = np.clip(queues.nominal[job.queue] - queues.stays[job.queue], 0.0, self.load)
+        self.cured: Floats = self.load if any(self.flags) else lacks
+        """Of its queue's nominal."""
 
     def _equal_or_higher(self) -> dict[int, Floats]:
         """Usage of each queue of the path without lower classes, and without the surplus of equal
@@ -101,10 +105,12 @@ class Claim:
                 (load > _SLACK) & self.asks
             ].any():
                 return False
-        if not self._over(victim, load, beneath, surplus=surplus):
+        over, straddles = self._over(victim, load, beneath)
+        entitled = any(self.flags[:below])
+        if not over or ((entitled or (straddles and not surplus)) and not self._cures(victim, load)):
             return False
-        if any(self.flags[:below]):
-            return self._cures(victim, load)
+        if entitled:
+            return True
         top = self.path[below - 1]
         if not session.rules.beyond_nominal or not job.row.preemptible:
             return False
@@ -115,7 +121,18 @@ class Claim:
         other = queues.paths[victim.queue][beneath - 1]
         before = queues.share(other, queues.stays[other])
         after = queues.share(other, queues.stays[other] - load)
-        return self.share[below - 1] <= after + _SLACK and self.share[below - 1] < before - _SLACK
+        least = self.share[below - 1]
+        return least < before - _SLACK and (straddles or least <= after + _SLACK)
+
+    def may_displace(self, victim: JobState) -> bool:
+        """Whether surplus of the victim may be taken by a claim within nominal if it fits elsewhere: its
+        queue loses nothing."""
+        session, queues = self.session, self.session.queues
+        below, beneath = queues.common(self.job.queue, victim.queue)
+        if not below or not beneath or queues.fenced(self.job.queue, victim.queue):
+            return False
+        minimum = max(queues.rows[each].minimum_seconds for each in queues.paths[victim.queue][:beneath])
+        return any(self.flags[:below]) and session.now - victim.row.since >= minimum
 
     def _cures(self, victim: JobState, load: Floats) -> bool:
         """Whether the shortfalls of nominal that evictions cause stay below the one that they cure. A
@@ -128,28 +145,28 @@ class Claim:
         asks = self.asks.copy()
         asks[-1] = False
         caused = queues.shortfall(after) - queues.shortfall(self.before)
-        return not (caused >= self.load - _SLACK)[asks & (caused > _SLACK)].any()
+        return not (caused >= self.cured - _SLACK)[asks & (caused > _SLACK)].any()
 
-    def _over(self, victim: JobState, load: Floats, beneath: int, *, surplus: bool) -> bool:
+    def _over(self, victim: JobState, load: Floats, beneath: int) -> tuple[bool, bool]:
         """Whether each queue of the victim's, below the common one, is over its nominal where the unit
-        is taken; a unit may straddle it, but a gang whose minimum is inside nominal is not taken."""
+        is taken, and whether the unit straddles that: without it the queue is below."""
         session = self.session
         queues = session.queues
         asks = self.asks & (load > _SLACK)
         asks[-1] = False
         if not asks.any():
-            return False
+            return False, False
         for each in queues.paths[victim.queue][:beneath]:
             nominal = queues.nominal[each]
             use = queues.stays[each]
             if not (use > nominal + _SLACK)[asks].any():
-                return False
+                return False, False
             over = (use > nominal + _SLACK) & asks
             lower = self._below(each, victim.row.priority)
             rest = use - lower - load
             if not ((rest >= nominal - _SLACK) | (load > nominal + _SLACK))[over].any():
-                return surplus and bool(((use - lower) > nominal + _SLACK)[over].any())
-        return True
+                return bool(((use - lower) > nominal + _SLACK)[over].any()), True
+        return True, False
 
     # all units at once
 
@@ -178,15 +195,17 @@ class Claim:
             rest &= entitled[queue]
         at = np.flatnonzero(rest)
         at = at[self._unprotected(units, at, beneath)]
-        at = at[self._all_over(units, at, beneath, surplus[at])]
+        over, straddles = self._all_over(units, at, beneath)
+        at, straddles = at[over], straddles[over]
         inside = entitled[queue[at]]
-        fine = np.zeros(len(at), np.bool_)
-        fine[inside] = self._all_cure(units, at[inside])
+        cures = self._all_cure(units, at) | ~(inside | (straddles & ~surplus[at]))
+        at, straddles, inside = at[cures], straddles[cures], inside[cures]
+        fine = inside.copy()
         beyond = np.flatnonzero(~inside)
         lower = theirs[at[beyond]] < mine
         fine[beyond] = lower | self.turns
         equal = beyond[~lower] if not self.turns else beyond[:0]
-        fine[equal] = self._all_behind(units, at[equal], below, beneath)
+        fine[equal] = self._all_behind(units, at[equal], below, beneath, straddles[equal])
         found[at[fine]] = True
         return found
 
@@ -217,13 +236,13 @@ class Claim:
                 fine[there] &= ~short.any(axis=1)
         return fine
 
-    def _all_over(self, units: Units, at: Ints, beneath: Ints, surplus: Bools) -> Bools:
+    def _all_over(self, units: Units, at: Ints, beneath: Ints) -> tuple[Bools, Bools]:
         queues = self.session.queues
         load = units.load[at]
         asks = self.asks & (load > _SLACK)
         asks[:, -1] = False
         fine = _some(asks)
-        decided = ~fine
+        decided, straddling = ~fine, np.zeros(len(at), np.bool_)
         classes = sorted({int(each) for each in np.unique(units.unit_priority[at])})
         rank = np.searchsorted(np.array(classes, np.int64), units.unit_priority[at])
         count = len(queues.rows)
@@ -234,14 +253,15 @@ class Claim:
             nominal, use = queues.nominal[each], queues.stays[each]
             over: Bools = (use > nominal + _SLACK) & asks[there]
             stands = use - lower[each, rank[there]]
-            straddles = load[there] > nominal + _SLACK
-            good = _some(((stands - load[there] >= nominal - _SLACK) | straddles) & over)
-            some: Bools = surplus[there] & _some((stands > nominal + _SLACK) & over)
+            larger = load[there] > nominal + _SLACK
+            good = _some(((stands - load[there] >= nominal - _SLACK) | larger) & over)
+            some = _some((stands > nominal + _SLACK) & over)
             any_over = _some(over)
             ends: Bools = ~decided[there] & (~any_over | ~good)
             fine[there] = np.where(ends, any_over & some, fine[there])
+            straddling[there] |= ends & any_over & some
             decided[there] |= ends
-        return fine
+        return fine, straddling
 
     def _all_cure(self, units: Units, at: Ints) -> Bools:
         queues = self.session.queues
@@ -253,10 +273,10 @@ class Claim:
         caused = before + np.where(queues.leaves[queue][:, None], more, 0.0)
         asks = self.asks.copy()
         asks[-1] = False
-        return ~_some((caused >= self.load - _SLACK) & asks & (caused > _SLACK))
+        return ~_some((caused >= self.cured - _SLACK) & asks & (caused > _SLACK))
 
-    def _all_behind(self, units: Units, at: Ints, below: Ints, beneath: Ints) -> Bools:
-        """Kueue's two inequalities of shares."""
+    def _all_behind(self, units: Units, at: Ints, below: Ints, beneath: Ints, straddles: Bools) -> Bools:
+        """Kueue's two inequalities of shares; of units that straddle nominal the second alone."""
         queues = self.session.queues
         paths = queues.paths
         mine = np.array([self.share[each - 1] if each else math.inf for each in below])
@@ -278,7 +298,7 @@ class Claim:
             return np.where(most > 0, divided, 0.0)
 
         before, after = shares(queues.stays[other]), shares(queues.stays[other] - units.load[at])
-        return (mine[queue] <= after + _SLACK) & (mine[queue] < before - _SLACK)
+        return (straddles | (mine[queue] <= after + _SLACK)) & (mine[queue] < before - _SLACK)
 
 
 def _surplus(session: Session, job: JobState) -> Floats:
@@ -333,6 +353,8 @@ class _Attempt:
         self.first = len(session.evictions)
         self.moves = moves
         self.moving: set[str] = set()
+        self.displaced: list[tuple[JobState, Task]] = []
+        """Surplus of queues that are within nominal, which has to fit elsewhere."""
         self.columns = session.units()
         self._objects: dict[int, Unit] = {}
         self.fresh = session.fresh_units()
@@ -395,6 +417,9 @@ class _Attempt:
         if self.moves:
             movable = np.array([self._movable(job) for job in units.jobs], np.bool_)
             moves[units.surplus :] = (alive & movable[units.job])[units.surplus :]
+        if claim.within_nominal:
+            fits = np.array([claim.may_displace(job) for job in units.jobs], np.bool_)
+            moves[: units.surplus] = (alive & ~found & fits[units.job])[: units.surplus]
         return found, moves
 
     def _order_of(self, unit: Unit) -> tuple[Any, ...]:
@@ -440,15 +465,18 @@ class _Attempt:
             return False
         if not self.claim.may_take(unit.job, self._load(unit), surplus=unit.surplus):
             return False
-        if not unit.surplus:
-            return True
+        return not unit.surplus or self._loose(unit)
+
+    def _loose(self, unit: Unit) -> bool:
         loose = {(task.role, task.index) for task in unit.job.loose(self.session.tasks(unit.job))}
         return any((task.role, task.index) in loose for task in unit.tasks)
 
     def _may_move(self, unit: Unit) -> bool:
-        if not self.moves or unit.surplus or not self.session.tasks(unit.job):
+        if not self.session.tasks(unit.job):
             return False
-        return self._movable(unit.job)
+        if unit.surplus:
+            return self.claim.may_displace(unit.job) and self._loose(unit)
+        return self.moves and self._movable(unit.job)
 
     def _movable(self, job: JobState) -> bool:
         session, row = self.session, job.row
@@ -467,7 +495,9 @@ class _Attempt:
         if before is not None:
             session.evictions.remove(before)
             found.tasks = [*before.tasks, *tasks]
-        if move:
+        if move and unit.surplus:
+            self.displaced += [(unit.job, task) for task in tasks]
+        elif move:
             self.moving.add(unit.job.name)
 
     # node sets
@@ -501,6 +531,7 @@ class _Attempt:
 
     def _slots_in(self, domain: Bools | None) -> list[Slot] | None:
         self.moving.clear()
+        self.displaced.clear()
         if not self._clear(domain):
             return None
         session = self.session
@@ -569,10 +600,11 @@ class _Attempt:
             if best is not None and best[:2] <= (estimate, node):
                 break
             mark = session.mark()
-            moving = set(self.moving)
+            moving, displaced = set(self.moving), len(self.displaced)
             found = self._on_node(node, request)
             session.rollback(mark)
             self.moving = moving
+            del self.displaced[displaced:]
             if found is not None and (best is None or (_cost(found, session), node) < best[:2]):
                 best = (_cost(found, session), node, found)
         return None if best is None else best[1:]
@@ -747,6 +779,25 @@ class _Attempt:
                 fine = False
                 break
         session.base.count_stays(self.job, -own)
+        return fine and self._fits_elsewhere()
+
+    def _fits_elsewhere(self) -> bool:
+        """Whether displaced surplus finds capacity that is idle once the claim has its slots. What is
+        served there next is decided as ever: by the order of pending jobs, then by growth."""
+        later = self.session.later
+        gone = {
+            (each.job, task.role, task.index)
+            for each in self.session.evictions[self.first :]
+            for task in each.tasks
+        }
+        mark, fine = later.mark(), True
+        for job, task in self.displaced:
+            if (job.name, task.role, task.index) not in gone:
+                continue
+            counts = [0] * len(job.requests)
+            counts[job.role(task.role)] = 1
+            fine = fine and place(self.session.nodes, later, job, counts) is not None
+        later.rollback(mark)
         return fine
 
 

@@ -147,10 +147,11 @@ class Profile:
     # making
 
     def date(
-        self, job: JobState, counts: Sequence[int], *, keep: Sequence[Slot] = ()
+        self, job: JobState, counts: Sequence[int], *, keep: Sequence[Slot] = (), recall: bool = False
     ) -> tuple[Stamp, list[Slot]] | None:
         """The earliest start and its nodes; None where no date can be computed. `keep`: nodes that it
-        has been promised: elastic surplus there is recalled in time."""
+        has been promised: elastic surplus there is recalled in time. `recall`: so is surplus of its own
+        queue anywhere."""
         session = self.session
         ends, (_, others) = self._rows(), self._dynamic()
         times = sorted(
@@ -159,27 +160,29 @@ class Profile:
             | {each.until for each in self.reservations if not math.isinf(each.until)}
         )
         low, high = 0, len(times) - 1
-        before = -math.inf if keep else self._dates.get(job.kind, -math.inf)
+        exact = not keep and not recall
+        before = -math.inf if not exact else self._dates.get(job.kind, -math.inf)
         low = next((at for at, each in enumerate(times) if each >= before), high)
         for at in range(low, min(low + 2, high + 1)):  # most often equal jobs start one after the other
-            found = self._fits_at(job, counts, times[at], keep)
+            found = self._fits_at(job, counts, times[at], keep, recall)
             if found is not None:
-                self._dates[job.kind] = times[at]
+                if exact:
+                    self._dates[job.kind] = times[at]
                 return times[at], found
         low = min(low + 2, high)
-        last = self._fits_at(job, counts, times[high], keep)
+        last = self._fits_at(job, counts, times[high], keep, recall)
         if last is None:
             return None
         best = (times[high], last)
         while low < high:
             middle = (low + high) // 2
-            found = self._fits_at(job, counts, times[middle], keep)
+            found = self._fits_at(job, counts, times[middle], keep, recall)
             if found is None:
                 low = middle + 1
             else:
                 high = middle
                 best = (times[middle], found)
-        if not keep:
+        if exact:
             self._dates[job.kind] = best[0]
         return best
 
@@ -245,12 +248,12 @@ class Profile:
         return found
 
     def _fits_at(
-        self, job: JobState, counts: Sequence[int], at: Stamp, keep: Sequence[Slot]
+        self, job: JobState, counts: Sequence[int], at: Stamp, keep: Sequence[Slot], recall: bool
     ) -> list[Slot] | None:
         session = self.session
         book, freed, users = self._book(at, job)
-        if keep:
-            self._recall(book, job, {slot.node for slot in keep})
+        if keep or recall:
+            self._recall(book, job, None if recall else {slot.node for slot in keep})
         load = job.load(counts, new=not job.row.tasks)
         if not self._allowed(job, load, at, freed, users):
             return None
@@ -294,15 +297,19 @@ class Profile:
                 freed[session.queues.paths[each.job.queue]] -= each.load
         return book, freed, ended
 
-    def _recall(self, book: Capacity, job: JobState, nodes: set[int]) -> None:
-        """Elastic surplus on these nodes counts as free: it is taken back in time."""
+    def _recall(self, book: Capacity, job: JobState, nodes: set[int] | None) -> None:
+        """Elastic surplus on these nodes, else that of the job's queue, counts as free: it is taken back
+        in time."""
         session = self.session
         for other in session.jobs.values():
             if other is job or not other.row.preemptible or other.row.priority > job.row.priority:
                 continue
-            for task in other.surplus() if other.present else ():
+            if nodes is None and other.queue != job.queue:
+                continue
+            present = {(task.role, task.index) for task in session.tasks(other)}
+            for task in other.surplus() if present else ():
                 at = session.nodes.index.get(task.node, -1)
-                if at in nodes:
+                if (task.role, task.index) in present and (at >= 0 if nodes is None else at in nodes):
                     book.change(at, other.requests[other.role(task.role)], task.gpus, +1)
 
     def _allowed(self, job: JobState, load: Floats, at: Stamp, freed: Floats, ended: _Ended) -> bool:
