@@ -18,11 +18,7 @@ class Seen:
     def __init__(self) -> None:
         self.world = World()
         self.picture = SchedulerCache(
-            jobs=self.world.jobs,
-            queues=self.world.queues,
-            nodes=self.world.nodes,
-            tasks=self.world.tasks,
-            policy=Policy,
+            self.world.context,
             slower=lambda job, found: self.slower.append((job.metadata.name, found)),
         )
         self.slower: list[tuple[str, Slower]] = []

@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shoal.cluster.base import Listing, Task
+from shoal.cluster.base import Listing, NodeState, Task
 from shoal.cluster.simulated import SimulatedCluster, run_for
-from shoal.control.task_cache import TaskCache
+from shoal.control.task_cache import NodeStates, TaskCache
 from shoal.objects.errors import Unavailable
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
@@ -156,3 +156,43 @@ def test_it_lists_again_now_and_then(world: World):
     world.clock.advance(10)
     world.cache.sync()
     assert 0 not in world.of_job()
+
+
+class Fragile:
+    """A callback that raises until it is mended."""
+
+    def __init__(self) -> None:
+        self.broken = True
+        self.seen: list[str] = []
+
+    def __call__(self, old: Task | NodeState | None, new: Task | NodeState | None) -> None:
+        if self.broken:
+            raise KeyError("bug")
+        thing = new or old
+        self.seen.append(thing.spec.name if isinstance(thing, Task) else thing.name)
+
+
+def test_a_callback_that_raises_gets_its_changes_of_tasks_again(world: World):
+    fragile = Fragile()
+    world.cache.on_change(fragile)
+    after: list[str] = []
+    world.cache.on_change(lambda old, new: after.append((new or old).spec.name))
+    world.start(spec(2), spec(3))
+    world.cache.sync()
+    assert set(after) == {"j-2", "j-3"} and {"j-2", "j-3"} <= {name for name, _ in world.changes}
+    assert 0 < world.cache.sync_after() <= 1.0
+    fragile.broken = False
+    world.cache.sync()
+    assert sorted(fragile.seen) == ["j-2", "j-3"]
+
+
+def test_a_callback_that_raises_gets_its_changes_of_nodes_again(world: World):
+    states, fragile = NodeStates(world.cluster, world.cache, clock=world.clock), Fragile()
+    states.on_change(fragile)
+    after: list[str] = []
+    states.on_change(lambda old, new: after.append((new or old).name))
+    assert states.sync() and sorted(after) == ["a", "b"]
+    assert 0 < states.sync_after() <= 1.0
+    fragile.broken = False
+    states.sync()
+    assert sorted(fragile.seen) == ["a", "b"] and sorted(after) == ["a", "b"]

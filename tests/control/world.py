@@ -10,7 +10,8 @@ import msgspec
 from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster, run_for
 from shoal.control.cache import ObjectCache
-from shoal.control.controllers import ControllerContext, build
+from shoal.control.context import ControllerContext
+from shoal.control.controllers import build
 from shoal.control.lease import AlwaysLeader, Guard
 from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController
@@ -57,7 +58,7 @@ class Cluster(SimulatedCluster):
 
 
 class Diary:
-    """Notebook of the job controller and journal of the scheduler, in lists."""
+    """An `EventRecorder` that keeps lists."""
 
     def __init__(self) -> None:
         self.decisions: list[tuple[str, str, str]] = []
@@ -136,6 +137,7 @@ class World:
             policy=lambda: policy_named(self.policy, edition=EDITION),
             levels=lambda: self.levels,
         )
+        self.context = context
         self.jobs: ObjectCache[Job] = context.cache(JOB)
         self.queues: ObjectCache[Queue] = context.cache(QUEUE)
         self.nodes: ObjectCache[Node] = context.cache(NODE)

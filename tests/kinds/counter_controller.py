@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.control.cache import ObjectCache
-from shoal.control.controllers import ControllerContext, Registration
+from shoal.control.context import ControllerContext
+from shoal.control.controllers import Registration
 from shoal.control.lease import Guard
 from shoal.control.runner import Key, Source
 from tests.kinds.counter import COUNTER, Counter

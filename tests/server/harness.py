@@ -13,7 +13,7 @@ from shoal.clock import SystemClock
 from shoal.cluster.base import Cluster
 from shoal.cluster.local import home as homes
 from shoal.cluster.simulated import SimulatedCluster, run_for
-from shoal.control.controllers import ControllerContext
+from shoal.control.context import ControllerContext
 from shoal.control.lease import AlwaysLeader
 from shoal.history.files import FileLogs
 from shoal.objects.job import Job, JobSpec, Role

@@ -16,6 +16,8 @@ from shoal.cluster.simulated import SimulatedCluster, run_for
 from shoal.history.base import About
 from shoal.history.files import FileLogs
 from shoal.objects.kinds import JOB
+from shoal.objects.meta import Metadata
+from shoal.objects.queue import Queue
 from shoal.server.accounts import Accounts
 from shoal.server.auth import JobTokens
 from shoal.server.components import Components
@@ -103,6 +105,15 @@ def test_objects_that_cannot_be_decoded_or_reconciled_are_shown(tmp_path: Path) 
         for name, reason in (("newer", "Undecodable"), ("odd", "ReconcileFailing")):
             about = About(kind="Job", namespace="default", name=name)
             assert reason in {entry.reason for entry in services.history.entries(about=about)}
+        about = About(kind="Queue", namespace="default", name="odd", uid="u")
+        assert services.control is not None
+        repeated = Queue(metadata=Metadata(name="odd", uid="u"))
+        services.recorder.event(about, "Repeated", "again", severity="Warning")
+        services.audit.wrong(about, "Repeated", "again")
+        services.control.recorder.event(repeated, "Repeated", "again", warning=True, at=0.0)
+        services.history.flush()
+        found = services.history.entries(about=about)
+        assert [entry.count for entry in found if entry.reason == "Repeated"] == [3]
         store.delete(JOB, "default", "newer", uid=newer.metadata.uid, actor=SYSTEM)
         rewrite(store, JOB, "odd", status=lambda old: {})
         until(lambda: not components.failing())

@@ -15,9 +15,6 @@ A document that cannot be decoded (an enum of a newer version, a damaged field) 
 object is not in the cache, `undecodable` lists it with the reason, and everything else goes on. It
 comes back with the version that can be decoded; a controller with a finalizer on it finishes its
 deletion by the metadata alone (`Source.undecodable`, `ObjectCache.remove_finalizer`).
-
-A callback that raises is called again with what has changed since; the other callbacks and events are
-not affected.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import threading
 from collections.abc import Callable, Generator, Hashable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -47,6 +44,8 @@ S = TypeVar("S")
 _LOG = logging.getLogger("shoal.control")
 _POLL_SECONDS = 5.0
 """`sync` is called so often even if the watch never says that it is ready."""
+_RETRY_SECONDS = 1.0
+"""A callback that raised is called again after so long at the latest."""
 
 
 @dataclass(frozen=True)
@@ -72,53 +71,84 @@ class Undecodable:
         return f"{what} cannot be decoded and is left as it is: {self.error}"
 
 
-class Subscribers(Generic[S]):
-    """The callbacks of a cache. One that raises gets the change again from `retry`; thread-safe."""
+class Closable(Protocol):
+    """A watch."""
+
+    def close(self) -> None:
+        """End it; idempotent."""
+
+
+W = TypeVar("W", bound=Closable)
+
+
+class WatchedCache(Generic[S, W]):
+    """What the implementations of `shoal.control.runner.Cache` share: readiness, and subscribers.
+
+    A callback that raises is called again before the next sync, with what has changed since it last took
+    a change in; the other callbacks and changes are not affected. Thread-safe.
+    """
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
+        self.name = name
+        """See `Cache.name`."""
+        self.ready = threading.Event()
+        self._synced = False
+        self._watch: W | None = None
         self._callbacks: list[Callable[[S | None, S | None], None]] = []
+        self._undelivered_lock = threading.Lock()
         self._undelivered: dict[tuple[int, Hashable], tuple[S | None, S | None]] = {}
         self._error = ""
-        self.failures = 0
-        """Exceptions of callbacks so far."""
 
-    def add(self, callback: Callable[[S | None, S | None], None]) -> None:
-        """Call it for each change from now on."""
+    @property
+    def synced(self) -> bool:
+        """See `Cache.synced`."""
+        return self._synced
+
+    def on_change(self, callback: Callable[[S | None, S | None], None]) -> None:
+        """See `Cache.on_change`."""
         self._callbacks.append(callback)
 
-    def notify(self, key: Hashable, old: S | None, new: S | None) -> None:
+    def close(self) -> None:
+        """See `Cache.close`."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def _due_after(self, seconds: float) -> float:
+        """`sync_after` of a cache that is due after that time: sooner while a callback has to be called
+        again."""
+        return max(0.001, min(seconds, _RETRY_SECONDS) if self._undelivered else seconds)
+
+    def _notify(self, key: Hashable, old: S | None, new: S | None) -> None:
         """Call all callbacks with a change of that key."""
         for number in range(len(self._callbacks)):
             self._call(number, key, old, new)
 
-    def retry(self) -> None:
-        """Call each callback that raised again, with what has changed since it last took a change in."""
+    def _notify_again(self) -> None:
+        """Call each callback that raised again: `sync` begins with it."""
         if self._undelivered:
-            with self._lock:
+            with self._undelivered_lock:
                 undelivered, self._undelivered = self._undelivered, {}
             for (number, key), (old, new) in undelivered.items():
                 self._call(number, key, old, new)
 
     def _call(self, number: int, key: Hashable, old: S | None, new: S | None) -> None:
         if self._undelivered:
-            with self._lock:
+            with self._undelivered_lock:
                 old = self._undelivered.pop((number, key), (old, None))[0]
         try:
             self._callbacks[number](old, new)
         except Exception as error:  # noqa: BLE001 - logged and tried again; the others must get theirs
-            with self._lock:
-                self.failures += 1
+            with self._undelivered_lock:
                 old = self._undelivered.get((number, key), (old, None))[0]
                 self._undelivered[number, key] = (old, new)
                 text = f"{type(error).__name__}: {error}"
                 known, self._error = text == self._error, text
             if not known:
-                _LOG.exception("a change of %s %s was not taken in; it is tried again", self._name, key)
+                _LOG.exception("a change of %s %s was not taken in; it is tried again", self.name, key)
 
 
-class ObjectCache(Generic[K]):
+class ObjectCache(WatchedCache[K, Watch]):
     """See the module's docstring. Reads and writes from any thread, `sync` from one at a time."""
 
     def __init__(
@@ -131,6 +161,7 @@ class ObjectCache(Generic[K]):
         admission: Admission | None = None,
     ) -> None:
         """`admission` is what new objects pass; absent: one that knows the store alone."""
+        super().__init__(kind.plural)
         self._store = store
         self._kind = kind
         self._actor = actor
@@ -147,20 +178,6 @@ class ObjectCache(Generic[K]):
         self._last_known: dict[Key, K] = {}
         """Of undecodable objects: what they were before."""
         self._quarantined: list[Callable[[Undecodable], None]] = []
-        self._subscribers: Subscribers[K] = Subscribers(kind.plural)
-        self._watch: Watch | None = None
-        self._synced = False
-        self.ready = threading.Event()
-
-    @property
-    def name(self) -> str:
-        """See `Cache.name`."""
-        return self._kind.plural
-
-    @property
-    def synced(self) -> bool:
-        """See `Cache.synced`."""
-        return self._synced
 
     def get(self, key: Key) -> K | None:
         """The object as last seen."""
@@ -178,10 +195,6 @@ class ObjectCache(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._objects)
-
-    def on_change(self, callback: Callable[[K | None, K | None], None]) -> None:
-        """See `Cache.on_change`."""
-        self._subscribers.add(callback)
 
     def on_undecodable(self, callback: Callable[[Undecodable], None]) -> None:
         """Call `callback` once for each version that is quarantined; it must not block or raise."""
@@ -204,7 +217,7 @@ class ObjectCache(Generic[K]):
     def sync(self) -> bool:
         """See `Cache.sync`."""
         self.ready.clear()
-        self._subscribers.retry()
+        self._notify_again()
         if self._watch is None:
             return self._relist()
         try:
@@ -223,13 +236,7 @@ class ObjectCache(Generic[K]):
 
     def sync_after(self) -> float:
         """See `Cache.sync_after`."""
-        return _POLL_SECONDS
-
-    def close(self) -> None:
-        """See `Cache.close`."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
+        return self._due_after(_POLL_SECONDS)
 
     def patch_status(
         self, obj: K, *, writer: str, fields: Mapping[str, Any], generation: int | None = None
@@ -390,7 +397,7 @@ class ObjectCache(Generic[K]):
                 return old
             self._awaited[write.key] = version
             self._set(write.key, obj)
-        self._notify(old, obj)
+        self._notify(obj.key, old, obj)
         return obj
 
     def _commit_gone(self, write: InFlightWrite, uid: str) -> None:
@@ -401,7 +408,7 @@ class ObjectCache(Generic[K]):
                 return
             self._gone[write.key] = uid
             self._remove(write.key, uid)
-        self._notify(old, None)
+        self._notify(old.key, old, None)
 
     def _apply_event(self, event: Event) -> None:
         if event.record is None:
@@ -419,7 +426,7 @@ class ObjectCache(Generic[K]):
             if self._gone.get(key) == uid or not self._newer(key, old, obj):
                 return
             self._set(key, obj)
-        self._notify(old, obj)
+        self._notify(obj.key, old, obj)
 
     def _apply_deleted(self, record: Record) -> None:
         key, uid = _key_of(record), record.identity.uid
@@ -434,7 +441,7 @@ class ObjectCache(Generic[K]):
                 self._note_gone(key, uid)
                 return
             self._remove(key, uid)
-        self._notify(old, None)
+        self._notify(old.key, old, None)
 
     def _apply_undecodable(self, key: Key, found: Undecodable) -> None:
         with self._lock:
@@ -464,7 +471,7 @@ class ObjectCache(Generic[K]):
             for callback in self._quarantined:
                 callback(found)
         if old is not None:
-            self._notify(old, None)
+            self._notify(old.key, old, None)
 
     def _release(self, key: Key) -> None:
         del self._undecodable[key]
@@ -514,8 +521,8 @@ class ObjectCache(Generic[K]):
         with self._lock:
             self._abort(listing)
             changes = self._take_list(listed, listing, undecodable)
-        for old, new in changes:
-            self._notify(old, new)
+        for key, old, new in changes:
+            self._notify(key, old, new)
         for key, found in undecodable.items():
             if key not in listing.touched:
                 self._quarantine(key, found)
@@ -527,8 +534,8 @@ class ObjectCache(Generic[K]):
 
     def _take_list(
         self, listed: dict[Key, K], listing: InFlightList, undecodable: Mapping[Key, Undecodable]
-    ) -> list[tuple[K | None, K | None]]:
-        changes: list[tuple[K | None, K | None]] = []
+    ) -> list[tuple[Key, K | None, K | None]]:
+        changes: list[tuple[Key, K | None, K | None]] = []
         self._gone.clear()
         for write in self._in_flight:
             write.relisted = True
@@ -539,11 +546,11 @@ class ObjectCache(Generic[K]):
             self._awaited.pop(key, None)
             if old is None or old.metadata.resource_version != obj.metadata.resource_version:
                 self._set(key, obj)
-                changes.append((old, obj))
+                changes.append((key, old, obj))
         for key, old in list(self._objects.items()):
             if key not in listed and key not in listing.touched and key not in undecodable:
                 self._remove(key, old.metadata.uid)
-                changes.append((old, None))
+                changes.append((key, old, None))
         for key in [key for key in self._undecodable if key not in undecodable]:
             if key not in listing.touched:
                 self._release(key)
@@ -593,11 +600,6 @@ class ObjectCache(Generic[K]):
     def _note_gone(self, key: Key, uid: str) -> None:
         for write in self._in_flight:
             write.deleted(key, uid)
-
-    def _notify(self, old: K | None, new: K | None) -> None:
-        obj = new or old
-        if obj is not None:
-            self._subscribers.notify(obj.key, old, new)
 
 
 def _partial(record: Record) -> PartialObject | None:

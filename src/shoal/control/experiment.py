@@ -31,8 +31,8 @@ import msgspec
 
 from shoal import faults
 from shoal.control.cache import ObjectCache, changed_fields
+from shoal.control.context import EventRecorder
 from shoal.control.forking import fork_output
-from shoal.control.job.controller import EventRecorder
 from shoal.control.lease import Guard
 from shoal.control.metric_collector import MetricFeed, Outputs
 from shoal.control.runner import Key, Source

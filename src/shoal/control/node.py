@@ -11,122 +11,22 @@ NotReady and stays: whether it is gone for good only a person can say.
 
 from __future__ import annotations
 
-import math
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from shoal import faults
-from shoal.clock import Clock
-from shoal.cluster.base import Cluster, NodeState, NodeWatch
+from shoal.cluster.base import NodeState
 from shoal.control.cache import ObjectCache, changed_fields
-from shoal.control.job.controller import EventRecorder
-from shoal.control.lease import Guard
+from shoal.control.context import ControllerContext
 from shoal.control.runner import Key, Source
-from shoal.control.task_cache import TaskCache
 from shoal.objects.errors import Exists
+from shoal.objects.kinds import NODE
 from shoal.objects.meta import Condition, Metadata
 from shoal.objects.node import Capacity, Node, NodeSpec, NodeStatus, Reported
 from shoal.objects.quantities import Bytes, CpuMillis
 
 WRITER = "node"
-UNUSABLE = "Unusable"
-"""The condition of a node that the scheduler leaves out because no decision can be made with it."""
-_RELIST_SECONDS = 1.0
-"""So often the tasks of a node that answers, and is not listed yet, are asked for."""
-_LONGEST_WAIT_SECONDS = 60.0
-
-
-class NodeStates:
-    """A cache of `Cluster.nodes`: asked when a watch signals a change, and after each list of all tasks.
-
-    A node that begins or ceases to answer has its tasks listed again, and is ready only once they are:
-    a controller that is called for it finds the tasks as they are.
-    """
-
-    name = "node-states"
-
-    def __init__(self, cluster: Cluster, tasks: TaskCache, *, clock: Clock) -> None:
-        self._cluster = cluster
-        self._tasks = tasks
-        self._clock = clock
-        self._states: dict[str, NodeState] = {}
-        self._callbacks: list[Callable[[NodeState | None, NodeState | None], None]] = []
-        self._unusable: dict[str, str] = {}
-        self._synced = False
-        self._due = 0.0
-        self._watch: NodeWatch | None = None
-        self.ready = threading.Event()
-        self.ready.set()
-        tasks.on_list(self.ready.set)
-
-    @property
-    def synced(self) -> bool:
-        """See `Cache.synced`."""
-        return self._synced
-
-    def get(self, name: str) -> NodeState | None:
-        """The node as the cluster knows it."""
-        return self._states.get(name)
-
-    def on_change(self, callback: Callable[[NodeState | None, NodeState | None], None]) -> None:
-        """See `Cache.on_change`."""
-        self._callbacks.append(callback)
-
-    def unusable(self, reasons: Mapping[str, str]) -> None:
-        """The nodes, by name, that the scheduler leaves out now, and why. Thread-safe."""
-        if reasons != self._unusable:
-            self._unusable = dict(reasons)
-            self.ready.set()
-
-    def sync(self) -> bool:
-        """See `Cache.sync`."""
-        if self._watch is None:
-            self._watch = self._cluster.watch_nodes()
-            self._watch.on_ready(self.ready.set)
-        now = self._clock.monotonic()
-        if not self.ready.is_set() and now < self._due:
-            return False
-        self.ready.clear()
-        found = self._cluster.nodes()
-        unlisted = [s.name for s in found if s.ready and not self._tasks.knows(s.name)]
-        fallen = [s.name for s in found if not s.ready and self._was_ready(s.name)]
-        if (unlisted and now >= self._due) or any(self._tasks.knows(name) for name in fallen):
-            self._tasks.relist()
-        if not unlisted:
-            self._due = math.inf
-        elif now >= self._due:
-            self._due = now + _RELIST_SECONDS
-        unusable = self._unusable
-        new: dict[str, NodeState] = {}
-        for state in found:
-            problems = state.problems
-            if why := unusable.get(state.name):
-                problems = {**problems, UNUSABLE: f"it is left out of scheduling decisions: {why}"}
-            ready = state.ready and state.name not in unlisted
-            new[state.name] = msgspec.structs.replace(state, ready=ready, problems=problems)
-        old, self._states = self._states, new
-        self._synced = True
-        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        for name in changed:
-            for callback in self._callbacks:
-                callback(old.get(name), new.get(name))
-        return bool(changed)
-
-    def sync_after(self) -> float:
-        """See `Cache.sync_after`."""
-        return max(0.001, min(self._due - self._clock.monotonic(), _LONGEST_WAIT_SECONDS))
-
-    def close(self) -> None:
-        """See `Cache.close`."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
-
-    def _was_ready(self, name: str) -> bool:
-        old = self._states.get(name)
-        return old is not None and old.ready
 
 
 class NodeController:
@@ -134,13 +34,11 @@ class NodeController:
 
     name = "node"
 
-    def __init__(
-        self, *, nodes: ObjectCache[Node], states: NodeStates, guard: Guard, recorder: EventRecorder
-    ) -> None:
-        self._nodes = nodes
-        self._recorder = recorder
-        self._states = states
-        self._guard = guard
+    def __init__(self, context: ControllerContext) -> None:
+        self._nodes: ObjectCache[Node] = context.cache(NODE)
+        self._recorder = context.recorder
+        self._states = context.node_states
+        self._guard = context.guard
 
     def sources(self) -> Sequence[Source]:
         """Node objects, and the cluster's nodes."""

@@ -25,19 +25,18 @@ import msgspec
 from shoal import faults
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache, changed_fields
-from shoal.control.lease import Guard
+from shoal.control.context import ControllerContext
 from shoal.control.runner import Key, Source
-from shoal.control.task_cache import TaskCache
 from shoal.objects.elastic import own_roles
 from shoal.objects.job import Job, Resources, share_of
 from shoal.objects.job_rules import LARGEST_JOB
+from shoal.objects.kinds import JOB, NODE, QUEUE
 from shoal.objects.meta import Stamp
 from shoal.objects.node import Node
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.queue import Queue, QueueStatus, QueueUsage
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.schedule.core.usage import accrued
-from shoal.schedule.plan import Policy
 from shoal.schedule.snapshot import Hold
 
 _LOG = logging.getLogger("shoal.control")
@@ -222,17 +221,17 @@ class _Share:
 class QueueUsageIndex:
     """Listens to the caches from when it is made; `of` is called by one thread at a time."""
 
-    def __init__(self, *, jobs: ObjectCache[Job], nodes: ObjectCache[Node], tasks: TaskCache) -> None:
-        self._jobs = jobs
-        self._nodes = nodes
-        self._tasks = tasks
+    def __init__(self, context: ControllerContext) -> None:
+        self._jobs: ObjectCache[Job] = context.cache(JOB)
+        self._nodes: ObjectCache[Node] = context.cache(NODE)
+        self._tasks = context.tasks
         self._lock = threading.Lock()
         self._dirty: set[Key] = set()
         self._shares: dict[Key, _Share] = {}
         self._totals: dict[str, Totals] = {}
-        jobs.on_change(self._job_changed)
-        tasks.on_change(self._task_changed)
-        nodes.on_change(self._node_changed)
+        self._jobs.on_change(self._job_changed)
+        self._tasks.on_change(self._task_changed)
+        self._nodes.on_change(self._node_changed)
 
     def of(self, queue: str) -> Totals:
         """The totals of the queue's jobs now."""
@@ -391,23 +390,14 @@ class QueueController:
 
     name = "queue"
 
-    def __init__(
-        self,
-        *,
-        queues: ObjectCache[Queue],
-        jobs: ObjectCache[Job],
-        nodes: ObjectCache[Node],
-        tasks: TaskCache,
-        guard: Guard,
-        policy: Callable[[], Policy] = Policy,
-    ) -> None:
-        self._policy = policy
-        self._queues = queues
-        self._jobs = jobs
-        self._nodes = nodes
-        self._tasks = tasks
-        self._guard = guard
-        self._shares = QueueUsageIndex(jobs=jobs, nodes=nodes, tasks=tasks)
+    def __init__(self, context: ControllerContext) -> None:
+        self._policy = context.policy
+        self._queues: ObjectCache[Queue] = context.cache(QUEUE)
+        self._jobs: ObjectCache[Job] = context.cache(JOB)
+        self._nodes: ObjectCache[Node] = context.cache(NODE)
+        self._tasks = context.tasks
+        self._guard = context.guard
+        self._shares = QueueUsageIndex(context)
         self._spending = BudgetMeter()
         self._usage = UsageMeter()
 

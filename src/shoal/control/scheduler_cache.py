@@ -21,14 +21,15 @@ import msgspec
 
 from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
+from shoal.control.context import ControllerContext
 from shoal.control.queue_usage import task_holds
 from shoal.control.rows import form_of, job_row, node_row, queue_rows, usage_rows
 from shoal.control.runner import Key
-from shoal.control.task_cache import TaskCache
 from shoal.objects.elastic import elastic_role
 from shoal.objects.errors import Invalid
 from shoal.objects.job import FINISHED, Job
 from shoal.objects.job_rules import unknown_levels
+from shoal.objects.kinds import JOB, NODE, QUEUE, SECRET
 from shoal.objects.meta import Metadata
 from shoal.objects.nearest import nearest
 from shoal.objects.node import Node
@@ -61,27 +62,15 @@ class Skipped(NamedTuple):
 class SchedulerCache:
     """Listens to the caches from when it is made; `snapshot` is called by one thread at a time."""
 
-    def __init__(
-        self,
-        *,
-        jobs: ObjectCache[Job],
-        queues: ObjectCache[Queue],
-        nodes: ObjectCache[Node],
-        tasks: TaskCache,
-        secrets: ObjectCache[Secret] | None = None,
-        policy: Callable[[], Policy] = Policy,
-        levels: Callable[[], tuple[str, ...]] = tuple,
-        slower: Callable[[Job, Slower], None] | None = None,
-    ) -> None:
-        """Without `secrets` no job waits for one. `slower` is called once for each size that a job is
-        held at, for more would slow it down."""
-        self._jobs = jobs
-        self._queues = queues
-        self._nodes = nodes
-        self._tasks = tasks
-        self._secrets = secrets
-        self._policy = policy
-        self._levels = levels
+    def __init__(self, context: ControllerContext, *, slower: Callable[[Job, Slower], None]) -> None:
+        """`slower` is called once for each size that a job is held at, for more would slow it down."""
+        self._jobs: ObjectCache[Job] = context.cache(JOB)
+        self._queues: ObjectCache[Queue] = context.cache(QUEUE)
+        self._nodes: ObjectCache[Node] = context.cache(NODE)
+        self._secrets: ObjectCache[Secret] = context.cache(SECRET)
+        self._tasks = context.tasks
+        self._policy = context.policy
+        self._levels = context.levels
         self._known_levels: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._dirty: set[tuple[Key, str]] = set()
@@ -102,12 +91,11 @@ class SchedulerCache:
         self._unusable_nodes: dict[str, str] = {}
         self._queue_rows: tuple[rows.Queue, ...] = ()
         self._usage_rows: tuple[rows.UserUsage, ...] = ()
-        jobs.on_change(self._job_changed)
-        tasks.on_change(self._task_changed)
-        nodes.on_change(self._mark("nodes"))
-        queues.on_change(self._mark("queues"))
-        if secrets is not None:
-            secrets.on_change(self._secret_changed)
+        self._jobs.on_change(self._job_changed)
+        self._tasks.on_change(self._task_changed)
+        self._nodes.on_change(self._mark("nodes"))
+        self._queues.on_change(self._mark("queues"))
+        self._secrets.on_change(self._secret_changed)
 
     def snapshot(self) -> tuple[Snapshot, bool]:
         """What is known now, and whether anything in it that a decision could turn on is new since
@@ -270,8 +258,6 @@ class SchedulerCache:
     def _missing_secret(self, job: Job) -> dict[str, str] | None:
         """The first value that the job's roles name and that does not exist."""
         namespace, secrets = job.metadata.namespace, self._secrets
-        if secrets is None:
-            return None
         for use in (use for role in job.spec.roles for use in role.secrets):
             secret = secrets.get((namespace, use.name))
             if secret is None:
@@ -303,7 +289,7 @@ class SchedulerCache:
 
     def _report_slower(self, job: Job, found: Slower | None) -> None:
         uid, allocation = job.metadata.uid, job.status.allocation
-        if found is None or not allocation.slots or self._slower is None:
+        if found is None or not allocation.slots:
             self._said.pop(uid, None)
         elif self._said.get(uid) != (said := (allocation.id, found.best)):
             self._said[uid] = said

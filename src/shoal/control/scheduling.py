@@ -10,31 +10,25 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from shoal import faults, metrics
-from shoal.clock import Clock
 from shoal.control.cache import ObjectCache
-from shoal.control.lease import Guard
+from shoal.control.context import ControllerContext
 from shoal.control.queue_usage import attained_service, task_holds
 from shoal.control.runner import Key, Source
 from shoal.control.scheduler_cache import UNUSABLE, SchedulerCache, Skipped
-from shoal.control.task_cache import TaskCache
-from shoal.history.base import About
 from shoal.history.recorder import about
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Invalid, NotFound
 from shoal.objects.job import Allocation, Job, Scheduling
+from shoal.objects.kinds import JOB, NODE, QUEUE, SECRET
 from shoal.objects.meta import Stamp
-from shoal.objects.node import Node
-from shoal.objects.queue import Queue
-from shoal.objects.secret import Secret
 from shoal.schedule.cycle.invariants import broken
 from shoal.schedule.decide import Decided, Decider
 from shoal.schedule.explain import explain
@@ -65,89 +59,22 @@ _REFRESHED = 20
 """So many waiting jobs get their numbers renewed so often."""
 
 
-class DecisionRecorder(Protocol):
-    """Where decisions are recorded; never waits."""
-
-    def decision(
-        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
-    ) -> None:
-        """A step for the object; the same key is recorded once."""
-        ...
-
-
-class WaitingOrder:
-    """The order in which the last decision considered the jobs that ask for something. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._names: tuple[str, ...] = ()
-
-    def publish(self, names: tuple[str, ...]) -> None:
-        """The order of a new decision: `namespace/name`, with `#index` for an index of an array."""
-        self._names = names
-
-    def before(self, job: Key) -> Iterator[Key]:
-        """The jobs that were considered before this one, first first; none for a job that asked for
-        nothing in the last decision."""
-        name, names = "/".join(job), self._names
-        seen = dict.fromkeys(each.partition("#")[0] for each in names)
-        if name in seen:
-            for other in takewhile(name.__ne__, seen):
-                namespace, _, short = other.partition("/")
-                yield namespace, short
-
-
 class SchedulingController:
     """See the module's docstring; needs one thread."""
 
     name = "scheduling"
 
-    def __init__(
-        self,
-        *,
-        jobs: ObjectCache[Job],
-        queues: ObjectCache[Queue],
-        nodes: ObjectCache[Node],
-        tasks: TaskCache,
-        guard: Guard,
-        clock: Clock,
-        journal: DecisionRecorder,
-        secrets: ObjectCache[Secret] | None = None,
-        policy: Callable[[], Policy] = Policy,
-        levels: Callable[[], tuple[str, ...]] = tuple,
-        record: Callable[[Record], None] | None = None,
-        order: WaitingOrder | None = None,
-        report_nodes: Callable[[Mapping[str, str]], None] = lambda _reasons: None,
-    ) -> None:
-        """`policy` and `levels` (of the topology) are asked for each decision; what is decided goes to
-        `record`."""
-        self._jobs = jobs
-        self._queues = queues
-        self._nodes = nodes
-        self._tasks = tasks
-        self._secrets = secrets
-        self._guard = guard
-        self._clock = clock
-        self._journal = journal
-        self._policy = policy
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._jobs: ObjectCache[Job] = context.cache(JOB)
+        self._clock = context.clock
         self._decider = Decider()
         self._excluded: dict[str, tuple[JobRow, str]] = {}
         self._excluded_nodes: dict[str, tuple[NodeRow, str]] = {}
         """By uid: rows with which no decision can be made, and why."""
         self._reported: dict[str, Skipped] = {}
         """By uid: why a job is left out, as its status says it."""
-        self._order = order or WaitingOrder()
-        self._report_nodes = report_nodes
-        self._record_decision = record
-        self._scheduler_cache = SchedulerCache(
-            jobs=jobs,
-            queues=queues,
-            nodes=nodes,
-            tasks=tasks,
-            secrets=secrets,
-            policy=policy,
-            levels=levels,
-            slower=self._say_slower,
-        )
+        self._scheduler_cache = SchedulerCache(context, slower=self._say_slower)
         self._plans = 0
         self._not_before = 0.0
         self._refresh_at = 0.0
@@ -155,11 +82,9 @@ class SchedulingController:
 
     def sources(self) -> Sequence[Source]:
         """Everything that a decision depends on."""
-        caches = (self._jobs, self._queues, self._nodes, self._tasks, self._secrets)
+        caches = (*map(self._context.cache, (JOB, QUEUE, NODE, SECRET)), self._context.tasks)
         return tuple(
-            Source(cache, lambda old, new: (EVERYTHING,), _COALESCE_SECONDS)
-            for cache in caches
-            if cache is not None
+            Source(cache, lambda old, new: (EVERYTHING,), _COALESCE_SECONDS) for cache in caches
         )
 
     def reconcile(self, key: Key, now: float) -> float | None:
@@ -182,13 +107,13 @@ class SchedulingController:
         metrics.DECISION_SECONDS.observe(self._clock.monotonic() - begun)
         self._report_skipped(now)
         excluded = {name: reason for name, (_, reason) in self._excluded_nodes.items()}
-        self._report_nodes({**self._scheduler_cache.unusable_nodes(), **excluded})
-        self._order.publish(decided.steps.order)
+        self._context.node_states.unusable({**self._scheduler_cache.unusable_nodes(), **excluded})
+        self._context.order.names = decided.steps.order
         try:
             left = self._apply(plan, now)
         finally:  # no write waits for these
-            if plan.writes and self._record_decision is not None:
-                self._record_decision(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
+            if plan.writes and self._context.record is not None:
+                self._context.record(Record(now=now, policy=policy, snapshot=snapshot, plan=plan))
             self._look_at(decided, now + policy.rules.notice_seconds)
         ended = self._clock.monotonic()
         self._not_before = ended + min(ended - begun, _LONGEST_REST_SECONDS)
@@ -237,7 +162,7 @@ class SchedulingController:
         out = self._excluded
         if not out:
             return snapshot
-        holds = (hold for uid in sorted(out) for hold in task_holds(self._tasks.of_job(uid)))
+        holds = (hold for uid in sorted(out) for hold in task_holds(self._context.tasks.of_job(uid)))
         jobs = tuple(row for row in snapshot.jobs if row.uid not in out)
         strangers = (*snapshot.strangers, *holds)
         return msgspec.structs.replace(snapshot, jobs=jobs, strangers=strangers)
@@ -291,12 +216,12 @@ class SchedulingController:
             scheduling = Scheduling(code=code, message=message, evidence=evidence, since=now)
             try:
                 if (old.code, old.message) != (code, message):
-                    self._guard.check()
+                    self._context.guard.check()
                     fields = {"scheduling": codec.builtins(scheduling)}
                     self._jobs.patch_status(job, writer=WRITER, fields=fields)
                     data = {"code": code, "evidence": evidence}
                     counter = job.status.writers.get(WRITER, 0) + 1
-                    self._journal.decision(about(job), f"{counter}.0", code, message, data)
+                    self._context.recorder.decision(about(job), f"{counter}.0", code, message, data)
             except (Conflict, NotFound, Invalid) as error:
                 _log.warning("job %s cannot be marked as left out: %s", "/".join(skipped.key), error)
                 continue  # tried again by the next pass
@@ -313,7 +238,7 @@ class SchedulingController:
                 _log.error("a plan breaks what has to hold: %s", sentence)
 
     def _policy_now(self, begun: float) -> Policy:
-        policy = self._policy()
+        policy = self._context.policy()
         if begun < self._refresh_at:
             return policy
         self._refresh_at = begun + _REFRESH_SECONDS
@@ -340,7 +265,7 @@ class SchedulingController:
             raise Conflict(f"job {write.job.name} has gone since the decision")
         if job.status.allocation.id != write.allocation:
             raise Conflict(f"job {write.job.name} has other slots than were decided on")
-        self._guard.check()
+        self._context.guard.check()
         try:
             job = self._jobs.patch_status(
                 job, writer=WRITER, generation=write.generation, fields=_fields(job, write, now)
@@ -354,13 +279,13 @@ class SchedulingController:
         key = f"slower.{job.status.allocation.id}.{found.best}"
         message = explain("Slower", evidence).sentence
         data = {"code": "Slower", "evidence": evidence}
-        self._journal.decision(about(job), key, "Slower", message, data)
+        self._context.recorder.decision(about(job), key, "Slower", message, data)
 
     def _record(self, job: Job, write: Write) -> None:
         subject, counter = about(job), job.status.writers.get(WRITER, 0)
         for position, step in enumerate(write.steps):
             if step.code and step.code != "Finished":  # ends are recorded as attempts
-                self._journal.decision(
+                self._context.recorder.decision(
                     subject,
                     f"{counter}.{position}",
                     step.code,

@@ -1,4 +1,4 @@
-"""The tasks of a cluster as this process knows them.
+"""The tasks and nodes of a cluster as this process knows them.
 
 A task that is not listed is gone only if its node answered: `knows(node)` says so. Tasks of silent
 nodes stay as they were last seen. A task never goes back to an earlier phase (lists and changes may
@@ -7,28 +7,36 @@ cross), and one that was acknowledged stays away until a list that was begun lat
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+import msgspec
+
 from shoal.clock import Clock
-from shoal.cluster.base import Cluster, Task, TaskWatch
+from shoal.cluster.base import Cluster, NodeState, NodeWatch, Task, TaskWatch
+from shoal.control.cache import WatchedCache
 from shoal.objects.errors import Unavailable
 from shoal.objects.task import TaskKey
 
 _RELIST_SECONDS = 10.0
 """A full list so often, whatever the watch says."""
+UNUSABLE = "Unusable"
+"""The condition of a node that the scheduler leaves out because no decision can be made with it."""
+_NODE_RELIST_SECONDS = 1.0
+"""So often the tasks of a node that answers, and is not listed yet, are asked for."""
+_LONGEST_WAIT_SECONDS = 60.0
 _ORDER = {"Pending": 0, "Admitted": 1, "Running": 2, "Terminating": 3, "Ended": 4}
 
 
-class TaskCache:
+class TaskCache(WatchedCache[Task, TaskWatch]):
     """See the module's docstring. Reads from any thread, `sync` from one at a time."""
-
-    name = "tasks"
 
     def __init__(
         self, cluster: Cluster, *, clock: Clock, relist_seconds: float = _RELIST_SECONDS
     ) -> None:
+        super().__init__("tasks")
         self._cluster = cluster
         self._clock = clock
         self._relist_seconds = relist_seconds
@@ -38,18 +46,9 @@ class TaskCache:
         self._uids: dict[tuple[str, str], set[str]] = {}
         self._forgotten: dict[TaskKey, str] = {}
         self._unreachable: frozenset[str] = frozenset()
-        self._callbacks: list[Callable[[Task | None, Task | None], None]] = []
         self._list_callbacks: list[Callable[[], None]] = []
-        self._watch: TaskWatch | None = None
-        self._synced = False
         self._relist_at = 0.0
         self._asked = threading.Event()
-        self.ready = threading.Event()
-
-    @property
-    def synced(self) -> bool:
-        """See `Cache.synced`. Nodes may be silent all the same."""
-        return self._synced
 
     @property
     def complete(self) -> bool:
@@ -85,10 +84,6 @@ class TaskCache:
         with self._lock:
             return tuple(self._tasks.values())
 
-    def on_change(self, callback: Callable[[Task | None, Task | None], None]) -> None:
-        """See `Cache.on_change`."""
-        self._callbacks.append(callback)
-
     def on_list(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each full list: nodes may have come, gone silent or answered again."""
         self._list_callbacks.append(callback)
@@ -111,11 +106,12 @@ class TaskCache:
                 return
             self._forgotten[key] = old.spec.placement.node
             self._drop(key)
-        self._notify(old, None)
+        self._notify(key, old, None)
 
     def sync(self) -> bool:
         """See `Cache.sync`."""
         self.ready.clear()
+        self._notify_again()
         if self._watch is None:
             self._watch = self._cluster.watch()
             self._watch.on_ready(self.ready.set)
@@ -130,13 +126,7 @@ class TaskCache:
 
     def sync_after(self) -> float:
         """See `Cache.sync_after`."""
-        return max(0.001, self._relist_at - self._clock.monotonic())
-
-    def close(self) -> None:
-        """See `Cache.close`."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
+        return self._due_after(self._relist_at - self._clock.monotonic())
 
     def _relist(self) -> bool:
         with self._lock:
@@ -163,7 +153,7 @@ class TaskCache:
         self._synced = True
         for task in self.all() if turned else ():
             if task.spec.placement.node in turned:
-                self._notify(task, task)  # the same, but what may be concluded about it is not
+                self._notify(task.spec.key, task, task)  # only what may be concluded is new
         for callback in self._list_callbacks:
             callback()
         return news
@@ -177,20 +167,20 @@ class TaskCache:
             return old is None or (old != task and _ORDER[task.phase] >= _ORDER[old.phase])
 
     def _apply(self, tasks: list[Task], gone: list[TaskKey]) -> bool:
-        changes: list[tuple[Task | None, Task | None]] = []
+        changes: list[tuple[TaskKey, Task | None, Task | None]] = []
         with self._lock:
             for task in tasks:
                 key = task.spec.key
-                changes.append((self._tasks.get(key), task))
+                changes.append((key, self._tasks.get(key), task))
                 self._tasks[key] = task
                 self._of_job.setdefault(task.spec.job_uid, {})[key] = task
                 self._uids.setdefault((key.namespace, task.spec.job), set()).add(task.spec.job_uid)
             for key in gone:
                 if key in self._tasks:
-                    changes.append((self._tasks[key], None))
+                    changes.append((key, self._tasks[key], None))
                     self._drop(key)
-        for old, new in changes:
-            self._notify(old, new)
+        for change in changes:
+            self._notify(*change)
         return bool(changes)
 
     def _drop(self, key: TaskKey) -> None:
@@ -204,6 +194,73 @@ class TaskCache:
             if not uids:
                 del self._uids[key.namespace, task.spec.job]
 
-    def _notify(self, old: Task | None, new: Task | None) -> None:
-        for callback in self._callbacks:
-            callback(old, new)
+
+class NodeStates(WatchedCache[NodeState, NodeWatch]):
+    """A cache of `Cluster.nodes`: asked when a watch signals a change, and after each list of all tasks.
+
+    A node that begins or ceases to answer has its tasks listed again, and is ready only once they are:
+    a controller that is called for it finds the tasks as they are.
+    """
+
+    def __init__(self, cluster: Cluster, tasks: TaskCache, *, clock: Clock) -> None:
+        super().__init__("node-states")
+        self._cluster = cluster
+        self._tasks = tasks
+        self._clock = clock
+        self._states: dict[str, NodeState] = {}
+        self._unusable: dict[str, str] = {}
+        self._due = 0.0
+        self.ready.set()
+        tasks.on_list(self.ready.set)
+
+    def get(self, name: str) -> NodeState | None:
+        """The node as the cluster knows it."""
+        return self._states.get(name)
+
+    def unusable(self, reasons: Mapping[str, str]) -> None:
+        """The nodes, by name, that the scheduler leaves out now, and why. Thread-safe."""
+        if reasons != self._unusable:
+            self._unusable = dict(reasons)
+            self.ready.set()
+
+    def sync(self) -> bool:
+        """See `Cache.sync`."""
+        self._notify_again()
+        if self._watch is None:
+            self._watch = self._cluster.watch_nodes()
+            self._watch.on_ready(self.ready.set)
+        now = self._clock.monotonic()
+        if not self.ready.is_set() and now < self._due:
+            return False
+        self.ready.clear()
+        found = self._cluster.nodes()
+        unlisted = [s.name for s in found if s.ready and not self._tasks.knows(s.name)]
+        fallen = [s.name for s in found if not s.ready and self._was_ready(s.name)]
+        if (unlisted and now >= self._due) or any(self._tasks.knows(name) for name in fallen):
+            self._tasks.relist()
+        if not unlisted:
+            self._due = math.inf
+        elif now >= self._due:
+            self._due = now + _NODE_RELIST_SECONDS
+        unusable = self._unusable
+        new: dict[str, NodeState] = {}
+        for state in found:
+            problems = state.problems
+            if why := unusable.get(state.name):
+                problems = {**problems, UNUSABLE: f"it is left out of scheduling decisions: {why}"}
+            ready = state.ready and state.name not in unlisted
+            new[state.name] = msgspec.structs.replace(state, ready=ready, problems=problems)
+        old, self._states = self._states, new
+        self._synced = True
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        for name in changed:
+            self._notify(name, old.get(name), new.get(name))
+        return bool(changed)
+
+    def sync_after(self) -> float:
+        """See `Cache.sync_after`."""
+        return self._due_after(min(self._due - self._clock.monotonic(), _LONGEST_WAIT_SECONDS))
+
+    def _was_ready(self, name: str) -> bool:
+        old = self._states.get(name)
+        return old is not None and old.ready

@@ -45,7 +45,7 @@ from shoal.store.base import SYSTEM, Actor, Store
 
 if TYPE_CHECKING:
     from shoal.control.cache import Undecodable
-    from shoal.control.controllers import ControllerContext
+    from shoal.control.context import ControllerContext
     from shoal.control.runner import Failure, Runner
     from shoal.history.sql import SqlHistory
 
@@ -219,18 +219,17 @@ class Components:
         services.logs_part = self._platform.logs
 
     def _start_history(self, services: Services) -> None:
-        from shoal.history.recorder import Recorder
         from shoal.history.sql import SqlHistory
 
         self._history = SqlHistory(self._platform.history, now=self._clock.now)
         services.history_part = self._history
-        self._audit.attach(Recorder(self._history, self._clock))
+        self._audit.attach(services.recorder)
 
     def _start_controllers(self, services: Services) -> None:
-        from shoal.control.controllers import ControllerContext, build
+        from shoal.control.context import ControllerContext
+        from shoal.control.controllers import build
         from shoal.control.runner import Runner
         from shoal.control.scheduling import DecisionFiles
-        from shoal.history.recorder import Recorder
         from shoal.schedule.plan import policy_named
         from shoal.server.event_recorder import HistoryRecorder
 
@@ -246,7 +245,7 @@ class Components:
             clock=self._clock,
             guard=guard,
             rendezvous=Rendezvous(self._tokens, self._platform.task_api, self._secrets.for_tasks),
-            recorder=HistoryRecorder(Recorder(self._history, self._clock), cluster),
+            recorder=HistoryRecorder(services.recorder, cluster),
             policy=lambda: policy_named(settings().policy),
             levels=lambda: settings().topology,
             record=files.record,

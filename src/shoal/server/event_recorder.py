@@ -96,7 +96,7 @@ def digest_of(obj: Object | Record | None) -> str:
 
 
 class HistoryRecorder:
-    """A `Notebook` of the job controller and a `DecisionRecorder` of the scheduler, kept in history."""
+    """The `EventRecorder` of the controllers, kept in history."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
         self._recorder = recorder
@@ -112,13 +112,13 @@ class HistoryRecorder:
         at: Stamp,
         jobs: tuple[str, ...] = (),
     ) -> None:
-        """See `shoal.control.job.controller.EventRecorder.event`."""
+        """See `shoal.control.context.EventRecorder.event`."""
         severity = "Warning" if warning else "Normal"
         data = {"jobs": list(jobs)} if jobs else None
         self._recorder.event(about(obj), reason, message, severity=severity, data=data)
 
     def attempt(self, job: Object, task: Task) -> None:
-        """See `Notebook.attempt`; with what the task has used, while its node still knows."""
+        """See `EventRecorder.attempt`; with what the task has used, while its node still knows."""
         outcome = task.outcome
         if outcome is None:
             return
@@ -148,5 +148,5 @@ class HistoryRecorder:
     def decision(
         self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
     ) -> None:
-        """See `DecisionRecorder.decision`."""
+        """See `EventRecorder.decision`."""
         self._recorder.decision(about, key, code, message, evidence)

@@ -34,7 +34,7 @@ from shoal.objects.text import plural
 from shoal.schedule.explain import explain as in_words
 
 if TYPE_CHECKING:
-    from shoal.control.controllers import ControllerContext
+    from shoal.control.context import ControllerContext
 
 _MOST_AHEAD = 20
 _MOST_ENTRIES = 20

@@ -39,7 +39,7 @@ from shoal.server.secrets import Secrets
 from shoal.store.base import Actor, Store
 
 if TYPE_CHECKING:
-    from shoal.control.controllers import ControllerContext
+    from shoal.control.context import ControllerContext
     from shoal.control.task_cache import TaskCache
 
 P = ParamSpec("P")
@@ -169,6 +169,7 @@ class Services:
     cluster_part: Cluster | None = None
     _metrics: MetricIntake | None = None
     _recorder: Recorder | None = None
+    _recorder_lock: threading.Lock = field(default_factory=threading.Lock)
     control: ControllerContext | None = None
     """The controllers' caches of objects and tasks, which reads are answered from."""
 
@@ -186,9 +187,10 @@ class Services:
         Raises:
         Unavailable: history is not up yet.
         """
-        if self._recorder is None:
-            self._recorder = Recorder(self.history, self.clock)
-        return self._recorder
+        with self._recorder_lock:
+            if self._recorder is None:
+                self._recorder = Recorder(self.history, self.clock)
+            return self._recorder
 
     @property
     def metrics(self) -> MetricIntake:

@@ -20,7 +20,8 @@ import msgspec
 
 from shoal.cluster.base import Task
 from shoal.cluster.simulated import Script, SimulatedCluster
-from shoal.control.controllers import ControllerContext, build
+from shoal.control.context import ControllerContext
+from shoal.control.controllers import build
 from shoal.control.lease import AlwaysLeader
 from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController

@@ -28,7 +28,7 @@ def test_why_a_job_waits(sh: Shell, server: LiveServer, client: Client) -> None:
     status(server, job, writer="scheduler", scheduling=held)
     event(server, job, "e", "Created", "it was created")
     client.create(a_job("large"))  # what the evidence names
-    server.with_caches().order.publish(("default/first", "default/train", "default/large"))
+    server.with_caches().order.names = ("default/first", "default/train", "default/large")
     said = sh("explain", "train")
     assert said.code == 0
     assert said.lines[0].startswith("job/train is Pending (NoRoom), for ")

@@ -114,6 +114,7 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
         loop.run()
     finally:
         watchdog.close()
+        meter.close()
         serving.close()
         node.close()
     return 0

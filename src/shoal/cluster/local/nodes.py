@@ -6,7 +6,6 @@ is: that is how gangs and preemption are tried on a laptop.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import re
@@ -18,6 +17,7 @@ import msgspec
 
 from shoal import statefiles
 from shoal.cluster.base import NodeState
+from shoal.cluster.local.gpus import gpu_ids
 from shoal.cluster.local.home import Home
 from shoal.objects import codec
 from shoal.objects.errors import Invalid, Problem
@@ -33,7 +33,6 @@ _HINT = "give a list of nodes, each with a name"
 
 _MOST_GPUS = 64
 """Declared devices of one node."""
-_NVIDIA_CONTROL = Path("/dev/nvidiactl")
 _V1_UNLIMITED_BYTES = 1 << 60
 
 
@@ -211,28 +210,6 @@ def memory_bytes(root: Path = Path("/")) -> int:
             if limit is not None and limit < _V1_UNLIMITED_BYTES:
                 total = min(total, limit)
     return total
-
-
-def gpu_ids() -> tuple[str, ...]:
-    """The ids of the NVIDIA GPUs, in the driver's order; none without the driver or nvidia-ml-py.
-
-    The library is loaded only where there is a driver to ask: its start takes a good while.
-    """
-    if not _NVIDIA_CONTROL.exists():
-        return ()
-    try:
-        nvml: Any = importlib.import_module("pynvml")  # Any: it has no types
-    except ImportError:
-        return ()
-    try:
-        nvml.nvmlInit()
-        try:
-            handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-            return tuple(str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles)
-        finally:
-            nvml.nvmlShutdown()
-    except nvml.NVMLError:
-        return ()
 
 
 def _own_groups(root: Path, controller: str) -> list[Path]:

@@ -7,16 +7,14 @@ answered by reading anew.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from shoal.cluster.base import Usage
-from shoal.cluster.local.ledger import Record
+from shoal.cluster.local.gpus import Gpus
 from shoal.cluster.local.node import Node
 from shoal.objects.task import TaskKey
 
@@ -43,10 +41,15 @@ class Meter:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._histories: dict[TaskKey, _History] = {}
+        self._gpus = Gpus()
 
     def open(self) -> None:
         """Begin to look every few seconds."""
         self._node.loop.later(SAMPLE_SECONDS, self._sample)
+
+    def close(self) -> None:
+        """Let go of the devices."""
+        self._gpus.close()
 
     def usages(self, keys: Iterable[TaskKey]) -> tuple[Usage | None, ...]:
         """What each task has used so far, or had when it ended; None: it is not here."""
@@ -69,7 +72,7 @@ class Meter:
             cpu_seconds=cpu,
             memory_bytes=memory,
             peak_memory_bytes=history.peak_memory_bytes,
-            gpu_ratio=_gpu_ratio(record),
+            gpu_ratio=self._gpus.busy_ratio(record.spec.placement.devices),
         )
 
     def _sample(self) -> None:
@@ -191,26 +194,3 @@ def _number(path: str) -> int | None:
         return int(Path(path).read_text())
     except (OSError, ValueError):
         return None
-
-
-def _gpu_ratio(record: Record) -> float | None:
-    """How busy the task's devices are, together; None without any, or where it is unknown."""
-    devices = record.spec.placement.devices
-    if not devices:
-        return None
-    try:
-        nvml: Any = importlib.import_module("pynvml")  # Any: it has no types
-    except ImportError:
-        return None
-    try:
-        nvml.nvmlInit()
-        try:
-            busy = [
-                nvml.nvmlDeviceGetUtilizationRates(nvml.nvmlDeviceGetHandleByUUID(device)).gpu
-                for device in devices
-            ]
-        finally:
-            nvml.nvmlShutdown()
-    except nvml.NVMLError:
-        return None
-    return sum(busy) / len(busy) / 100.0

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
 from shoal import faults, metrics
-from shoal.cluster.base import Cluster, Task
+from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
+from shoal.control.context import ControllerContext
 from shoal.control.job.actions import (
     Acknowledge,
     Action,
@@ -32,15 +32,14 @@ from shoal.control.job.actions import (
 from shoal.control.job.dependencies import Dependents, ends_of
 from shoal.control.job.observe import FINALIZER, Observed
 from shoal.control.job.reconcile import reconcile_job
-from shoal.control.lease import Guard
 from shoal.control.runner import Key, Source
-from shoal.control.task_cache import TaskCache
 from shoal.objects import codec
 from shoal.objects.errors import Unavailable
 from shoal.objects.job import Job
-from shoal.objects.meta import Object, Stamp
+from shoal.objects.kinds import JOB, NODE
+from shoal.objects.meta import Object
 from shoal.objects.node import Node
-from shoal.objects.task import Endpoint, TaskBootstrap, TaskKey, TaskSpec
+from shoal.objects.task import TaskBootstrap, TaskKey, TaskSpec
 
 WRITER = "job"
 _LOG = logging.getLogger("shoal.control")
@@ -49,64 +48,19 @@ _UNKNOWN_GRACE_SECONDS = 10.0
 _UNKNOWN_AGAIN_SECONDS = 1.0
 
 
-class Rendezvous(Protocol):
-    """The bootstraps of tasks, given the endpoints of every known task of the job. Pure."""
-
-    def __call__(
-        self,
-        job: Job,
-        attempt: int,
-        specs: tuple[TaskSpec, ...],
-        endpoints: tuple[Endpoint, ...],
-    ) -> Mapping[str, TaskBootstrap]:
-        """By task name."""
-        ...
-
-
-class EventRecorder(Protocol):
-    """Where the controller writes what happened; never waits, never fails the caller."""
-
-    def event(
-        self,
-        obj: Object,
-        reason: str,
-        message: str,
-        *,
-        warning: bool,
-        at: Stamp,
-        jobs: tuple[str, ...] = (),
-    ) -> None:
-        """Something happened to the object; `jobs` are other jobs that the message names."""
-        ...
-
-    def attempt(self, job: Object, task: Task) -> None:
-        """A task has ended; idempotent by the task's name."""
-        ...
-
-
 class JobController:
     """See the module's docstring; one call per job at a time, different jobs on several threads."""
 
     name = "job"
 
-    def __init__(
-        self,
-        *,
-        jobs: ObjectCache[Job],
-        nodes: ObjectCache[Node],
-        tasks: TaskCache,
-        cluster: Cluster,
-        guard: Guard,
-        rendezvous: Rendezvous,
-        notebook: EventRecorder,
-    ) -> None:
-        self._jobs = jobs
-        self._nodes = nodes
-        self._tasks = tasks
-        self._cluster = cluster
-        self._guard = guard
-        self._rendezvous = rendezvous
-        self._notebook = notebook
+    def __init__(self, context: ControllerContext) -> None:
+        self._jobs: ObjectCache[Job] = context.cache(JOB)
+        self._nodes: ObjectCache[Node] = context.cache(NODE)
+        self._tasks = context.tasks
+        self._cluster = context.cluster
+        self._guard = context.guard
+        self._rendezvous = context.rendezvous
+        self._recorder = context.recorder
         self._dependents = Dependents()
 
     def sources(self) -> Sequence[Source]:
@@ -169,12 +123,12 @@ class JobController:
                 job = self._write(job, fields)
                 faults.point("server.job.status.written")
             case Note(reason, message, warning, jobs):
-                self._notebook.event(job, reason, message, warning=warning, at=now, jobs=jobs)
+                self._recorder.event(job, reason, message, warning=warning, at=now, jobs=jobs)
                 metrics.JOB_EVENTS.labels(reason).inc()
                 faults.point("server.job.event.noted")
             case Acknowledge(task):
                 if task.refusal is None:  # it never ran
-                    self._notebook.attempt(job, task)
+                    self._recorder.attempt(job, task)
                 faults.point("server.job.attempt.noted")
                 _spare(unreachable, lambda: self._acknowledge(task))
                 faults.point("server.job.task.acknowledged")
@@ -243,7 +197,7 @@ class JobController:
                 continue
             if task.phase == "Ended":
                 if task.refusal is None:
-                    self._notebook.attempt(job, task)
+                    self._recorder.attempt(job, task)
                 self._acknowledge(task)
             elif task.stop_reason is None:
                 self._cluster.stop(task.spec.key, grace_seconds=_UNKNOWN_GRACE_SECONDS, reason="Deleted")
