@@ -1,9 +1,12 @@
-"""Settings of the property tests (a busy machine is no defect of an input or of the code), and Ctrl-C
-as a terminal gives it: a shell starts background jobs with it ignored, and so would every child."""
+"""Settings of the property tests (a busy machine is no defect of an input or of the code), Ctrl-C as a
+terminal gives it: a shell starts background jobs with it ignored, and so would every child; and bytecode.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -15,3 +18,7 @@ settings.load_profile("suite")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# the suite starts hundreds of servers, agents and commands: compiled anew, each would take twice its time
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -33,7 +33,12 @@ def local(tmp_path: Path) -> Iterator[LocalHome]:
 
 
 @pytest.mark.parametrize(
-    ("who", "point"), [("server", "cluster.ensure.refused"), ("one", "agent.release.recorded")]
+    ("who", "point"),
+    [
+        ("server", "cluster.ensure.refused"),
+        # the agent alone is killed there in tests/cluster/local/test_agent_crashes.py
+        pytest.param("one", "agent.release.recorded", marks=pytest.mark.soak),
+    ],
 )
 def test_killed_at_a_refusal(local: LocalHome, tmp_path: Path, who: str, point: str):
     people, chaos = People(local.home.path), Chaos(local.home)

@@ -11,13 +11,17 @@ from shoal.objects.errors import Invalid
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
 from tests.scenarios.fields import shows
+from tests.scenarios.simulated import Simulated
+from tests.scenarios.simulated import role as simulated_role
 from tests.scenarios.standing import Standing, python, role
 from tests.support.require import require
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 NOTE = 'echo "$SHOAL_ROLE $SHOAL_INDEX" >> $SHOAL_OUTPUT/notes'
 STAY = f"{NOTE}; exec sleep 60"
+SLEEPS = "sleep 3600"
+"""Of a simulated task."""
 
 
 @shows(JOB, "spec.runtime")
@@ -34,6 +38,7 @@ STAY = f"{NOTE}; exec sleep 60"
         ("mpi", {"K_MPI_JOB_ROLE": "worker"}),
     ],
 )
+@pytest.mark.process
 def test_the_runtime_says_how_tasks_find_their_peers(
     cluster: Standing, runtime: str, variables: dict[str, str]
 ) -> None:
@@ -50,6 +55,7 @@ def test_the_runtime_says_how_tasks_find_their_peers(
 
 
 @shows(JOB, "spec.queue")
+@pytest.mark.process
 def test_the_queue_is_where_the_job_waits_and_counts(cluster: Standing) -> None:
     full = cluster.queue(quota={"jobs": 0})
     name = full.metadata.name
@@ -63,24 +69,25 @@ def test_the_queue_is_where_the_job_waits_and_counts(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.priority")
-def test_higher_priority_goes_first(cluster: Standing) -> None:
+def test_higher_priority_goes_first(simulated: Simulated) -> None:
     whole = {"resources": {"cpu": "4"}}
-    blocker = cluster.job(role(STAY, **whole), priority=2000)
-    cluster.running(blocker)
+    blocker = simulated.job(simulated_role(SLEEPS, **whole), priority=2000)
+    simulated.running(blocker)
     script = "sleep 0.2"
-    low = cluster.job(role(script, **whole), priority="experiment")
-    middle = cluster.job(role(script, **whole))
-    high = cluster.job(role(script, **whole), priority=17)
-    urgent = cluster.job(role(script, **whole), priority="production")
+    low = simulated.job(simulated_role(script, **whole), priority="experiment")
+    middle = simulated.job(simulated_role(script, **whole))
+    high = simulated.job(simulated_role(script, **whole), priority=17)
+    urgent = simulated.job(simulated_role(script, **whole), priority="production")
     for job in (low, middle, high, urgent):
-        assert cluster.waiting(job) == "NoRoom"
-    cluster.client.cancel("default", blocker.metadata.name)
-    ended = [cluster.finished(job).status for job in (urgent, high, middle, low)]
+        assert simulated.waiting(job) == "NoRoom"
+    simulated.cancel(blocker)
+    ended = [simulated.finished(job).status for job in (urgent, high, middle, low)]
     assert [status.phase for status in ended] == ["Succeeded"] * 4
     assert [s.started for s in ended] == sorted(s.started for s in ended)
 
 
 @shows(JOB, "spec.after[].job", "spec.after[].on")
+@pytest.mark.process
 def test_a_job_starts_after_those_that_it_waits_for(cluster: Standing) -> None:
     fails = cluster.job(role("sleep 1; exit 3"))
     name = fails.metadata.name
@@ -95,24 +102,24 @@ def test_a_job_starts_after_those_that_it_waits_for(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.gang.min")
-def test_so_many_must_fit_before_any_starts(cluster: Standing) -> None:
-    three = role(STAY, replicas=3, resources={"cpu": "2"})
-    blocker = cluster.job(
-        role(STAY, resources={"cpu": "2"}), role(STAY, name="b", resources={"cpu": "2"})
-    )
-    cluster.running(blocker)
-    rigid = cluster.job(three, gang={"min": 2})
-    assert cluster.waiting(rigid) == "NoRoom"
-    content = cluster.job(three, gang={"min": 1})
-    cluster.running(content)
-    cluster.until(content, lambda j: sum(r.running for r in j.status.roles) == 1)
-    assert cluster.look(rigid).status.phase == "Pending"
-    cluster.client.cancel("default", content.metadata.name)
-    cluster.client.cancel("default", blocker.metadata.name)
-    cluster.until(rigid, lambda j: sum(r.running for r in j.status.roles) >= 2)
+def test_so_many_must_fit_before_any_starts(simulated: Simulated) -> None:
+    three = simulated_role(SLEEPS, replicas=3, resources={"cpu": "2"})
+    two = [simulated_role(SLEEPS, name=name, resources={"cpu": "2"}) for name in "ab"]
+    blocker = simulated.job(*two)
+    simulated.running(blocker)
+    rigid = simulated.job(three, gang={"min": 2})
+    assert simulated.waiting(rigid) == "NoRoom"
+    content = simulated.job(three, gang={"min": 1})
+    simulated.running(content)
+    simulated.until(content, lambda j: sum(r.running for r in j.status.roles) == 1)
+    assert simulated.look(rigid).status.phase == "Pending"
+    simulated.cancel(content)
+    simulated.cancel(blocker)
+    simulated.until(rigid, lambda j: sum(r.running for r in j.status.roles) >= 2)
 
 
 @shows(JOB, "spec.array.indices")
+@pytest.mark.process
 def test_an_array_runs_its_role_once_per_index(cluster: Standing) -> None:
     job = cluster.job(role(f"{NOTE}; test $SHOAL_INDEX != 7 || exit 9"), array={"indices": "0-1,4,7"})
     ended = cluster.finished(job)
@@ -123,6 +130,7 @@ def test_an_array_runs_its_role_once_per_index(cluster: Standing) -> None:
 
 @shows(JOB, "spec.array.parallelism")
 @pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.process
 def test_parallelism_bounds_how_many_run_at_once(cluster: Standing, parallelism: int) -> None:
     other = "until [ $(grep -c begin $SHOAL_OUTPUT/notes) -gt 1 ]; do sleep 0.05; done"
     wait = "sleep 0.1" if parallelism == 1 else other
@@ -138,6 +146,7 @@ def test_parallelism_bounds_how_many_run_at_once(cluster: Standing, parallelism:
 
 
 @shows(JOB, "spec.limits.nodeHours")
+@pytest.mark.process
 def test_a_job_fails_once_it_has_used_its_node_hours(cluster: Standing) -> None:
     job = cluster.job(role(STAY, replicas=2), limits={"nodeHours": 1.0 / 3600})
     ended = cluster.finished(job)
@@ -150,6 +159,7 @@ def test_a_job_fails_once_it_has_used_its_node_hours(cluster: Standing) -> None:
 
 @shows(JOB, "spec.cleanUp")
 @pytest.mark.parametrize("clean_up", ["Running", "All", "None"])
+@pytest.mark.process
 def test_clean_up_says_what_becomes_of_the_rest(cluster: Standing, clean_up: str) -> None:
     chief = role("until test -e $SHOAL_OUTPUT/go; do sleep 0.02; done", name="chief")
     rest = role(f"{NOTE}; sleep 3; echo by itself >> $SHOAL_OUTPUT/notes", name="rest")
@@ -168,6 +178,7 @@ def test_clean_up_says_what_becomes_of_the_rest(cluster: Standing, clean_up: str
 
 
 @shows(JOB, "spec.ttlAfterFinished")
+@pytest.mark.process
 def test_a_finished_job_is_deleted_after_its_time(cluster: Standing) -> None:
     kept = cluster.job(role("true"))
     job = cluster.job(role("true"), ttlAfterFinished="1500ms")
@@ -178,6 +189,7 @@ def test_a_finished_job_is_deleted_after_its_time(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.suspend")
+@pytest.mark.process
 def test_a_suspended_job_runs_nothing_until_it_is_resumed(cluster: Standing) -> None:
     job = cluster.job(role(STAY), suspend=True)
     cluster.until(job, lambda j: j.status.phase == "Suspended")
@@ -193,6 +205,7 @@ def test_a_suspended_job_runs_nothing_until_it_is_resumed(cluster: Standing) -> 
 
 
 @shows(JOB, "spec.cancelled")
+@pytest.mark.process
 def test_a_cancelled_job_ends_for_good(cluster: Standing) -> None:
     job = cluster.job(role(STAY), restart={"limit": 9})
     cluster.until_noted(job, "worker 0")
@@ -205,6 +218,7 @@ def test_a_cancelled_job_ends_for_good(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.isolation")
+@pytest.mark.process
 def test_strict_isolation_is_enforced_whole_or_refused(cluster: Standing) -> None:
     reach = """
 import socket, sys

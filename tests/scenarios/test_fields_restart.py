@@ -1,4 +1,5 @@
-"""What ends a job, what starts its tasks again, and what it may cost: shown on tasks that fail."""
+"""What ends a job, what starts its tasks again, and what it may cost: shown on tasks that fail, or that
+are said to fail in virtual time."""
 
 import os
 import signal
@@ -9,9 +10,11 @@ import pytest
 from shoal.objects.kinds import JOB
 from shoal.testing.local import wait_until
 from tests.scenarios.fields import shows
+from tests.scenarios.simulated import Simulated
+from tests.scenarios.simulated import role as simulated_role
 from tests.scenarios.standing import Standing, role
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 NOTE = 'echo "$SHOAL_ROLE $SHOAL_INDEX" >> $SHOAL_OUTPUT/notes'
 FAST = {"backoff": "50ms"}
@@ -29,14 +32,16 @@ SECOND_TIME = "test $SHOAL_INCARNATION -ge 2"
     ],
 )
 def test_the_policy_says_which_ends_are_followed_by_a_start(
-    cluster: Standing, policy: str, code: int, starts: int, phase: str
+    simulated: Simulated, policy: str, code: int, starts: int, phase: str
 ) -> None:
-    job = cluster.job(role(f"{NOTE}; exit {code}"), restart={"policy": policy, "limit": 2, **FAST})
-    assert cluster.finished(job).status.phase == phase
-    assert cluster.notes(job) == ["worker 0"] * starts
+    restart = {"policy": policy, "limit": 2, **FAST}
+    job = simulated.job(simulated_role(f"exit {code}"), restart=restart)
+    assert simulated.finished(job).status.phase == phase
+    assert simulated.starts(job) == starts
 
 
 @shows(JOB, "spec.restart.policy")
+@pytest.mark.process
 def test_always_starts_again_what_has_succeeded(cluster: Standing) -> None:
     job = cluster.job(role(NOTE), restart={"policy": "Always", "limit": 0, **FAST})
     cluster.until_noted(job, "worker 0", 3)
@@ -44,7 +49,8 @@ def test_always_starts_again_what_has_succeeded(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.restart.limit")
-@pytest.mark.parametrize("limit", [0, 2])
+@pytest.mark.process
+@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.soak), 2])
 def test_the_limit_is_how_many_failures_are_forgiven(cluster: Standing, limit: int) -> None:
     job = cluster.job(role(f"{NOTE}; exit 3"), restart={"limit": limit, **FAST})
     ended = cluster.finished(job)
@@ -54,7 +60,8 @@ def test_the_limit_is_how_many_failures_are_forgiven(cluster: Standing, limit: i
 
 
 @shows(JOB, "spec.restart.infrastructureLimit")
-@pytest.mark.parametrize("limit", [0, 1])
+@pytest.mark.process
+@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_lost_supervisors_have_a_cap_of_their_own(cluster: Standing, limit: int) -> None:
     restart = {"limit": 0, "infrastructureLimit": limit}
     job = cluster.job(role(f"{NOTE}; exec sleep 60"), restart=restart)
@@ -69,6 +76,7 @@ def test_lost_supervisors_have_a_cap_of_their_own(cluster: Standing, limit: int)
 
 @shows(JOB, "spec.restart.scope")
 @pytest.mark.parametrize(("scope", "others"), [("Gang", 2), ("Task", 1)])
+@pytest.mark.process
 def test_the_scope_is_what_starts_again_together(cluster: Standing, scope: str, others: int) -> None:
     until_b = 'until grep -q "b 0" $SHOAL_OUTPUT/notes; do sleep 0.02; done'
     fails_once = f"{NOTE}; {SECOND_TIME} || {{ {until_b}; exit 1; }}; exec sleep 60"
@@ -85,6 +93,7 @@ def test_the_scope_is_what_starts_again_together(cluster: Standing, scope: str, 
 
 
 @shows(JOB, "spec.restart.backoff")
+@pytest.mark.process
 def test_backoff_is_waited_for_and_doubles(cluster: Standing) -> None:
     job = cluster.job(
         role("date +%s.%N >> $SHOAL_OUTPUT/notes; exit 1"), restart={"limit": 2, "backoff": "700ms"}
@@ -97,26 +106,26 @@ def test_backoff_is_waited_for_and_doubles(cluster: Standing) -> None:
 
 
 RULES = [
-    ("Fail", ["worker 0"], "Failed", 1),
-    ("Restart", ["worker 0"] * 2, "Succeeded", 1),
-    ("Ignore", ["worker 0"] * 2, "Succeeded", 0),
+    ("Fail", 1, "Failed", 1),
+    ("Restart", 2, "Succeeded", 1),
+    ("Ignore", 2, "Succeeded", 0),
 ]
-"""Action, what is noted, the outcome, and how much of the budget is burnt."""
+"""Action, how many tasks run, the outcome, and how much of the budget is burnt."""
 
 
 @shows(JOB, "spec.restart.rules[].exitCodes", "spec.restart.rules[].action")
-@pytest.mark.parametrize(("action", "notes", "phase", "burnt"), RULES)
+@pytest.mark.parametrize(("action", "starts", "phase", "burnt"), RULES)
 def test_rules_say_what_an_exit_code_means(
-    cluster: Standing, action: str, notes: list[str], phase: str, burnt: int
+    simulated: Simulated, action: str, starts: int, phase: str, burnt: int
 ) -> None:
-    script = f"{NOTE}; {SECOND_TIME} || exit 42"
-    rule = {"exitCodes": [7, 42], "action": action}
-    ended = cluster.finished(cluster.job(role(script), restart={"limit": 1, "rules": [rule], **FAST}))
+    restart = {"limit": 1, "rules": [{"exitCodes": [7, 42], "action": action}], **FAST}
+    ended = simulated.finished(simulated.job(simulated_role("exit 42 once"), restart=restart))
     assert (ended.status.phase, ended.status.failures) == (phase, burnt)
-    assert cluster.notes(ended) == notes
+    assert simulated.starts(ended) == starts
 
 
 @shows(JOB, "spec.restart.rules[].exitCodes")
+@pytest.mark.process
 def test_a_rule_is_about_its_exit_codes_alone(cluster: Standing) -> None:
     rule = {"exitCodes": [7, 137], "action": "Fail"}
     restart = {"limit": 1, "rules": [rule], **FAST}
@@ -127,19 +136,23 @@ def test_a_rule_is_about_its_exit_codes_alone(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.roles[].restartRules[].exitCodes", "spec.roles[].restartRules[].action")
-@pytest.mark.parametrize(("action", "notes", "phase", "burnt"), RULES)
+@pytest.mark.parametrize(("action", "starts", "phase", "burnt"), RULES)
 def test_a_roles_own_rules_are_tried_first(
-    cluster: Standing, action: str, notes: list[str], phase: str, burnt: int
+    simulated: Simulated, action: str, starts: int, phase: str, burnt: int
 ) -> None:
-    script = f"{NOTE}; {SECOND_TIME} || exit 42"
     contrary = {"exitCodes": [42], "action": "Restart" if action == "Fail" else "Fail"}
-    worker = role(script, restartRules=[{"exitCodes": [42], "action": action}])
-    ended = cluster.finished(cluster.job(worker, restart={"limit": 1, "rules": [contrary], **FAST}))
+    own = [{"exitCodes": [42], "action": action}]
+    job = simulated.job(
+        simulated_role("exit 42 once", restartRules=own),
+        restart={"limit": 1, "rules": [contrary], **FAST},
+    )
+    ended = simulated.finished(job)
     assert (ended.status.phase, ended.status.failures) == (phase, burnt)
-    assert cluster.notes(ended) == notes
+    assert simulated.starts(ended) == starts
 
 
 @shows(JOB, "spec.success.role")
+@pytest.mark.process
 def test_one_role_may_decide(cluster: Standing) -> None:
     roles = (role("true", name="chief"), role("exec sleep 60", name="server"))
     ended = cluster.finished(cluster.job(*roles, success={"role": "chief"}))
@@ -151,24 +164,26 @@ def test_one_role_may_decide(cluster: Standing) -> None:
     ("policy", "first", "second", "phase"),
     [
         ("All", "exit 0", "sleep 0.3", "Succeeded"),
-        ("First", "exit 0", "exec sleep 60", "Succeeded"),
-        ("Any", "exec sleep 60", "exit 0", "Succeeded"),
-        ("All", "exit 0", "sleep 0.3; exit 5", "Failed"),
+        ("First", "exit 0", "sleep 3600", "Succeeded"),
+        ("Any", "sleep 3600", "exit 0", "Succeeded"),
+        ("All", "exit 0", "sleep 0.3 exit 5", "Failed"),
     ],
 )
 def test_the_policy_says_whose_success_decides(
-    cluster: Standing, policy: str, first: str, second: str, phase: str
+    simulated: Simulated, policy: str, first: str, second: str, phase: str
 ) -> None:
-    script = f"{NOTE}; if [ $SHOAL_INDEX = 0 ]; then {first}; else {second}; fi"
-    job = cluster.job(role(script, replicas=2), success={"policy": policy})
-    assert cluster.finished(job).status.phase == phase
+    both = simulated_role(f"{first} / {second}", replicas=2)
+    job = simulated.job(both, success={"policy": policy})
+    assert simulated.finished(job).status.phase == phase
     if policy == "First":
-        waits = cluster.job(role(script.replace("= 0", "= 1"), replicas=2), success={"policy": policy})
-        cluster.until(waits, lambda j: sum(r.succeeded for r in j.status.roles) == 1)
-        cluster.running(waits)  # index 1 decides nothing
+        reverse = simulated_role(f"{second} / {first}", replicas=2)
+        waits = simulated.job(reverse, success={"policy": policy})
+        simulated.until(waits, lambda j: sum(r.succeeded for r in j.status.roles) == 1)
+        simulated.running(waits)  # index 1 decides nothing
 
 
 @shows(JOB, "spec.limits.wallTime")
+@pytest.mark.process
 def test_wall_time_ends_the_job(cluster: Standing) -> None:
     begin = time.monotonic()
     job = cluster.job(role(f"{NOTE}; exec sleep 60"), limits={"wallTime": "1s"}, restart={"limit": 5})
@@ -180,6 +195,7 @@ def test_wall_time_ends_the_job(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.limits.idleTimeout")
+@pytest.mark.process
 def test_an_idle_job_is_ended_and_a_busy_one_is_not(cluster: Standing) -> None:
     limits = {"limits": {"idleTimeout": "1s"}}
     busy = cluster.job(
@@ -192,6 +208,7 @@ def test_an_idle_job_is_ended_and_a_busy_one_is_not(cluster: Standing) -> None:
 
 
 @shows(JOB, "spec.gracePeriod")
+@pytest.mark.process
 def test_a_task_has_its_grace_period_and_no_more(cluster: Standing) -> None:
     deaf = """trap 'echo asked >> $SHOAL_OUTPUT/notes' TERM
 echo up >> $SHOAL_OUTPUT/notes

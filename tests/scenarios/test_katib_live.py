@@ -42,7 +42,7 @@ def with_program(document: dict[str, Any], program: Path) -> dict[str, Any]:
     made = copy.deepcopy(document)
     made["metadata"]["namespace"] = "default"
     spec = made["spec"]
-    spec["maxTrialCount"] = min(spec.get("maxTrialCount", 4), 4)
+    spec["maxTrialCount"] = min(spec.get("maxTrialCount", 2), 2)
     spec["maxFailedTrialCount"] = 1
     container = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
     container["command"][:2] = [sys.executable, str(program)]

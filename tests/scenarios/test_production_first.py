@@ -1,7 +1,8 @@
 """A cluster full of elastic training, and a production job that arrives: real processes, real training.
 
 The field's standing example at a small size: whoever experiments holds everything, production asks for
-half, the experiment goes on with half and takes it back afterwards.
+half, the experiment goes on with half and takes it back afterwards. Part of `make soak`: the suite has
+the same with one worker killed before (test_elastic_training.py), and `make demo` shows it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shoal.testing.local import nodes, wait_until
 from tests.scenarios.standing import Standing, role
 from tests.scenarios.training import script as training_script
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(400)]
 
 pytest.importorskip("torch")
 
@@ -99,7 +100,6 @@ def test_an_experiment_with_everything_gives_half_and_takes_it_back(home: Standi
     home.clear()
 
 
-@pytest.mark.soak
 def test_several_elastic_jobs_make_room_together_and_none_is_killed(home: Standing, script: Path):
     """One alone could not: production takes more than any of them can spare."""
     jobs = [experiment(home, script, name, 3) for name in ("left", "right")]

@@ -1,5 +1,5 @@
-"""Sixty jobs, and at 25 random moments the server, an agent or a supervisor is killed; `make soak` runs
-storms of 200 jobs and 75 kills, each with a new seed.
+"""Jobs of every kind, and at random moments the server, an agent or a supervisor is killed; `make soak`
+runs storms of 200 jobs and 75 kills, each with a new seed.
 
 The seed is printed; SHOAL_STORM_SEED plays the same plan again (SHOAL_STORM_JOBS, SHOAL_STORM_KILLS and
 SHOAL_STORM_SECONDS: how much of it, and over how long). Every job must come out as a simulated run of
@@ -41,7 +41,7 @@ def number(name: str, default: int) -> int:
 
 @pytest.mark.timeout(900)
 def test_a_storm(tmp_path: Path):
-    storm(tmp_path, number("SEED", 1), number("JOBS", 20), number("KILLS", 9), number("SECONDS", 8))
+    storm(tmp_path, number("SEED", 1), number("JOBS", 12), number("KILLS", 6), number("SECONDS", 6))
 
 
 @pytest.mark.soak
@@ -89,8 +89,8 @@ def check_descriptors(local: LocalHome, people: People) -> None:
     components = ("server", *NODES)
     before = {name: (local.pid(name), leaks.descriptors(local.pid(name))) for name in components}
     role = {"command": ["true"], "resources": {"cpu": "50m"}}
-    for turn in range(3):
-        people.create(f"many-{turn}", {"roles": [role], "array": {"indices": "0-29"}})
+    for turn in range(2):
+        people.create(f"many-{turn}", {"roles": [role], "array": {"indices": "0-14"}})
         people.finished(f"many-{turn}")
         people.delete_all()
     for name, (pid, count) in before.items():

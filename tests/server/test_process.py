@@ -272,19 +272,25 @@ def test_a_port_in_use_is_said(start) -> None:
     assert "nothing can listen at" in broken.log.read_text()
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "server.sockets.listening",
-        "server.store.open",
-        "server.key.written",
-        "server.announced",
-        "server.components.started",
-    ],
+STARTING = (
+    "server.sockets.listening",
+    "server.store.open",
+    "server.key.written",
+    "server.announced",
+    "server.components.started",
 )
-def test_killed_anywhere_it_starts_again(start, point: str) -> None:
-    dying = start(SHOAL_FAULTS=f"{point}:kill")
-    assert dying.ended() == -signal.SIGKILL
+"""The durable acts of a start, in their order: the key is made by a home's first server alone."""
+
+
+def test_killed_anywhere_it_starts_again(start, tmp_path: Path) -> None:
+    """Each start is killed one act later than the one before, and the next finds what that one left."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    faults = ",".join(f"{point}:kill" for point in STARTING)
+    for point in STARTING:
+        dying = start(SHOAL_FAULTS=faults, SHOAL_FAULTS_ONCE=str(marks))
+        assert dying.ended() == -signal.SIGKILL
+        assert (marks / f"{point}:kill:1").exists()
     again = start()
     with again.client() as client:
         client.create(a_job())

@@ -1,4 +1,4 @@
-"""Real homes with real agents, gone after each test."""
+"""Real homes with real agents, gone after each test, or after a module's tests that leave no harm."""
 
 import contextlib
 import itertools
@@ -18,11 +18,24 @@ _numbers = itertools.count(1)
 @pytest.fixture
 def make_home(tmp_path):
     """Makes a home with the nodes that are declared; it is up, and checked when the test ends."""
+    with _homes(tmp_path) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def make_shared_home(tmp_path_factory):
+    """As `make_home`, for all tests of a module."""
+    with _homes(tmp_path_factory.mktemp("shared")) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def _homes(folder):
     homes = []
 
     def make(server=False, environment=None, **declared):
         local = LocalHome(
-            tmp_path / f"home{len(homes)}",
+            folder / f"home{len(homes)}",
             nodes(**(declared or {"one": {}})),
             server=server,
             environment=environment,
@@ -31,9 +44,11 @@ def make_home(tmp_path):
         local.up()
         return local
 
-    yield make
-    for local in homes:
-        local.close()
+    try:
+        yield make
+    finally:
+        for local in homes:
+            local.close()
 
 
 @pytest.fixture
@@ -49,7 +64,7 @@ def run_job():
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_spec():
     """Makes a task of a job of its own, unless `job` names one."""
 

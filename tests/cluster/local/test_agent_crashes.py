@@ -1,4 +1,8 @@
-"""SIGKILL at every named point of the agent, and of supervisors: nothing is lost, doubled or left."""
+"""SIGKILL at every named point of the agent, and of supervisors: nothing is lost, doubled or left.
+
+A run kills at many points, one after the other: each point once, and each new process is armed with the
+points that are left. `make soak` also kills at each point alone.
+"""
 
 import os
 import re
@@ -23,6 +27,16 @@ POINTS = sorted(
 )
 AGENT_POINTS = [name for name in POINTS if name.startswith("agent.")]
 SUPERVISOR_POINTS = [name for name in POINTS if name.startswith("supervisor.")]
+
+
+def runs(points, count):
+    """The points dealt out to so many runs, neighbours to different ones; in a soak also each alone."""
+    groups = [tuple(points[first::count]) for first in range(count)]
+    return [
+        *(pytest.param(group, id=f"run-{number}") for number, group in enumerate(groups)),
+        *(pytest.param((point,), id=point, marks=pytest.mark.soak) for point in points),
+    ]
+
 
 CLAIM = 'set -C; echo x > "$SHOAL_OUTPUT/claim-$NAME" || exit 99; '
 """Run by every task: a second run of the same incarnation would exit with 99."""
@@ -80,18 +94,18 @@ class Controller:
 
 @pytest.fixture
 def dying(make_home, tmp_path, monkeypatch):
-    """Makes a controller of a home whose next agent (or supervisor) dies at a point, once, and is
-    started again by a watchdog."""
+    """Makes a controller of a home whose agents (or supervisors) die at each of the points, once, and
+    are started again by a watchdog."""
     watchdogs = []
 
-    def make(point, render=render_nothing):
+    def make(points, render=render_nothing):
         local = make_home()
         controller = Controller(local, render)
 
         def arm():
             marks = tmp_path / "fired"
             marks.mkdir()
-            monkeypatch.setenv("SHOAL_FAULTS", f"{point}:kill")
+            monkeypatch.setenv("SHOAL_FAULTS", ",".join(f"{point}:kill" for point in points))
             monkeypatch.setenv("SHOAL_FAULTS_ONCE", str(marks))
             local.kill("one")
             watchdog = Watchdog(local.home, lambda: [component_of("one")])
@@ -106,13 +120,19 @@ def dying(make_home, tmp_path, monkeypatch):
         watchdog.close()
 
 
+def never_reached(points, marks):
+    """The points of which no process has left a mark."""
+    fired = {path.name.partition(":")[0] for path in marks.iterdir()}
+    return sorted(set(points) - fired)
+
+
 def command(script):
     return ("sh", "-c", CLAIM + script)
 
 
-@pytest.mark.parametrize("point", AGENT_POINTS)
-def test_an_agent_that_dies_loses_nothing(dying, make_spec, point):
-    controller, arm = dying(point)
+@pytest.mark.parametrize("points", runs(AGENT_POINTS, 3))
+def test_an_agent_that_dies_loses_nothing(dying, make_spec, points):
+    controller, arm = dying(points)
     before = make_spec(command("sleep 0.3; exit 5"), env={"NAME": "before"}, job="before")
     waits = make_spec(command("exec sleep 600"), env={"NAME": "waits"}, job="waits")
     controller.start(before, waits)
@@ -159,7 +179,7 @@ def test_an_agent_that_dies_loses_nothing(dying, make_spec, point):
         lambda: not any(list(folder.iterdir()) for folder in (node.tasks, node.work, node.trash)),
         what="nothing is left of the tasks",
     )
-    assert list(marks.iterdir()), f"{point} was never reached"
+    assert not never_reached(points, marks)
 
 
 def _admit_and_release(controller, make_spec):
@@ -194,32 +214,30 @@ def _admit_and_release(controller, make_spec):
     controller.insist(lambda: controller.cluster.acknowledge(group[0].key))
 
 
-@pytest.mark.parametrize("point", SUPERVISOR_POINTS)
-def test_a_supervisor_that_dies_ends_its_task(dying, make_spec, point):
-    controller, arm = dying(point)
+@pytest.mark.parametrize("points", runs(SUPERVISOR_POINTS, 1))
+def test_a_supervisor_that_dies_ends_its_task(dying, make_spec, points):
+    controller, arm = dying(points)
     marks = arm()
     seen_inside = {"working_directory": str(marks)}  # the init leaves its mark from in there
-    specs = [
-        make_spec(command("exit 7"), env={"NAME": "exits"}, job="exits", **seen_inside),
-        make_spec(
-            command("sleep 600 & exec sleep 600"), env={"NAME": "waits"}, job="waits", **seen_inside
-        ),
-    ]
-    seen = {}
-    for spec in specs:
+    lost = 0
+    for number in range(2 + 2 * len(points)):  # a task dies at one point, and half of them get to it
+        exits = number % 2 == 0
+        name = f"{'exits' if exits else 'waits'}-{number}"
+        script = "exit 7" if exits else "sleep 600 & exec sleep 600"
+        spec = make_spec(command(script), env={"NAME": name}, job=name, **seen_inside)
         controller.start(spec)
         controller.until(spec, "Running", "Ended")
-        if spec is specs[1]:
+        if not exits:
             controller.stop(spec)
-        seen[spec.env["NAME"]] = controller.outcome(spec)
-    assert list(marks.iterdir()), f"{point} was never reached"
-    lost = {name for name, outcome in seen.items() if outcome.reason == "SupervisorLost"}
-    assert len(lost) <= 1
-    for name, outcome in seen.items():
-        if name not in lost:
-            assert outcome.exit_code == {"exits": 7, "waits": 143}[name], seen
-    claims = (controller.local.home.output / "default").glob("*/claim-*")
-    assert len(list(claims)) <= 2  # a second run of either would have exited with 99
+        outcome = controller.outcome(spec)
+        if outcome.reason == "SupervisorLost":
+            lost += 1
+        else:  # a second run of the same incarnation would have exited with 99
+            assert outcome.exit_code == (7 if exits else 143), (name, outcome)
+        if number and not never_reached(points, marks):
+            break
+    assert not never_reached(points, marks)
+    assert lost <= len(points)
 
 
 def test_a_killed_supervisor_takes_its_task_along(make_home, make_spec):

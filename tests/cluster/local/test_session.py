@@ -12,14 +12,24 @@ from shoal.testing.local import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-@pytest.fixture
-def running(make_home, make_spec):
+def begin(make, make_spec):
     """A home, and a task in it that runs."""
-    local = make_home()
+    local = make()
     spec = make_spec(("sh", "-c", "echo in-the-task > /tmp/mark; exec sleep 600"), env={"MINE": "yes"})
     start_group(local.cluster, (spec,))
     wait_until(lambda: local.phase(spec.key) == "Running")
     return local, spec
+
+
+@pytest.fixture(scope="module")
+def running(make_shared_home, make_spec):
+    return begin(make_shared_home, make_spec)
+
+
+@pytest.fixture
+def harmed(make_home, make_spec):
+    """As `running`, for a test that ends the task or its agent."""
+    return begin(make_home, make_spec)
 
 
 def outcome(session):
@@ -97,8 +107,8 @@ def test_closing_the_session_ends_the_command(running):
     wait_until(lambda: b"sleep 599" not in run(local, spec, "ps", "ax", "-o", "args")[0])
 
 
-def test_the_command_ends_with_its_task(running):
-    local, spec = running
+def test_the_command_ends_with_its_task(harmed):
+    local, spec = harmed
     session = local.cluster.exec(spec.key, ("sleep", "600"))
     local.cluster.stop(spec.key, grace_seconds=5, reason="Cancelled")
     assert outcome(session)[2] != 0
@@ -107,8 +117,8 @@ def test_the_command_ends_with_its_task(running):
         local.cluster.exec(spec.key, ("true",))
 
 
-def test_an_agent_that_dies_ends_the_session(running):
-    local, spec = running
+def test_an_agent_that_dies_ends_the_session(harmed):
+    local, spec = harmed
     session = local.cluster.exec(spec.key, ("cat",))
     session.send(b"one\n")
     session.receive()

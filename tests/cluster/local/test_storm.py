@@ -1,4 +1,7 @@
-"""Agent and supervisors killed at random moments while tasks start, stop and end."""
+"""Agent and supervisors killed at random moments while tasks start, stop and end.
+
+SHOAL_SEED and SHOAL_STORM_TASKS choose another storm; `make soak` draws a new seed, and prints it.
+"""
 
 import os
 import random
@@ -91,9 +94,23 @@ class Storm:
                 )
 
 
+def number(name, default):
+    return int(os.environ.get(name, "") or default)
+
+
 def test_a_storm(make_home, make_spec):
-    seed = int(os.environ.get("SHOAL_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
-    count = int(os.environ.get("SHOAL_STORM_TASKS", "40"))
+    play(make_home, make_spec, number("SHOAL_SEED", 1), number("SHOAL_STORM_TASKS", 15))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_another_storm(make_home, make_spec):
+    seed = number("SHOAL_SEED", random.SystemRandom().randrange(1, 1 << 32))
+    play(make_home, make_spec, seed, number("SHOAL_STORM_TASKS", 100))
+
+
+def play(make_home, make_spec, seed, count):
+    """So many tasks, and agent or supervisors killed several times a second until all have ended."""
     print(f"SHOAL_SEED={seed} SHOAL_STORM_TASKS={count}")
     local = make_home(one={"cpu": 100_000})
     storm = Storm(local, seed)

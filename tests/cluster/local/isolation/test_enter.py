@@ -1,5 +1,6 @@
 """Running a command beside a task, in its isolation."""
 
+import contextlib
 import os
 import pty
 import signal
@@ -14,7 +15,7 @@ from shoal.cluster.local.agent import task_folder
 from shoal.cluster.local.isolation import namespaces
 from shoal.cluster.local.isolation.enter import NO_TASK
 from shoal.cluster.local.isolation.probe import probe
-from tests.cluster.local.isolation.harness import wait_for
+from tests.cluster.local.isolation.harness import Bench, users, wait_for
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -24,15 +25,39 @@ ENTER = str(Path(isolation.__file__).with_name("enter.py"))
 STRICT = tuple(name for name in namespaces.STRICT if name not in ("cpu", "memory"))
 
 
-@pytest.fixture(params=["default", "strict"])
-def task(bench, request):
+TASKS = [
+    pytest.param((user, mode), id=f"{mode}-{user.name}")
+    for user in users()
+    for mode in ("default", "strict")
+]
+
+
+@contextlib.contextmanager
+def running(user, mode):
     """A task that runs, with something of its own to be seen."""
-    if request.param == "strict" and any(probe()[name] != "enforced" for name in STRICT):
+    if mode == "strict" and any(probe()[name] != "enforced" for name in STRICT):
         pytest.skip("this machine does not grant strict isolation")
-    wanted = STRICT if request.param == "strict" else ()
-    script = "echo mine > /tmp/own; echo ready; sleep 600"
-    made = bench.start("sh", "-c", script, env={"NAME": "value"}, mode=request.param, wanted=wanted)
-    return made.says("ready")
+    bench = Bench(user)
+    try:
+        wanted = STRICT if mode == "strict" else ()
+        script = "echo mine > /tmp/own; echo ready; sleep 600"
+        made = bench.start("sh", "-c", script, env={"NAME": "value"}, mode=mode, wanted=wanted)
+        yield made.says("ready")
+    finally:
+        bench.close()
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def task(request):
+    with running(*request.param) as made:
+        yield made
+
+
+@pytest.fixture(params=TASKS)
+def own_task(request):
+    """As `task`, for a test that ends it."""
+    with running(*request.param) as made:
+        yield made
 
 
 def words(task, *command, tty=False):
@@ -103,7 +128,8 @@ def test_a_terminal_is_its_terminal(task):
     os.close(master)
 
 
-def test_it_ends_with_the_task(task):
+def test_it_ends_with_the_task(own_task):
+    task = own_task
     process = subprocess.Popen(
         words(task, "sh", "-c", "echo on; sleep 600"), stdout=subprocess.PIPE, env={}
     )
