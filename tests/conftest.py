@@ -1,6 +1,6 @@
-"""Settings of the property tests (a busy machine is no defect of an input or of the code), Ctrl-C as a
-terminal gives it: a shell starts background jobs with it ignored, and so would every child; and bytecode.
-"""
+"""Settings of the property tests (a busy machine is no defect of an input or of the code), and what a
+terminal or a shell would otherwise decide: Ctrl-C, which a shell gives background jobs ignored, as would
+every child have it; and whether processes of tests keep bytecode."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ settings.load_profile("suite")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# the suite starts hundreds of servers, agents and commands: compiled anew, each would take twice its time
+# hundreds of servers, agents and commands are started: compiled anew, each would take twice its time
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
