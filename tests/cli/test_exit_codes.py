@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.exit_codes import outcome_code, process_code, sentence
+from shoal.cli.failures import outcome_code, process_code, sentence
 from shoal.objects.job import Job, JobSpec, JobStatus, Role
 from shoal.objects.meta import Metadata
 

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from shoal.cli import table
-from shoal.cli.table import Table
+from shoal.cli import output
+from shoal.cli.output import Table
 
 
 class _Terminal(io.StringIO):
@@ -25,7 +25,7 @@ def test_off_a_terminal_nothing_is_cut() -> None:
 
 @pytest.mark.parametrize("width", [30, 40, 80])
 def test_on_a_terminal_lines_fit(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    monkeypatch.setattr(table, "terminal_width", lambda stream: width)
+    monkeypatch.setattr(output, "terminal_width", lambda stream: width)
     out = _Terminal()
     Table(["NAME", "PHASE", "MESSAGE"], stream=out).write([["job-1", "Pending", "needs " * 30]])
     lines = out.getvalue().splitlines()
@@ -37,7 +37,7 @@ def test_on_a_terminal_lines_fit(monkeypatch: pytest.MonkeyPatch, width: int) ->
 def test_columns_without_room_are_left_out_and_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(table, "terminal_width", lambda stream: 60)
+    monkeypatch.setattr(output, "terminal_width", lambda stream: 60)
     out = _Terminal()
     titles = ["NAME", "PHASE", "RUNTIME", "NODES", "SUBMITTER", "MESSAGE"]
     Table(titles, stream=out).write([["n" * 14, "Pending", "r" * 14, "n" * 14, "s" * 14, "waits " * 9]])
@@ -49,7 +49,7 @@ def test_columns_without_room_are_left_out_and_named(
 
 
 def test_the_widest_column_gives_way_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "terminal_width", lambda stream: 100)
+    monkeypatch.setattr(output, "terminal_width", lambda stream: 100)
     out = _Terminal()
     Table(["NAME", "A", "B"], stream=out).write([["n" * 20, "a" * 50, "b" * 50]])
     _, row, *rest = out.getvalue().splitlines()

@@ -165,10 +165,7 @@ def _chosen(name: str, file: Path) -> Context:
     if wanted in contexts:
         return contexts[wanted]
     known = f"it has {', '.join(sorted(contexts))}" if contexts else "there is none yet"
-    raise NotFound(
-        f"no context is called {wanted}",
-        hint=f"contexts are kept in {file}; {known}",
-    )
+    raise NotFound(f"no context is called {wanted}", hint=f"contexts are kept in {file}; {known}")
 
 
 def _read(file: Path) -> tuple[str, dict[str, Context]]:

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.cli.connection import connect
 from shoal.cli.failures import Declined, Usage
 from shoal.cli.output import say, write_document
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import Target, targets, with_nearest
 from shoal.objects.errors import ShoalError
 from shoal.objects.kind import Kind, Verb
@@ -95,8 +94,7 @@ class Outcomes:
         if not self._failures:
             if self._settings.output in ("json", "yaml"):
                 write_document(
-                    self._settings,
-                    self._objects[0] if self._single else {"items": self._objects},
+                    self._settings, self._objects[0] if self._single else {"items": self._objects}
                 )
             return
         for target, error in self._failures[1:]:

@@ -21,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from shoal.cli import output
-from shoal.cli.table import terminal_width
+from shoal.cli.output import terminal_width
 from shoal.objects.text import RANKS, enabled
 
 if TYPE_CHECKING:

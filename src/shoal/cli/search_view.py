@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.cli.charts import sparkline
-from shoal.cli.output import decoded
-from shoal.cli.table import terminal_width
+from shoal.cli.output import decoded, terminal_width
 from shoal.objects.errors import NotFound
 from shoal.objects.experiment import EXPERIMENT_LABEL, Experiment, rendered
 from shoal.objects.kinds import TRIAL

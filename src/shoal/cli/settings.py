@@ -1,4 +1,5 @@
-"""What the common options of one command line amount to: home, context, namespace, output.
+"""What the common options of a command line amount to: home, context, namespace, output; and a client of
+that server.
 
 Filled in by option callbacks while Click parses, read by the verbs afterwards. Precedence: flag, then
 `SHOAL_*` variable, then the context, then the default.
@@ -10,9 +11,12 @@ import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from shoal.cli import contexts
+
+if TYPE_CHECKING:
+    from shoal.client import Client
 
 Output = Literal["table", "wide", "json", "yaml", "name", "csv"]
 OUTPUTS: tuple[Output, ...] = ("table", "wide", "json", "yaml", "name", "csv")
@@ -101,3 +105,44 @@ class Settings:
                     value = word.removeprefix(prefix).removeprefix("=")
             if value in OUTPUTS:
                 self.output = value
+
+
+def connect(settings: Settings, *, timeout_seconds: float = 30.0, check_version: bool = True) -> Client:
+    """A client; nothing is sent before its first call.
+
+    Raises:
+        NotFound: no such context.
+        Invalid: the context is wrong.
+    """
+    from shoal.client import Client
+
+    options: _Options = {"timeout_seconds": timeout_seconds, "check_version": check_version}
+    if settings.remote:
+        context = settings.context
+        client = Client.connect(
+            url=context.url, token=context.token, fingerprint=context.fingerprint, **options
+        )
+    else:
+        client = Client.connect(settings.home, **options)
+    client.transport.on_warning = _Once()
+    return client
+
+
+class _Options(TypedDict):
+    timeout_seconds: float
+    check_version: bool
+
+
+class _Once:
+    """Says each of the server's warnings once: what is shown before it is done is said again when it is
+    done."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            from shoal.cli.output import say
+
+            say(f"warning: {sentence}")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shoal.cli.launch import narrator
-from shoal.cli.launch.narrator import Narrator
+from shoal.cli.launch import attach
+from shoal.cli.launch.attach import Narrator
 from shoal.cli.settings import Settings
 from shoal.history.base import About, Entry
 from shoal.objects.job import (
@@ -35,7 +35,7 @@ class _Time:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Time:
     made = _Time()
-    monkeypatch.setattr(narrator, "time", made)
+    monkeypatch.setattr(attach, "time", made)
     return made
 
 

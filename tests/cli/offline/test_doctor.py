@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cli.offline import checks, start
+from shoal.cli.offline import doctor, start
 from shoal.cli.settings import Settings
 from tests.cli.conftest import Shell
 from tests.server.harness import LiveServer
@@ -65,7 +65,7 @@ def test_a_home_that_others_can_enter(tmp_path: Path) -> None:
     home = tmp_path / "open"
     home.mkdir(mode=0o755)
     home.chmod(0o755)
-    found = {check.name: check for check in checks.all_checks(Settings(home_flag=str(home)))}
+    found = {check.name: check for check in doctor.all_checks(Settings(home_flag=str(home)))}
     assert (found["home"].status, found["home"].remedy) == ("warning", f"chmod 700 {home}")
 
 
@@ -89,6 +89,6 @@ def test_little_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             total = 2**41
 
         Usage.free = free  # type: ignore[attr-defined]
-        monkeypatch.setattr(checks.shutil, "disk_usage", lambda path, usage=Usage: usage)
-        found = {check.name: check for check in checks.all_checks(Settings(home_flag=str(tmp_path)))}
+        monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path, usage=Usage: usage)
+        found = {check.name: check for check in doctor.all_checks(Settings(home_flag=str(tmp_path)))}
         assert found["disk"].status == status

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from shoal.cli.targets import Target
-from shoal.cli.verbs.explain import _print  # pyright: ignore[reportPrivateUsage]
+from shoal.cli.verbs.describe import _print_explanation  # pyright: ignore[reportPrivateUsage]
 from shoal.client import Client
 from shoal.client.reports import Explanation
 from shoal.objects.job import Job, Scheduling
@@ -44,7 +44,7 @@ def test_jobs_tried_before_it_are_named(capsys: pytest.CaptureFixture[str]) -> N
     why = Explanation(
         kind="Job", namespace="default", name="train", phase="Pending", ahead=("default/first",)
     )
-    _print(Target(JOB, "default", "train"), why, "", wide=False)
+    _print_explanation(Target(JOB, "default", "train"), why, "", wide=False)
     assert "Tried before it: default/first" in capsys.readouterr().out.splitlines()
 
 

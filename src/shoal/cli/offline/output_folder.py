@@ -11,11 +11,10 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, reports, verb
 from shoal.cli.output import say, write_document
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import existing, one
 from shoal.objects.errors import Exists, NotFound
 from shoal.objects.job import Job

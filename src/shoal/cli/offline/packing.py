@@ -70,12 +70,7 @@ def command(settings: Settings, **options: Any) -> int:
 
 
 def _pack(
-    *,
-    node_file: Path,
-    pod_file: Path,
-    policies: tuple[str, ...],
-    seeds: tuple[int, ...],
-    demand: float,
+    *, node_file: Path, pod_file: Path, policies: tuple[str, ...], seeds: tuple[int, ...], demand: float
 ) -> list[Record]:
     from shoal.simulate.packing.experiment import SEEDS, pack
     from shoal.simulate.packing.nodes import read_nodes

@@ -90,11 +90,7 @@ class _Group(click.Group):
 @common
 @click.pass_context
 def command(
-    context: click.Context,
-    workloads: tuple[Path, ...],
-    example: bool,
-    nodes: int | None,
-    **options: Any,
+    context: click.Context, workloads: tuple[Path, ...], example: bool, nodes: int | None, **options: Any
 ) -> int | None:
     """Try scheduling policies on a list of jobs, in virtual time.
 

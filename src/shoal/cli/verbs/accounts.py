@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.edits import confirm
 from shoal.cli.failures import Usage
 from shoal.cli.options import DURATION, MOMENT, assume_yes, reports, verb, whole
 from shoal.cli.output import emit, say
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import targets
 from shoal.objects.columns import age
 from shoal.objects.text import stamp
@@ -173,11 +172,7 @@ def whoami(settings: Settings) -> None:
 @click.option("--limit", type=whole(0), default=str(_NEWEST), help="The newest so many, 0 for all.")
 @reports
 def audit(
-    settings: Settings,
-    objects: tuple[str, ...],
-    all_namespaces: bool,
-    since: float | None,
-    limit: int,
+    settings: Settings, objects: tuple[str, ...], all_namespaces: bool, since: float | None, limit: int
 ) -> None:
     """Show audit events: one for each write.
 

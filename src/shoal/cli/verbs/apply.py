@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.diff import Change, plan, print_plan, summary
 from shoal.cli.edits import Outcomes, confirm
 from shoal.cli.manifests import read_manifests
 from shoal.cli.options import assume_yes, dry_run, reports, verb
 from shoal.cli.output import say, write_document
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.objects.errors import ShoalError
 
 

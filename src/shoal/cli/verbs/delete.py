@@ -5,13 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
-from shoal.cli.completion import complete_kinds_and_names
-from shoal.cli.connection import connect
 from shoal.cli.edits import Outcomes, confirm
 from shoal.cli.failures import Usage
-from shoal.cli.options import assume_yes, dry_run, reports, verb
+from shoal.cli.options import assume_yes, complete_kinds_and_names, dry_run, reports, verb
 from shoal.cli.output import say
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import Target, targets
 from shoal.client import Client
 from shoal.objects.errors import ShoalError

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from shoal.cli.completion import complete_kinds_and_names
-from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
-from shoal.cli.options import MOMENT, reports, verb, whole
-from shoal.cli.output import say, write_document, write_json, write_names
-from shoal.cli.settings import Settings
-from shoal.cli.table import Table
+from shoal.cli.options import MOMENT, complete_kinds_and_names, reports, verb, whole
+from shoal.cli.output import Table, say, write_document, write_json, write_names
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import Target, existing, targets
 from shoal.objects.columns import age
 from shoal.objects.text import stamp

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, verb, whole
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import one
 from shoal.objects.kinds import JOB
 

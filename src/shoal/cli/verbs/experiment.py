@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, reports, tabular, verb
-from shoal.cli.output import emit, say, write_csv, write_json
+from shoal.cli.output import Table, emit, say, write_csv, write_json
 from shoal.cli.search_view import trials_of
-from shoal.cli.settings import Settings
-from shoal.cli.table import Table
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import existing, one
 from shoal.objects.errors import NotFound
 from shoal.objects.experiment import EXPERIMENT_LABEL, Experiment, rendered

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from shoal.cli.completion import complete_kinds_and_names
-from shoal.cli.connection import connect
 from shoal.cli.failures import INTERRUPTED, Usage
-from shoal.cli.options import reports, verb, whole
-from shoal.cli.output import decoded, object_table, say, write_document, write_json, write_names
-from shoal.cli.settings import Settings
-from shoal.cli.table import Table
+from shoal.cli.options import complete_kinds_and_names, reports, verb, whole
+from shoal.cli.output import Table, decoded, object_table, say, write_document, write_json, write_names
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import Target, beside, spelt, targets, with_nearest
 from shoal.client import Client
 from shoal.objects.errors import ShoalError

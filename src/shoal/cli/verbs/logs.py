@@ -6,13 +6,11 @@ from typing import Any
 
 import click
 
-from shoal.cli.connection import connect
-from shoal.cli.exit_codes import outcome_code
-from shoal.cli.failures import INTERRUPTED, JobNotFound
+from shoal.cli.failures import INTERRUPTED, JobNotFound, outcome_code
 from shoal.cli.lines import JsonLines, TaskLines
 from shoal.cli.options import MOMENT, names_of, reports, verb, whole
 from shoal.cli.output import say
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import Target, existing, one
 from shoal.client import Client
 from shoal.objects.errors import NotFound

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.cli.charts import number, sparkline
-from shoal.cli.completion import complete_names
-from shoal.cli.connection import connect
-from shoal.cli.options import tabular, verb
-from shoal.cli.output import say, write_csv, write_json
-from shoal.cli.settings import Settings
-from shoal.cli.table import Table
+from shoal.cli.options import complete_names, tabular, verb
+from shoal.cli.output import Table, say, write_csv, write_json
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import one
 from shoal.objects.kinds import JOB
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import names_of, verb, whole
 from shoal.cli.output import say
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import one
 from shoal.objects.errors import Invalid, ShoalError
 from shoal.objects.kinds import JOB

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from shoal import __version__
-from shoal.cli.connection import connect
 from shoal.cli.failures import Usage
 from shoal.cli.options import reports, verb
 from shoal.cli.output import emit, say
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.objects.errors import Unavailable, VersionSkew
 
 
@@ -36,10 +35,7 @@ def version(settings: Settings) -> None:
     if server is not None:
         rows.append(["server", server.version, server.python, f"pid {server.pid}, {server.home}"])
     emit(
-        settings,
-        {"client": client_version, "server": server},
-        ["", "VERSION", "PYTHON", "WHERE"],
-        rows,
+        settings, {"client": client_version, "server": server}, ["", "VERSION", "PYTHON", "WHERE"], rows
     )
     if server is not None:
         _tell_skew(settings)

@@ -166,8 +166,8 @@ def _run(settings: Settings, request: Request, *, detach: bool, prefixed: bool, 
         from shoal.cli.offline.start import Starting
 
         starting = Starting(settings.home)  # first of all: the rest is loaded while it starts
-    from shoal.cli.connection import connect
     from shoal.cli.launch import attach
+    from shoal.cli.settings import connect
 
     if starting is not None and starting.finish():
         say(f"started Shoal (state in {settings.home}); stop it with: {settings.spelt('down')}")

@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import click
 
-from shoal.cli.exit_codes import outcome_code, sentence
-from shoal.cli.failures import Usage
+from shoal.cli.failures import Usage, outcome_code, sentence
 from shoal.cli.launch.job import Request, build_job, local_cores_millis, task_environment
 from shoal.cli.options import (
     CPU,
@@ -190,7 +189,7 @@ def _run(settings: Settings, made: Experiment, *, detach: bool) -> int:
         from shoal.cli.offline.start import Starting
 
         starting = Starting(settings.home)
-    from shoal.cli.connection import connect
+    from shoal.cli.settings import connect
 
     if starting is not None and starting.finish():
         say(f"started Shoal (state in {settings.home}); stop it with: {settings.spelt('down')}")

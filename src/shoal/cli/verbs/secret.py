@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.edits import confirm
 from shoal.cli.failures import Usage
 from shoal.cli.options import assume_yes, reports, verb
 from shoal.cli.output import emit, say, write_document
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.objects.columns import age
 from shoal.objects.errors import Exists, Invalid
 from shoal.objects.text import stamp

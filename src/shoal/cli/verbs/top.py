@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from shoal.cli.connection import connect
 from shoal.cli.options import DURATION, reports, verb
 from shoal.cli.output import emit, say
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.objects.meta import Part
 from shoal.objects.quantities import CpuMillis
 from shoal.objects.text import cores, memory, plural
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
 @click.option("--over", type=DURATION, default="1s", help="How long to measure; 1s by default.")
 @reports
 def command(
-    settings: Settings,
-    what: Literal["jobs", "nodes", "queues"],
-    all_namespaces: bool,
-    over: float,
+    settings: Settings, what: Literal["jobs", "nodes", "queues"], all_namespaces: bool, over: float
 ) -> None:
     """Show what jobs, nodes or queues use.
 

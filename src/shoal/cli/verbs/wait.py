@@ -8,13 +8,18 @@ from typing import Any
 
 import click
 
-from shoal.cli.completion import complete_kinds_and_names
-from shoal.cli.connection import connect
-from shoal.cli.exit_codes import outcome_code, sentence
-from shoal.cli.failures import INTERRUPTED, JobNotFinished, JobNotFound, TimedOut, Usage
-from shoal.cli.options import DURATION, reports, verb
+from shoal.cli.failures import (
+    INTERRUPTED,
+    JobNotFinished,
+    JobNotFound,
+    TimedOut,
+    Usage,
+    outcome_code,
+    sentence,
+)
+from shoal.cli.options import DURATION, complete_kinds_and_names, reports, verb
 from shoal.cli.output import say, write_document
-from shoal.cli.settings import Settings
+from shoal.cli.settings import Settings, connect
 from shoal.cli.targets import Target, targets
 from shoal.client import Client
 from shoal.objects.errors import NotFound
