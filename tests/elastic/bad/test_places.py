@@ -203,6 +203,7 @@ def test_when_all_are_dead_and_nothing_was_kept_the_job_says_so_and_ends(tmp_pat
         job.kill("a")
         job.start("b", command)
         found = ends(job)
+        job.until(lambda: job.coordinator and job.coordinator.poll() is not None, "the job ends")
         ended = (tmp_path / "coordinator.log").read_text()
     assert found["b"].code == 1
     assert "there is no checkpoint to go on from: give elastic.init(checkpoint=...) a folder" in ended

@@ -5,6 +5,8 @@ Where a peer's policy differs from our protocol, ours decides and the test says 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shoal.elastic.coordinator import events
@@ -276,6 +278,32 @@ def test_all_ranks_fail_on_their_samples() -> None:
     for part in ("64 to 79", "90 to 95", "a: ZeroDivisionError", "b: ZeroDivisionError"):
         assert part in bench.end.reason
     assert bench.last("b", "stop") == {"type": "stop", "reason": bench.end.reason, "failed": True}
+
+
+@pytest.mark.parametrize("again", ["", "the same connection", "a new connection"])
+def test_samples_count_though_the_worker_was_lost_before_its_sidecar_said_why(again: str) -> None:
+    bench = Bench()
+    bench.start("a")
+    grow(bench, "b", "c")
+    bench.drop("a", "worker")
+    bench.pass_time(60.0)
+    assert bench.members == ["b", "c"]
+    failed = events.Failed(bench.sidecars["a"], 7, ((64, 96),), 1, "it crashed")
+    if again == "a new connection":
+        bench.drop("a", "sidecar")
+        bench.sidecar("a")
+        failed = replace(failed, connection=bench.sidecars["a"])
+    bench.do(failed)
+    if again == "the same connection":
+        bench.do(failed)
+    assert [each.name for each in bench.state.record.failures] == ["a"]
+    assert bench.members == ["b", "c"]
+    assert bench.end is None
+    bench.says("b", events.Failed, 7, ((64, 80),), 1, "it crashed")
+    assert bench.end is not None
+    assert "64 to 79" in bench.end.reason
+    bench.drop("a")
+    assert not bench.state.fenced
 
 
 def test_the_same_process_failing_elsewhere_is_not_poison() -> None:

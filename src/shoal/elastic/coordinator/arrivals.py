@@ -37,6 +37,7 @@ def sidecar_hello(turn: Turn, hello: events.SidecarHello) -> None:
     if peer is None or peer.name != hello.name:
         # it may gossip with members, and is none
         turn.answer(hello.connection, {"type": "star"})
+        turn.set(fenced={**turn.state.fenced, hello.connection: (hello.name, hello.incarnation)})
         return
     if peer.sidecar is not None and peer.sidecar != hello.connection:
         turn.close(peer.sidecar)
@@ -52,11 +53,13 @@ def dropped(turn: Turn, connection: int) -> None:
 
 
 def fence(turn: Turn, incarnation: int, reason: str) -> None:
-    """Send it that it is no member, and forget it: its messages have no effect from now on."""
+    """Send it that it is no member, and forget it: only why it failed counts from now on."""
     turn.tell(incarnation, {"type": "fenced", "reason": reason})
     peer = turn.peer(incarnation)
-    if peer is not None and peer.sidecar is not None and peer.asked_to_gossip:
-        turn.answer(peer.sidecar, {"type": "star"})
+    if peer is not None and peer.sidecar is not None:
+        if peer.asked_to_gossip:
+            turn.answer(peer.sidecar, {"type": "star"})
+        turn.set(fenced={**turn.state.fenced, peer.sidecar: (peer.name, incarnation)})
     turn.forget(incarnation)
 
 
@@ -160,6 +163,8 @@ def _say_again(turn: Turn, peer: Peer, epoch: int) -> None:
 
 
 def _disconnect(turn: Turn, connection: int) -> None:
+    if connection in turn.state.fenced:
+        turn.set(fenced={c: known for c, known in turn.state.fenced.items() if c != connection})
     peer = turn.state.peer_at(connection)
     if peer is None:
         return

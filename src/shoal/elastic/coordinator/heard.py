@@ -13,7 +13,7 @@ from shoal.elastic.coordinator.state import Peer, Recovery
 from shoal.elastic.coordinator.turn import Turn
 from shoal.elastic.view import View
 
-__all__ = ["cut_off", "publish", "sidecar_said", "worker_said"]
+__all__ = ["cut_off", "failed_after_loss", "publish", "sidecar_said", "worker_said"]
 
 MAX_MANIFEST_BYTES = 64 << 10
 _MAX_FAILURES = 32
@@ -242,38 +242,40 @@ def _unbuilt_plan(turn: Turn, view: View, building: View, staying: tuple[int, ..
 
 
 def _failed(turn: Turn, peer: Peer, event: events.Failed) -> None:
-    failure = Failure(
-        peer.name,
-        peer.incarnation,
-        event.epoch_of_data,
-        event.samples,
-        event.error[:_KEPT_ERROR],
-    )
-    earlier = next(
-        (
-            each
-            for each in turn.record.failures
-            if each.incarnation != peer.incarnation and each.overlaps(failure)
-        ),
-        None,
-    )
     # a worker that exhausted its data and then ends with an error has not finished
     peer = replace(peer, done=False, ended=False)
     turn.update(peer)
+    repeated = _keep_failure(turn, peer.name, peer.incarnation, event)
+    reason = event.error.splitlines()[0] if event.error else "no reason given"
+    _gone(turn, peer, f"it failed: {reason}")
+    if repeated is not None:
+        changes.end(turn, repeated, failed=True)
+
+
+def failed_after_loss(turn: Turn, name: str, incarnation: int, event: events.Failed) -> None:
+    """Why a worker failed that others found lost before its sidecar could say so; once."""
+    if any(each.incarnation == incarnation for each in turn.record.failures):
+        return
+    repeated = _keep_failure(turn, name, incarnation, event)
+    if repeated is not None:
+        changes.end(turn, repeated, failed=True)
+
+
+def _keep_failure(turn: Turn, name: str, incarnation: int, event: events.Failed) -> str | None:
+    """Record a failure. Why the job ends: another worker has failed on the same samples; else None."""
+    failure = Failure(name, incarnation, event.epoch_of_data, event.samples, event.error[:_KEPT_ERROR])
+    others = (each for each in turn.record.failures if each.incarnation != incarnation)
+    earlier = next((each for each in others if each.overlaps(failure)), None)
     kept = (*turn.record.failures, failure)[-_MAX_FAILURES:]
     turn.save("failure", failures=kept)
-    turn.report(f"{peer.name} failed: {failure.error}")
-    _gone(
-        turn, peer, f"it failed: {failure.error.splitlines()[0] if failure.error else 'no reason given'}"
+    turn.report(f"{name} failed: {failure.error}")
+    if earlier is None:
+        return None
+    ranges = ", ".join(f"{first} to {last - 1}" for first, last in failure.common(earlier)[:8])
+    return (
+        f"two workers failed on the same samples ({ranges} of data epoch {failure.epoch_of_data}): "
+        f"{earlier.name}: {earlier.error}; {failure.name}: {failure.error}"
     )
-    if earlier is not None:
-        ranges = ", ".join(f"{first} to {last - 1}" for first, last in failure.common(earlier)[:8])
-        changes.end(
-            turn,
-            f"two workers failed on the same samples ({ranges} of data epoch {failure.epoch_of_data}): "
-            f"{earlier.name}: {earlier.error}; {failure.name}: {failure.error}",
-            failed=True,
-        )
 
 
 def _resize(turn: Turn, size: int) -> None:

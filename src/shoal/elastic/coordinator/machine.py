@@ -135,10 +135,16 @@ def _handle(turn: Turn, event: events.Event) -> None:
 
 
 def _word(turn: Turn, event: events.Event) -> None:
-    """A message of a known peer; those of strangers and fenced ones are ignored."""
+    """A message of a known peer. Of one that is lost or fenced only the reason of its failure counts:
+    its samples must be known when they end the next worker, whichever evidence of its end came first."""
     connection: int = getattr(event, "connection", 0)
+    if turn.record.ended is not None:
+        return
     peer = turn.state.peer_at(connection)
-    if peer is None or peer.incarnation in turn.state.lost or turn.record.ended is not None:
+    if peer is None or peer.incarnation in turn.state.lost:
+        known = (peer.name, peer.incarnation) if peer is not None else turn.state.fenced.get(connection)
+        if known is not None and isinstance(event, events.Failed):
+            heard.failed_after_loss(turn, *known, event)
         return
     peer = _heard(peer, turn.now)
     if isinstance(event, events.SidecarSaid):

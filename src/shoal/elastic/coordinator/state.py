@@ -166,6 +166,8 @@ class State:
     peers: Mapping[int, Peer] = field(default_factory=dict[int, Peer])
     connections: Mapping[int, int] = field(default_factory=dict[int, int])
     """Which incarnation is at the other end of a connection."""
+    fenced: Mapping[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    """Name and incarnation of former members by the connection of their sidecar."""
     lost: Mapping[int, str] = field(default_factory=dict[int, str])
     wake_at: float | None = None
     recovering_until: float | None = None
