@@ -104,17 +104,17 @@ def test_a_server_killed_after_every_write_changes_nothing(algorithm: Any, stopp
 
 
 @pytest.mark.slow
-def test_kills_at_random_writes_change_nothing() -> None:
-    for seed in range(4):
-        chance, plane = Random(seed), SearchPlane()
-        plane.apply(maxTrials=8, algorithm=TPE, earlyStopping=ASHA)
-        while plane.experiment().status.phase != "Succeeded":
-            plane.die_after = plane.die_after or chance.randrange(1, 25)
-            plane.pass_time(1.0)
-        plane.die_after = None
-        plane.finish()
-        assert plane.deaths > 2, seed
-        assert_undisturbed(plane, 8)
+def test_fifty_kills_at_random_writes_change_nothing() -> None:
+    chance, plane = Random(1), SearchPlane()
+    plane.apply(maxTrials=26, algorithm=TPE, earlyStopping=ASHA)
+    while plane.deaths < 50 or plane.experiment().status.phase != "Succeeded":
+        if plane.deaths < 50:
+            plane.die_after = plane.die_after or chance.randrange(1, 4)
+        plane.pass_time(0.25 if plane.deaths < 50 else 1.0)
+        assert plane.deaths >= 50 or plane.experiment().status.phase == "Running", plane.deaths
+    plane.die_after = None
+    plane.finish()
+    assert_undisturbed(plane, 26)
 
 
 @shows(EXPERIMENT, "spec.earlyStopping.name", "spec.earlyStopping.settings")

@@ -83,7 +83,8 @@ class Curves(MemoryHistory):
         for event in self._watch.poll():
             if event.record is not None:
                 job: Job = event.record.object
-                self._jobs[job.metadata.uid] = job
+                if "shoal.dev/trial-number" in job.metadata.labels:
+                    self._jobs[job.metadata.uid] = job
                 self._reported = -1.0
         if now == self._reported:
             return

@@ -45,6 +45,7 @@ from shoal.objects.experiment import (
     EXPERIMENT_LABEL,
     FINISHED,
     NUMBER_LABEL,
+    RANK_LABEL,
     TRIAL_LABEL,
     BestTrial,
     Experiment,
@@ -56,7 +57,7 @@ from shoal.objects.experiment import (
 )
 from shoal.objects.experiment_rules import job_document, read_value, settings_of
 from shoal.objects.job import FINISHED as JOB_FINISHED
-from shoal.objects.job import Job
+from shoal.objects.job import Job, priority_number
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.trial import ENDED, Rung, Trial, TrialPhase, TrialSpec
@@ -80,6 +81,9 @@ _MOST_RETRIES = 3
 _MOST_PARALLEL = 1000
 """With `parallel: auto`."""
 _MOST_BEST = 100
+_RANKS = 8
+"""With rungs, the priority of a trial is so much below its template's, and rises by 1 at each rung: low
+fidelity is preempted first, and no trial outranks the jobs of other owners."""
 _INFRASTRUCTURE = "InfrastructureLimit"
 """The reason of a Job that failed for the platform's faults."""
 
@@ -252,6 +256,8 @@ class ExperimentController:
             if job.spec.suspend and trial.spec.parent and not job.status.started:
                 self._fork(experiment, trial, job, now)
             self._edit_job(job, suspend=experiment.spec.suspend)
+        elif job.status.phase not in JOB_FINISHED:
+            self._promote(memory, trial, job)
         if trial.status.phase == "Pending" and job.status.started:
             fields = {"phase": "Running", "started": trial.status.started or job.status.started}
             trial = self._patch(memory, trial, fields)
@@ -289,11 +295,19 @@ class ExperimentController:
         }
         if trial.spec.parent:  # its tasks start once it has the files that it continues from
             document["spec"]["suspend"] = True
+        rank = memory.rank(number)
+        if rank is not None:
+            labels[RANK_LABEL] = str(rank)
         metadata = document["metadata"]
         metadata["labels"] = {**metadata.get("labels", {}), **labels}
         self._guard.check()
         try:
-            job = self._jobs.create(cast("Job", admit(document, JOB)), owner=experiment)
+            made = cast("Job", admit(document, JOB))
+            if rank is not None:
+                below = priority_number(made.spec.priority) - _RANKS + rank
+                spec = msgspec.structs.replace(made.spec, priority=below)
+                made = msgspec.structs.replace(made, spec=spec)
+            job = self._jobs.create(made, owner=experiment)
         except (Invalid, Forbidden) as error:
             hint = f" ({error.hint})" if error.hint else ""
             self._end(
@@ -310,6 +324,16 @@ class ExperimentController:
             job = there
         faults.point("server.experiment.job.created")
         self._patch(memory, trial, {"job": job.metadata.name, "jobUid": job.metadata.uid})
+
+    def _promote(self, memory: _Memory, trial: Trial, job: Job) -> None:
+        """Raise the priority of the job by the rungs that its trial has passed since the last raise."""
+        rank, label = memory.rank(trial.spec.number), job.metadata.labels.get(RANK_LABEL)
+        if rank is None or label is None or rank <= int(label):
+            return
+        labels = {**job.metadata.labels, RANK_LABEL: str(rank)}
+        priority = priority_number(job.spec.priority) + rank - int(label)
+        metadata = msgspec.structs.replace(job.metadata, labels=labels)
+        self._edit_job(msgspec.structs.replace(job, metadata=metadata), priority=priority)
 
     def _fork(self, experiment: Experiment, trial: Trial, job: Job, now: float) -> None:
         """Give a job that has not started the output of the job that its trial continues from."""
@@ -801,6 +825,11 @@ class _Memory:
         if _is_good(trial) and (before is None or not _is_good(before)):
             self._best = _front(self._spec, sorted([*self._best, trial], key=_number_of))
             self._shown = None
+
+    def rank(self, number: int) -> int | None:
+        """Of a trial within the experiment, at most `_RANKS`; None: trials are not compared at rungs."""
+        rank = self.stopping.rank(number)
+        return None if rank is None else min(rank, _RANKS)
 
     def counts(self) -> TrialCounts:
         """Trials by phase."""

@@ -29,6 +29,7 @@ __all__ = [
     "EXPERIMENT_LABEL",
     "FINISHED",
     "NUMBER_LABEL",
+    "RANK_LABEL",
     "TRIAL_LABEL",
     "Activation",
     "Algorithm",
@@ -56,6 +57,8 @@ TRIAL_LABEL = "shoal.dev/trial"
 """On the jobs of a trial: the trial's name."""
 NUMBER_LABEL = "shoal.dev/trial-number"
 """On trials and their jobs: the trial's number."""
+RANK_LABEL = "shoal.dev/trial-rank"
+"""On the jobs of trials with rungs: how many rungs their priority accounts for."""
 
 FINISHED = frozenset({"Succeeded", "Failed", "Cancelled"})
 Phase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed", "Cancelled"]

@@ -94,6 +94,12 @@ class Stopping:
         """Whether trials are compared with the points of completed ones: a new process reads them."""
         return self._rule in ("median", "percentile")
 
+    def rank(self, trial: int) -> int | None:
+        """The rungs that the trial has passed, with those below its bracket; None: there are none."""
+        if self._rule not in ("asha", "hyperband"):
+            return None
+        return self._reached.get(trial, 0) + self.bracket(trial)
+
     def recorded(self, trial: int, reached: Reached) -> None:
         """Take a rung value that was recorded before."""
         self._record(trial, reached)

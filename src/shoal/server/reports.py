@@ -189,18 +189,21 @@ def _is_over(job: Job | None) -> bool:
 
 
 def _without_ended(control: ControllerContext | None, evidence: dict[str, Any]) -> dict[str, Any]:
-    """The evidence without holders that have ended since the decision: it is written again only when its
-    code changes."""
+    """The evidence without jobs that have ended since the decision, and without holders that hold
+    nothing now: it is written again only when its code changes."""
     if control is None:
         return evidence
     jobs = control.cache(JOB)
 
-    def ended(name: str) -> bool:
+    def outdated(key: str, name: str) -> bool:
         namespace, _, short = name.partition("/")
-        return _is_over(jobs.get((namespace, short)))
+        job = jobs.get((namespace, short))
+        return _is_over(job) or (
+            key == "holders" and job is not None and not job.status.allocation.slots
+        )
 
     now = {
-        key: [name for name in value if not ended(name)]
+        key: [name for name in value if not outdated(key, name)]
         if key in ("holders", "waitsFor", "behind")
         else value
         for key, value in evidence.items()
