@@ -220,8 +220,17 @@ def test_metric_strategies(strategy: str | None, expected: str) -> None:
         ({"objective__goal": "soon"}, "wants a number"),
         ({"parameters": []}, "at least one parameter"),
         (
-            {"metricsCollectorSpec": {"collector": {"kind": "PrometheusMetric"}}},
-            "a collector of kind PrometheusMetric is not supported",
+            {"metricsCollectorSpec": {"collector": {"kind": "Custom"}}},
+            "a collector of kind Custom is not supported",
+        ),
+        (
+            {
+                "metricsCollectorSpec": {
+                    "collector": {"kind": "PrometheusMetric"},
+                    "source": {"httpGet": {"port": 80, "scheme": "HTTPS"}},
+                }
+            },
+            "an endpoint is read with HTTP alone",
         ),
         ({"trialTemplate": {"configMap": {"configMapName": "x"}}}, "found a configMap"),
         ({"trialTemplate__primaryContainerName": "other"}, "no container 'other'"),

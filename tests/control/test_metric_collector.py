@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
+from shoal.cluster.base import Task
 from shoal.control.cache import ObjectCache
 from shoal.control.metric_collector import MetricCollector, MetricFeed
 from shoal.history.base import JobKey, LogKey
@@ -14,6 +19,7 @@ from shoal.objects.experiment import EXPERIMENT_LABEL, TRIAL_LABEL, Experiment
 from shoal.objects.job import Job
 from shoal.objects.kinds import EXPERIMENT, JOB, TRIAL
 from shoal.objects.meta import Metadata
+from shoal.objects.task import Endpoint, Placement, TaskSpec
 from shoal.objects.trial import Trial, TrialSpec
 from shoal.store.base import SYSTEM
 from shoal.store.memory import MemoryStore
@@ -33,13 +39,16 @@ class World:
 
     def __init__(self, folder: Path, **collector: Any) -> None:
         self.store, self.folder = MemoryStore(), folder
+        self.tasks: list[Task] = []
         self.history, self.logs = MemoryHistory(), MemoryLogs()
         document = {
             "apiVersion": "shoal.dev/v1alpha1", "kind": "Experiment", "metadata": {"name": "search"},
             "spec": {
                 "objectives": [{"metric": "loss", "direction": "minimize"}],
                 "parameters": [{"name": "lr", "type": "float", "min": 0.0, "max": 1.0}],
-                "template": {"spec": {"roles": [{"command": ["true", "${lr}"]}]}},
+                "template": {
+                    "spec": {"roles": [{"command": ["true", "${lr}"], "ports": [{"name": "metrics"}]}]}
+                },
                 "metricsCollector": collector,
             },
         }  # fmt: skip
@@ -52,6 +61,10 @@ class World:
         trial = Trial(metadata=metadata, spec=TrialSpec(experiment="search", number=0))
         self.store.create(trial, actor=SYSTEM)
         self.restart()
+
+    def of_job(self, job_uid: str) -> tuple[Task, ...]:
+        """See `TaskCache.of_job`."""
+        return tuple(self.tasks)
 
     def restart(self) -> None:
         clock = VirtualClock()
@@ -68,6 +81,7 @@ class World:
             self.history,
             self.logs,
             lambda ns, uid: self.folder,
+            self,  # type: ignore[arg-type]  # only `of_job` is used
         )
         self.sync()
 
@@ -225,3 +239,54 @@ def test_filters_and_further_metrics_decide_what_is_collected(tmp_path: Path) ->
     world.collect()
     points = world.feed.points("default", world.uid)
     assert [(each.name, each.value) for each in points] == [("loss", 3.0), ("size", 7.0)]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[Gauge, dict[str, int]]]:
+    """A gauge of a program, and the ports of its task."""
+    registry = CollectorRegistry()
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    yield Gauge("loss", "of training", registry=registry), {"metrics": server.server_port}
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def task_with(ports: dict[str, int]) -> Task:
+    spec = TaskSpec(
+        namespace="default", name="search-0-worker", job="search-0", job_uid="u", role="worker",
+        index=0, attempt=1, incarnation=1, placement=Placement(node="n0"), command=("true",),
+    )  # fmt: skip
+    at = Endpoint(role="worker", index=0, task=spec.name, node="n0", host="127.0.0.1", ports=ports)
+    return Task(spec=spec, phase="Running", endpoint=at)
+
+
+@shows(EXPERIMENT, "spec.metricsCollector.port")
+def test_an_endpoint_is_read_while_its_task_runs(
+    tmp_path: Path, endpoint: tuple[Gauge, dict[str, int]]
+) -> None:
+    world = World(tmp_path, kind="PrometheusMetric", port="metrics")
+    gauge, ports = endpoint
+    assert world.collect() is not None
+    world.tasks = [task_with(ports)]
+    for at, value in enumerate((0.5, 0.5, 0.25)):
+        gauge.set(value)
+        world.collector.reconcile(KEY, 100.0 + at)
+    assert world.values == [0.5, 0.25], "an unchanged value is not a new point"
+    world.restart()
+    world.collector.reconcile(KEY, 104.0)
+    assert world.values == [0.5, 0.25], "a restart doubles nothing"
+    world.tasks = []
+    world.status(JOB, "Succeeded", "job")
+    assert world.collect() is None
+    assert world.collector.is_collected(world.uid)
+
+
+def test_an_endpoint_that_sends_slowly_holds_nothing_up(tmp_path: Path) -> None:
+    world = World(tmp_path, kind="PrometheusMetric", port="metrics")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        world.tasks = [task_with({"metrics": silent.getsockname()[1]})]
+        begun = time.monotonic()
+        assert world.collect() is not None
+        assert time.monotonic() - begun < 5
+    assert world.values == []

@@ -103,6 +103,15 @@ def problems(**given: Any) -> list[str]:
         ({"points": [{"lr": 7}]}, "lr lies between 0.0001 and 0.1; found 7"),
         ({"points": [{"lrr": 7}]}, "there is no parameter lrr; did you mean lr?"),
         ({"name": "a" * 41}, "at most 40 characters; found 41"),
+        ({"metricsCollector": {"kind": "Prometheus"}}, "did you mean PrometheusMetric?"),
+        (
+            {"metricsCollector": {"kind": "PrometheusMetric", "port": "m"}},
+            "the name of a port of a role",
+        ),
+        (
+            {"metricsCollector": {"kind": "StdOut", "port": "m"}},
+            "a port is for the collector Prometheus",
+        ),
         ({"constraints": [{"metric": "memory"}]}, "a constraint has a min, a max or both"),
     ],
 )

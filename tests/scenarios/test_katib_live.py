@@ -22,8 +22,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
 
 FOLDER = DATA / "manifests" / "kubeflow-katib-v1beta1"
 PROGRAM = """
-import json, os, sys
+import json, os, sys, time
 from shoal import report
+if "SHOAL_PORT_METRICS" in os.environ:
+    from prometheus_client import Gauge, start_http_server
+    Gauge("accuracy", "of the test set").set(0.75)
+    start_http_server(int(os.environ["SHOAL_PORT_METRICS"]), "127.0.0.1")
+    time.sleep(4)
+    sys.exit()
 lr = float(next(a for a in sys.argv if "lr=" in a).partition("lr=")[2])
 for epoch in range(5):
     loss = (lr - 0.03) ** 2 + 0.1 + 1 / (epoch + 10)
@@ -69,6 +75,15 @@ def test_the_published_manifests_run_to_success_though_the_server_is_killed(tmp_
                 document = with_program(yaml.safe_load(path.read_text()), program)
                 found = admit(converted(document).document)
                 names.append(client.create(found).metadata.name)
+            # no published manifest has an endpoint: the last one, with the collector that reads it
+            document["metadata"]["name"] = "endpoint"
+            document["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "accuracy"}
+            document["spec"].pop("earlyStopping", None)
+            document["spec"]["metricsCollectorSpec"] = {
+                "collector": {"kind": "PrometheusMetric"},
+                "source": {"httpGet": {"port": 8080, "path": "/metrics"}},
+            }
+            names.append(client.create(admit(converted(document).document)).metadata.name)
         local.kill("server")
         local.up()
         with Client.connect(local.home.path) as client:

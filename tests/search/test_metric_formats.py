@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 import pytest
 
-from shoal.search.metric_formats import Found, event_records, points_of_event, points_of_line
+from shoal.search.metric_formats import (
+    Found,
+    event_records,
+    points_of_event,
+    points_of_line,
+    points_of_text,
+)
 
 NAMES = frozenset({"loss", "accuracy", "Validation-accuracy", "test/loss"})
 
@@ -120,3 +127,30 @@ def test_the_reader_agrees_with_the_writer_of_torch(tmp_path) -> None:
     [path] = tmp_path.iterdir()
     found = [p for _, each in event_records(path.read_bytes()) for p in points_of_event(each, NAMES)]
     assert [(each.name, each.value, each.step) for each in found] == [("loss", 0.5, 7)]
+
+
+EXPOSITION = b"""# HELP loss of training
+# TYPE loss gauge
+loss{split="train"} 0.25
+loss{split="test"} 0.5
+# TYPE steps_total counter
+steps_total 7 1700000000000
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ('loss{split="test"}', [('loss{split="test"}', 0.5, None)]),
+        ("steps_total", [("steps_total", 7.0, 1.7e9)]),
+        ("loss", []),
+        ("accuracy", []),
+    ],
+)
+def test_samples_of_prometheus(name: str, expected: list[Any]) -> None:
+    found = points_of_text(EXPOSITION, {name})
+    assert [(each.name, each.value, each.at) for each in found] == expected
+
+
+def test_what_is_not_the_text_format_has_no_samples() -> None:
+    assert points_of_text(b"<html>{", {"loss"}) == []

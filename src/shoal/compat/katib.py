@@ -94,6 +94,9 @@ def convert(document: Mapping[str, Any]) -> Converted:
 class _Experiment(Converter):
     """One conversion; problems and notes go to the reader."""
 
+    scraped: dict[str, Any] | None = None
+    """The port of the endpoint that is read."""
+
     def document(self) -> dict[str, Any]:
         """The Experiment as a document."""
         self._metadata()
@@ -106,7 +109,8 @@ class _Experiment(Converter):
             "metricsCollector": self._collector(),
             **self._counts(),
         }
-        spec["template"] = self._go_template(names) if version_one else self._template(names)
+        template = self._go_template(names) if version_one else self._template(names)
+        spec["template"] = self._with_port(template)
         if self.reader.get("spec", "nasConfig") is not None:
             self.reader.wrong("spec.nasConfig", "neural architecture search is not supported")
         self._resume_policy()
@@ -286,9 +290,9 @@ class _Experiment(Converter):
         made: dict[str, Any] = {}
         if kind in ("None", "Push"):
             kind = "none"
-        elif kind not in ("StdOut", "File", "TensorFlowEvent"):
+        elif kind not in ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric"):
             self.reader.wrong(path, f"a collector of kind {kind} is not supported: report them, or "
-                              "use StdOut, File or TensorFlowEvent")  # fmt: skip
+                              "use StdOut, File, TensorFlowEvent or PrometheusMetric")  # fmt: skip
         made["kind"] = kind
         file = mapping(source.get("fileSystemPath"))
         if kind in ("File", "TensorFlowEvent"):
@@ -298,15 +302,35 @@ class _Experiment(Converter):
             )
             made["path"] = given.strip("/")
             self.reader.note(f"metrics are read from $SHOAL_OUTPUT/{made['path']} in place of {given}")
+        if kind == "PrometheusMetric":
+            made |= self._endpoint(mapping(source.get("httpGet")))
         if file.get("format") == "JSON" and kind == "File":
             made["format"] = "JSON"
         filters = mapping(source.get("filter")).get("metricsFormat") or ()
-        if filters and kind != "none":
+        if filters and kind in ("StdOut", "File"):
             made["filters"] = [str(each) for each in cast("Sequence[Any]", filters)]
         more = self.reader.get("spec", "objective", "additionalMetricNames") or ()
         if more and kind != "none":
             made["metrics"] = [str(each) for each in cast("Sequence[Any]", more)]
         return made
+
+    def _endpoint(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if str(given.get("scheme") or "HTTP") != "HTTP":
+            path = "spec.metricsCollectorSpec.source.httpGet.scheme"
+            self.reader.wrong(path, "an endpoint is read with HTTP alone")
+        self.scraped = {
+            "name": "metrics",
+            "port": int(self.reader.number(given.get("port", 8080), "port")),
+        }
+        self.reader.note("the endpoint is on the port that $SHOAL_PORT_METRICS names: tasks on one "
+                         "machine share its ports")  # fmt: skip
+        return {"port": "metrics", "path": str(given.get("path") or "/metrics")}
+
+    def _with_port(self, template: dict[str, Any]) -> dict[str, Any]:
+        """The template with the port of the endpoint that is read."""
+        for role in template.get("spec", {}).get("roles", [])[:1] if self.scraped else ():
+            role["ports"] = [*role.get("ports", ()), self.scraped]
+        return template
 
     def _template(self, parameters: list[dict[str, Any]]) -> dict[str, Any]:
         template = mapping(self.reader.get("spec", "trialTemplate"))

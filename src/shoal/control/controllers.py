@@ -46,6 +46,7 @@ def _metric_collector(context: ControllerContext) -> Controller:
         history=context.history,
         logs=context.logs,
         outputs=context.outputs,
+        tasks=context.tasks,
     )
 
 
@@ -67,7 +68,7 @@ CONTROLLERS = (
     Registration(NodeController.name, NodeController),
     Registration(QueueController.name, QueueController),
     Registration(ExperimentController.name, _experiment),
-    Registration(MetricCollector.name, _metric_collector),
+    Registration(MetricCollector.name, _metric_collector, threads=4),
 )
 """The platform's own."""
 

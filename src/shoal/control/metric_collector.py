@@ -1,9 +1,11 @@
 """The metric collector: reads metric points out of what the jobs of trials write.
 
-What is read is said by `metricsCollector` of the trial's experiment: the tasks' output, a file, or
-TensorBoard's event files. Nothing runs beside the tasks. A point is identified by the place at which it
-stands (file and offset), so a collector that starts again reads all of it again and nothing is stored
-twice. Once the job has ended and everything is read, the job counts as collected.
+`metricsCollector` of the trial's experiment names what is read: the tasks' output, a file, TensorBoard's
+event files, or a Prometheus endpoint of a task. Nothing runs beside the tasks. A point is identified by
+the place at which it stands (file and offset), so a collector that starts again reads all of it again,
+and nothing is stored twice. Once the job has ended and everything is read, it counts as collected.
+
+An endpoint is asked while its task runs, and a value that differs from the one before is a point.
 
 Files are in the job's output folder, which its tasks write: links that lead out of it are not followed,
 and only regular files are read.
@@ -18,8 +20,10 @@ when another did. Level-triggered: after a restart every job with kept points co
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +31,19 @@ from typing import Any
 
 from shoal.control.cache import ObjectCache
 from shoal.control.runner import Key, Source
+from shoal.control.task_cache import TaskCache
 from shoal.history.base import History, JobKey, Logs, Point
 from shoal.objects.experiment import EXPERIMENT_LABEL, TRIAL_LABEL, Experiment, MetricsCollector
 from shoal.objects.job import FINISHED, Job
+from shoal.objects.task import Endpoint
 from shoal.objects.trial import ENDED, Trial
-from shoal.search.metric_formats import Found, event_records, points_of_event, points_of_line
+from shoal.search.metric_formats import (
+    Found,
+    event_records,
+    points_of_event,
+    points_of_line,
+    points_of_text,
+)
 
 POLL_SECONDS = 1.0
 Outputs = Callable[[str, str], "Path | None"]
@@ -42,6 +54,8 @@ _PASS_BYTES = 4 * 2**20
 """Of one file in one reconcile, so that one job does not hold up the others."""
 _LONGEST_LINE = 64 * 1024
 _POINTS_PER_LINE = 1024
+_SCRAPE_SECONDS = 1.0
+"""For the whole answer of an endpoint: a slow one must not hold up the other trials."""
 
 
 class MetricFeed:
@@ -130,6 +144,8 @@ class _Progress:
     """How far each file or log of a job has been read."""
 
     offsets: dict[str, int] = field(default_factory=dict[str, int])
+    scraped: dict[str, str] | None = None
+    """Metric to its newest value at the endpoint; None: not known since a restart."""
 
 
 class MetricCollector:
@@ -146,8 +162,10 @@ class MetricCollector:
         history: History | None,
         logs: Logs | None,
         outputs: Outputs,
+        tasks: TaskCache,
     ) -> None:
         self._jobs = jobs
+        self._tasks = tasks
         self._experiments = experiments
         self._trials = trials
         self._feed = feed
@@ -187,6 +205,8 @@ class MetricCollector:
         experiment, collector = rules
         names = _names(experiment, collector)
         more = False
+        if collector.kind == "PrometheusMetric":
+            self._scrape(job, collector, progress, names, now)
         for text in self._texts(job, collector, progress, ended):
             points = text.points(collector, names)
             self._history.append_points([_point(job, text, sequence, f, now) for sequence, f in points])
@@ -202,6 +222,41 @@ class MetricCollector:
         self._progress.pop(uid, None)
         self._feed.announce(_job_key(job))
         return None
+
+    def _scrape(
+        self,
+        job: Job,
+        collector: MetricsCollector,
+        progress: _Progress,
+        names: frozenset[str],
+        now: float,
+    ) -> None:
+        """Store the values at the endpoint of the job's running task that have changed."""
+        uid = job.metadata.uid
+        reachable = [
+            (task.spec, task.endpoint)
+            for task in self._tasks.of_job(uid)
+            if task.phase == "Running"
+            and task.endpoint is not None
+            and collector.port in task.endpoint.ports
+        ]
+        if self._history is None or not reachable:
+            return
+        spec, endpoint = min(reachable, key=lambda each: (each[0].index, each[0].role))
+        if progress.scraped is None:
+            kept = self._feed.points(job.metadata.namespace, uid)
+            progress.scraped = {p.name: repr(p.value) for p in kept if p.writer.startswith("scrape/")}
+        text = _Text(f"scrape/{spec.role}-{spec.index}-{spec.incarnation}", 0, b"")
+        text.of(spec.role, spec.index, spec.incarnation)
+        sequence = int(now * 1000) * _POINTS_PER_LINE
+        points: list[Point] = []
+        for found in points_of_text(_answer(endpoint, collector), names):
+            if progress.scraped.get(found.name) != repr(found.value):
+                progress.scraped[found.name] = repr(found.value)
+                points.append(_point(job, text, sequence + len(points), found, now))
+        if points:
+            self._history.append_points(points)
+            self._feed.ready.set()
 
     def _rules(self, job: Job) -> tuple[Experiment, MetricsCollector] | None:
         """The experiment of the job and what it collects; None: nothing."""
@@ -223,6 +278,8 @@ class MetricCollector:
         meta = job.metadata
         if collector.kind == "StdOut":
             yield from self._output(job, progress, ended)
+            return
+        if collector.kind == "PrometheusMetric":
             return
         folder = self._outputs(meta.namespace, meta.uid)
         if folder is None:
@@ -318,6 +375,25 @@ class _Text:
         except ValueError:
             self.end = self.start + len(self.data)  # no event file: not read again
             self.more = False
+
+
+def _answer(endpoint: Endpoint, collector: MetricsCollector) -> bytes:
+    """The text at the endpoint; empty where it does not answer in time, or with an error."""
+    deadline, received = time.monotonic() + _SCRAPE_SECONDS, b""
+    address = endpoint.host, endpoint.ports[collector.port]
+    request = f"GET {collector.path or '/metrics'} HTTP/1.0\r\nHost: {endpoint.host}\r\n\r\n"
+    try:
+        with socket.create_connection(address, timeout=_SCRAPE_SECONDS) as connection:
+            connection.sendall(request.encode())
+            while len(received) < _PASS_BYTES and (left := deadline - time.monotonic()) > 0:
+                connection.settimeout(left)
+                if not (data := connection.recv(65536)):
+                    head, _, body = received.partition(b"\r\n\r\n")
+                    return body if head.split(b" ")[1:2] == [b"200"] else b""
+                received += data
+    except OSError:
+        return b""  # the program does not listen yet, or has ended: asked again
+    return b""
 
 
 def _key_of_trial(old: Job | None, new: Job | None) -> Iterable[Key]:

@@ -156,10 +156,13 @@ class MetricsCollector(Part, frozen=True, kw_only=True):
     """How metric points are read out of what trials write. Points that a trial's program reports with
     `shoal.report` count as well, whatever is collected."""
 
-    kind: Literal["none", "StdOut", "File", "TensorFlowEvent"] = "none"
-    """The tasks' output, a file, or TensorBoard's event files."""
+    kind: Literal["none", "StdOut", "File", "TensorFlowEvent", "PrometheusMetric"] = "none"
+    """The tasks' output, a file, TensorBoard's event files, or a Prometheus endpoint of the task."""
     path: str = ""
-    """Of the file, or of the folder of event files; within `$SHOAL_OUTPUT`."""
+    """Of the file, or of the folder of event files, within `$SHOAL_OUTPUT`; of the endpoint, where it is
+    `/metrics` unless given."""
+    port: str = ""
+    """Of the endpoint: the name of a port of a role, whose first task is read while it runs."""
     format: Literal["TEXT", "JSON"] = "TEXT"
     """Of a file: `name=value` in lines of text, or one JSON object a line."""
     filters: tuple[str, ...] = ()

@@ -460,9 +460,22 @@ def _collector(spec: ExperimentSpec) -> Iterator[Finding]:
     reads_files = collector.kind in ("File", "TensorFlowEvent")
     if reads_files and not collector.path:
         yield Finding((*path, "path"), f"the collector {collector.kind} wants a path in $SHOAL_OUTPUT")
-    if collector.path and (collector.path.startswith("/") or ".." in collector.path.split("/")):
+    scrapes = collector.kind == "PrometheusMetric"
+    ports = _port_names(spec.template)
+    if scrapes and collector.port not in ports:
+        near = did_you_mean(collector.port, ports) or f"; the template has {', '.join(ports) or 'none'}"
+        yield Finding((*path, "port"), f"wants the name of a port of a role{near}")
+    if collector.port and not scrapes:
+        yield Finding((*path, "port"), "a port is for the collector PrometheusMetric")
+    if scrapes and collector.path and not collector.path.startswith("/"):
+        yield Finding((*path, "path"), "the path of an endpoint begins with /, such as /metrics")
+    if (
+        not scrapes
+        and collector.path
+        and (collector.path.startswith("/") or ".." in collector.path.split("/"))
+    ):
         yield Finding((*path, "path"), "is relative to $SHOAL_OUTPUT, and stays in it")
-    if collector.filters and (collector.kind == "none" or collector.format == "JSON"):
+    if collector.filters and (collector.kind not in ("StdOut", "File") or collector.format == "JSON"):
         yield Finding((*path, "filters"), "filters are for TEXT of StdOut or of a File")
     for at, text in enumerate(collector.filters):
         try:
@@ -473,6 +486,20 @@ def _collector(spec: ExperimentSpec) -> Iterator[Finding]:
         if groups < 2:
             message = "wants a group for the name and one for the value, such as ([\\w-]+)=([0-9.]+)"
             yield Finding((*path, "filters", at), message)
+
+
+def _port_names(template: Mapping[str, Any]) -> list[str]:
+    """Of the roles of a template of any shape."""
+    found: list[str] = []
+    for role in _items(template.get("spec"), "roles"):
+        found += [str(port.get("name")) for port in _items(role, "ports")]
+    return found
+
+
+def _items(value: Any, key: str) -> list[dict[str, Any]]:
+    listed: Any = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    entries = cast("list[Any]", listed) if isinstance(listed, list) else []
+    return [cast("dict[str, Any]", each) for each in entries if isinstance(each, dict)]
 
 
 def _combination(spec: ExperimentSpec) -> Iterator[Finding]:

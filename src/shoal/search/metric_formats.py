@@ -1,4 +1,4 @@
-"""Metric points in what programs write: lines of text or JSON, and TensorBoard's event records.
+"""Metric points in what programs write: text, JSON, TensorBoard's events, Prometheus' text format.
 
 Formats and defaults are Katib's, so its manifests collect the same values; in JSON numbers count too,
 which Katib drops. Pure: bytes in, points out; `shoal.control.metric_collector` reads the files.
@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-__all__ = ["DEFAULT_FILTER", "Found", "event_records", "points_of_event", "points_of_line"]
+__all__ = [
+    "DEFAULT_FILTER",
+    "Found",
+    "event_records",
+    "points_of_event",
+    "points_of_line",
+    "points_of_text",
+]
 
 DEFAULT_FILTER = r"([\w|/-]+)\s*=\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[Ee][+-]?\d+)?|[+-]?(?:nan|inf)\b)"
 _LARGEST_RECORD = 64 * 2**20
@@ -81,6 +88,24 @@ def points_of_event(event: bytes, names: Collection[str], folder: str = "") -> l
         for tag, full, value in spelt
         if tag in names or full in names
     ]
+
+
+def points_of_text(text: bytes, names: Collection[str]) -> list[Found]:
+    """The samples in Prometheus' text format; none where it is another format. A name is a sample's name
+    where it has one sample, or the name with its labels: `loss{split="test"}`."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, list[Found]] = {}
+    try:
+        for family in text_string_to_metric_families(text.decode("utf-8", "replace")):
+            for sample in family.samples:
+                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                at = None if sample.timestamp is None else float(sample.timestamp)
+                for name in {sample.name, f"{sample.name}{{{labels}}}"}:
+                    found.setdefault(name, []).append(Found(name, sample.value, at))
+    except ValueError:
+        return []
+    return [found[name][0] for name in sorted(names) if len(found.get(name, ())) == 1]
 
 
 def _of_text(text: str, names: Collection[str], filters: Sequence[str]) -> Iterator[Found]:
