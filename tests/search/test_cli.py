@@ -60,6 +60,7 @@ def test_the_options_describe_an_experiment(tmp_path: Path) -> None:
         "json", "--", sys.executable, "train.py", "--lr={lr}", "{opt}", "{other}",
     )  # fmt: skip
     assert ran.code == 0, ran.err
+    assert "note: {other} in the command is not a parameter" in ran.err
     spec = json.loads(ran.out)["spec"]
     role = spec["template"]["spec"]["roles"][0]
     assert role["command"][1:] == ["train.py", "--lr=${lr}", "${opt}", "{other}"]

@@ -584,7 +584,9 @@ class ExperimentController:
             return None
         search = self._search(experiment, memory)
         if search.exhausted or (spec.max_trials or math.inf) <= search.asked:
-            return _completion(experiment, memory, f"all {len(memory.trials)} trials have ended")
+            count = len(memory.trials)
+            why = f"all {count} trials have ended" if count != 1 else "the only trial has ended"
+            return _completion(experiment, memory, why)
         return None
 
     def _full(self, experiment: Experiment, memory: _Memory) -> bool:
@@ -924,6 +926,8 @@ def _completion(experiment: Experiment, memory: _Memory, why: str) -> _Ending:
 def _failures(memory: _Memory, failed: int) -> str:
     last = memory.last_failure
     assert last is not None
+    if failed == 1:
+        return f"trial {last.metadata.name} failed: {last.status.message}"
     return f"{failed} trials failed, the last ({last.metadata.name}): {last.status.message}"
 
 

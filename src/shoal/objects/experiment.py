@@ -162,7 +162,7 @@ class MetricsCollector(Part, frozen=True, kw_only=True):
     """Of the file, or of the folder of event files, within `$SHOAL_OUTPUT`; of the endpoint, where it is
     `/metrics` unless given."""
     port: str = ""
-    """Of the endpoint: the name of a port of a role, whose first task is read while it runs."""
+    """Of the endpoint: the name of a port of a role; the role's first task is read while it runs."""
     format: Literal["TEXT", "JSON"] = "TEXT"
     """Of a file: `name=value` in lines of text, or one JSON object a line."""
     filters: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class ExperimentSpec(Part, frozen=True, kw_only=True):
     """The search space; at least one."""
     template: dict[str, Any] = {}
     """The Job of a trial: `metadata` (labels, annotations) and `spec`, with `${...}` in any field.
-    Absent: trials have no jobs, and programs evaluate them (`client.experiments.ask` and `tell`)."""
+    Absent: trials have no jobs, and programs evaluate them (`client.experiments.ask`)."""
     algorithm: Algorithm = Algorithm()
     early_stopping: EarlyStopping = EarlyStopping()
     constraints: tuple[Constraint, ...] = ()

@@ -55,11 +55,11 @@ class TrialSpec(Part, frozen=True, kw_only=True):
     origin: Literal["algorithm", "point"] = "algorithm"
     """point: listed in the experiment's `points`."""
     worker: str = ""
-    """Ask and tell: the program that has taken the trial; empty: it may be taken."""
+    """Without a template: the program that has taken the trial; empty: it may be taken."""
     values: tuple[float, ...] = ()
-    """Ask and tell: the result, one value for each objective."""
+    """Without a template: the result, one value for each objective."""
     failed: str = ""
-    """Ask and tell: why the trial has no result; not empty: it has failed."""
+    """Without a template: why the trial has no result; not empty: it has failed."""
 
 
 class Rung(Part, frozen=True, kw_only=True):

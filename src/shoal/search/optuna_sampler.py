@@ -1,7 +1,7 @@
 """The seam to Optuna: TPE, GP, CMA-ES, QMC and NSGA-II behind `Sampler`. The one module that imports it.
 
 A study in memory holds the trials in the order in which they were asked for. Every point is chosen by
-a new sampler whose seed is `seed_for(seed, number)`, so the point is a function of the study alone.
+a new sampler with the seed `seed_for(seed, number)`, so the point is a function of the study alone.
 TPE and GP read only points and results: `adopt` enters a point as it is. The others keep state of
 their own in the study, which follows from the sequence of asks and results: `adopt` asks them again.
 """

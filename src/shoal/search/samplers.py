@@ -144,7 +144,7 @@ class _Population:
 
     Trial n is generation n // P of member n % P. A member continues from its own last trial with the
     same values, unless that is among the worst share of the members' last results: then it continues
-    from one of the best share, with perturbed values. A member whose trial still runs is waited for.
+    from one of the best share, with perturbed values. A member has one trial at a time.
     """
 
     def __init__(self, spec: ExperimentSpec) -> None:

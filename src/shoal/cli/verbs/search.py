@@ -124,6 +124,7 @@ def _document(
     from shoal.objects.admit import admit
     from shoal.objects.experiment_rules import STOPPING, parse_parameter
     from shoal.objects.kinds import EXPERIMENT
+    from shoal.objects.nearest import did_you_mean
 
     space = [parse_parameter(text) for text in parameters]
     job = build_job(
@@ -142,6 +143,10 @@ def _document(
     names = "|".join(re.escape(each.name) for each in space)
     filled = [re.sub(rf"(?<!\$)\{{({names})\}}", r"${\1}", word) for word in role["command"]]
     role["command"] = filled
+    unknown = re.findall(r"(?<![${])\{([A-Za-z_]\w*)\}", " ".join(filled))
+    for name in dict.fromkeys(unknown):
+        near = did_you_mean(name, [each.name for each in space]) or ": it stays as it is"
+        say(f"note: {{{name}}} in the command is not a parameter{near}")
     algorithm = next((each for each in said["algorithm"] if each in _ALGORITHMS), "random")
     stopping = next((each for each in said["algorithm"] if each in _STOPPING), "none")
     given = dict(said["settings_given"])
