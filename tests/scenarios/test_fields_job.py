@@ -1,5 +1,6 @@
 """The fields of a job beside its roles, its restarts and its limits."""
 
+import functools
 import json
 import socket
 import time
@@ -24,18 +25,22 @@ SLEEPS = "sleep 3600"
 """Of a simulated task."""
 
 
+soaked = functools.partial(pytest.param, marks=pytest.mark.soak)
+
+
 @shows(JOB, "spec.runtime")
 @pytest.mark.parametrize(
     ("runtime", "variables"),
     [
         ("plain", {"SHOAL_RANK": "1", "SHOAL_WORLD_SIZE": "2", "RANK": ""}),
         ("torchrun", {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "*"}),
-        ("elastic", {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "*"}),
-        ("tensorflow", {"TF_CONFIG": "*", "RANK": ""}),
-        ("jax", {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}),
-        ("xgboost", {"RANK": "1", "WORLD_SIZE": "2"}),
-        ("paddle", {"PADDLE_TRAINER_ID": "*"}),
         ("mpi", {"K_MPI_JOB_ROLE": "worker"}),
+        # each contract by itself: tests/rendezvous; here they go the same way as those above
+        soaked("elastic", {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "*"}),
+        soaked("tensorflow", {"TF_CONFIG": "*", "RANK": ""}),
+        soaked("jax", {"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}),
+        soaked("xgboost", {"RANK": "1", "WORLD_SIZE": "2"}),
+        soaked("paddle", {"PADDLE_TRAINER_ID": "*"}),
     ],
 )
 @pytest.mark.process

@@ -108,6 +108,27 @@ def test_tasks_are_ended_even_if_their_agent_was_not_there(make_home, make_spec)
     assert leftovers(local.home) == []
 
 
+WAITS_FOR_THE_OTHER = """
+cd $SHOAL_OUTPUT
+trap 'touch asked-$ME; until test -e asked-$OTHER; do sleep 0.05; done; touch done-$ME; exit 0' TERM
+touch up-$ME
+while :; do sleep 0.05; done
+"""
+
+
+def test_all_nodes_end_at_the_same_time(make_home, make_spec):
+    """A task on each, and neither ends before both have had their SIGTERM."""
+    local = make_home(one={}, two={})
+    for index, (me, other) in enumerate((("one", "two"), ("two", "one"))):
+        command = ("sh", "-c", WAITS_FOR_THE_OTHER)
+        env = {"ME": me, "OTHER": other}
+        start_group(local.cluster, (make_spec(command, node=me, index=index, job="both", env=env),))
+    output = local.home.output / "default"
+    wait_until(lambda: len(list(output.glob("*/up-*"))) == 2)
+    assert shut_down(local.home, grace_seconds=20).nodes == ("one", "two")
+    assert len(list(output.glob("*/done-*"))) == 2
+
+
 @pytest.mark.parametrize("point", ["shutdown.marked", "shutdown.server.ended"])
 def test_a_shutdown_that_dies_is_finished_by_the_next(make_home, run_job, point):
     local = make_home(server=True)

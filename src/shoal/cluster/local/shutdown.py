@@ -2,15 +2,18 @@
 
 1. `run/down` is there, so that no watchdog restarts what ends now.
 2. The server ends, before it could replace tasks that are about to end.
-3. Every agent stops its tasks (reason `Shutdown`), keeps how they ended for the next time, and ends.
-   An agent that is not up but has tasks is started for that.
+3. Every agent stops its tasks (reason `Shutdown`), keeps how they ended for the next time, and ends; all
+   at the same time, so that it takes one grace period. An agent that is not up but has tasks is started
+   for that.
 4. What still runs for this path, such as what was left when the home was removed under it, is killed.
 """
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from shoal import faults
@@ -56,15 +59,11 @@ def shut_down(home: Home, *, grace_seconds: float = 10.0) -> Stopped:
         faults.point("shutdown.marked")
         server = components.terminate(home, SERVER)
         faults.point("shutdown.server.ended")
-        ended: list[str] = []
-        problems: list[str] = []
-        for name in _nodes(home):
-            try:
-                if _end_node(home, name, grace_seconds):
-                    ended.append(name)
-                groups.release(home.node(name))
-            except ShoalError as error:
-                problems.append(f"node {name}: {error.message}")
+        names = _nodes(home)
+        with ThreadPoolExecutor(len(names) or 1, "end-node") as pool:
+            results = list(pool.map(partial(_end_node_and_groups, home, grace_seconds), names))
+        ended = [name for name, result in zip(names, results, strict=True) if result is True]
+        problems = [result for result in results if isinstance(result, str)]
     if problems:
         raise Unavailable(f"not everything could be ended: {'; '.join(problems)}")
     return Stopped(server=server, nodes=tuple(ended), orphans=_kill_orphans(home))
@@ -90,6 +89,16 @@ def _nodes(home: Home) -> list[str]:
     if home.nodes.is_dir():
         found |= {path.name for path in home.nodes.iterdir() if path.is_dir()}
     return sorted(found)
+
+
+def _end_node_and_groups(place: Home, grace_seconds: float, name: str) -> bool | str:
+    """True when there was something to end; a sentence when it does not end."""
+    try:
+        ended = _end_node(place, name, grace_seconds)
+        groups.release(place.node(name))
+    except ShoalError as error:
+        return f"node {name}: {error.message}"
+    return ended
 
 
 def _end_node(place: Home, name: str, grace_seconds: float) -> bool:
