@@ -54,6 +54,9 @@ class Harness:
     def ready_when(self) -> tuple[tuple[str, ...], Probe]:
         return self.sleeps(), READY
 
+    def echoes(self) -> None:
+        return None
+
     def never_ready(self) -> tuple[tuple[str, ...], Probe]:
         return self.sleeps(), NEVER
 

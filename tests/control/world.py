@@ -15,7 +15,6 @@ from shoal.control.controllers import build
 from shoal.control.lease import AlwaysLeader, Guard
 from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController
-from shoal.history.base import About
 from shoal.objects.job import ArraySpec, Job, JobSpec, Resources, Role
 from shoal.objects.kinds import JOB, NODE, QUEUE
 from shoal.objects.meta import Metadata, Object, Stamp
@@ -49,12 +48,12 @@ class Cluster(SimulatedCluster):
 
     def report(self) -> None:
         """The controllers learn of nodes that have changed."""
-        self._nodes_changed()
+        self._watches.nodes_changed()
 
     def remove(self, name: str) -> None:
         """The node is gone, and its tasks with it."""
         del self._nodes[name]
-        self._nodes_changed()
+        self._watches.nodes_changed()
 
 
 class Diary:
@@ -83,10 +82,8 @@ class Diary:
     def attempt(self, job: Object, task: Task) -> None:
         self.events.append((job.metadata.name, f"ended {task.spec.name}"))
 
-    def decision(
-        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
-    ) -> None:
-        self.decisions.append((about.name, code, message))
+    def decision(self, obj: Object, key: str, code: str, message: str, evidence: dict[str, Any]) -> None:
+        self.decisions.append((obj.metadata.name, code, message))
 
 
 def render(

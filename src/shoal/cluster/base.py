@@ -31,7 +31,8 @@ connection, or its process, is: it is wanted again by the next `ensure`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from shoal.objects.errors import ShoalError
@@ -167,11 +168,9 @@ class NodeWatch(Protocol):
     def on_ready(self, wake: Callable[[], None]) -> None:
         """Call `wake` (any thread, must not block) after each change of a node: it comes, goes, begins
         or ceases to answer, or its labels, taints, capacity or use by others change."""
-        ...
 
     def close(self) -> None:
         """End it; idempotent."""
-        ...
 
 
 class TaskWatch(Protocol):
@@ -189,11 +188,9 @@ class TaskWatch(Protocol):
 
     def on_ready(self, wake: Callable[[], None]) -> None:
         """Call `wake` (any thread, must not block) when `wait(0)` may have something."""
-        ...
 
     def close(self) -> None:
         """End it; idempotent."""
-        ...
 
 
 class Session(Protocol):
@@ -201,7 +198,6 @@ class Session(Protocol):
 
     def send(self, data: bytes) -> None:
         """To its standard input; empty closes it."""
-        ...
 
     def receive(self) -> tuple[Literal["out", "err", "exit"], bytes]:
         """The next piece of output; ("exit", b"CODE") is the last."""
@@ -209,11 +205,9 @@ class Session(Protocol):
 
     def resize(self, rows: int, columns: int) -> None:
         """Size of the terminal, if it has one."""
-        ...
 
     def close(self) -> None:
         """End the command if it still runs; idempotent."""
-        ...
 
 
 class Cluster(Protocol):
@@ -233,7 +227,6 @@ class Cluster(Protocol):
         Raises:
             Unavailable: a node of the group is known not to answer; nothing is asked of any node.
         """
-        ...
 
     def bootstrap(self, tasks: Mapping[TaskKey, TaskBootstrap]) -> None:
         """Have these tasks run with this environment and these files. One that is not admitted, or that
@@ -242,7 +235,6 @@ class Cluster(Protocol):
         Raises:
             Unavailable: a node of the tasks is known not to answer; the others have been asked.
         """
-        ...
 
     def stop(self, task: TaskKey, *, grace_seconds: float, reason: StopReason) -> None:
         """End the task: SIGTERM, and SIGKILL after the grace. The stop is observed as `Terminating`.
@@ -252,7 +244,6 @@ class Cluster(Protocol):
         Raises:
             Unavailable: a node that has or may have the task is known not to answer.
         """
-        ...
 
     def acknowledge(self, task: TaskKey) -> None:
         """Its outcome is recorded: forget the task. Its scratch folder goes.
@@ -260,7 +251,6 @@ class Cluster(Protocol):
         Raises:
             Unavailable: a node that has or may have the task is known not to answer.
         """
-        ...
 
     def watch(self) -> TaskWatch:
         """Changes of tasks from now on."""
@@ -284,12 +274,13 @@ class Cluster(Protocol):
 
     def forward(self, task: TaskKey, port: int) -> Session:
         """Connect to a TCP port on the loopback of the task's network. The session sends to the
-        connection (empty: closes that half) and receives from it as "out"; "err" is `+` once it is
-        connected and `-` once the task has closed its half; it exits with 0, 111 (nothing listens
-        there) or 104 (reset).
+        connection (empty: closes that half). "err" is `+` once it is connected. "out" is a stream of
+        pieces of what the task sends, each after its length in four bytes, most significant first; an
+        empty piece says that the task has closed its half. The chunks of `receive` are not the pieces.
+        The session exits with 0, 111 (nothing listens there) or 104 (reset).
 
         Raises:
-            NotFound: no such task runs.
+            NotFound: no such task runs, or tasks of this cluster cannot be connected to.
         """
         ...
 
@@ -305,4 +296,111 @@ class Cluster(Protocol):
         Raises:
             Unavailable: a node has not confirmed it; call again.
         """
-        ...
+
+
+class Watches:
+    """The open watches of a cluster, for its implementations. Thread-safe."""
+
+    def __init__(self, settle: Callable[[], None] = lambda: None) -> None:
+        """`settle` is called before a watch of tasks waits: it may push what is due."""
+        self._settle = settle
+        self._lock = threading.Lock()
+        self._watches: tuple[_TaskWatch, ...] = ()
+        self._node_watches: tuple[_NodeWatch, ...] = ()
+
+    def open(self) -> TaskWatch:
+        """A new watch of tasks."""
+        watch = _TaskWatch(self._drop, self._settle)
+        with self._lock:
+            self._watches = (*self._watches, watch)
+        return watch
+
+    def open_nodes(self) -> NodeWatch:
+        """A new watch of nodes."""
+        watch = _NodeWatch(self._drop)
+        with self._lock:
+            self._node_watches = (*self._node_watches, watch)
+        return watch
+
+    def push(self, tasks: Sequence[Task]) -> None:
+        """These tasks changed."""
+        for watch in self._watches if tasks else ():
+            watch.push(tasks)
+
+    def missed(self) -> None:
+        """Changes of tasks may have been missed, and nodes may have changed."""
+        for watch in self._watches:
+            watch.push(None)
+        self.nodes_changed()
+
+    def nodes_changed(self) -> None:
+        """Nodes may have changed."""
+        for watch in self._node_watches:
+            watch.wake()
+
+    def _drop(self, watch: _TaskWatch | _NodeWatch) -> None:
+        with self._lock:
+            self._watches = tuple(other for other in self._watches if other is not watch)
+            self._node_watches = tuple(other for other in self._node_watches if other is not watch)
+
+
+class _NodeWatch:
+    def __init__(self, drop: Callable[[_NodeWatch], None]) -> None:
+        self._drop = drop
+        self.wake: Callable[[], None] = lambda: None
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+
+    def close(self) -> None:
+        self._drop(self)
+
+
+class _TaskWatch:
+    def __init__(self, drop: Callable[[_TaskWatch], None], settle: Callable[[], None]) -> None:
+        self._drop = drop
+        self._settle = settle
+        self._condition = threading.Condition()
+        self._tasks: dict[TaskKey, Task] = {}
+        self._relist = False
+        self._closed = False
+        self._wake: Callable[[], None] = lambda: None
+
+    def push(self, tasks: Sequence[Task] | None) -> None:
+        """See `Watches.push`; None: see `Watches.missed`."""
+        with self._condition:
+            if tasks is None:
+                self._relist = True
+            else:
+                self._tasks.update((task.spec.key, task) for task in tasks)
+            self._condition.notify_all()
+            wake = self._wake
+        wake()
+
+    def wait(self, timeout_seconds: float) -> list[Task]:
+        self._settle()
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._tasks or self._relist or self._closed, max(0.0, timeout_seconds)
+            )
+            tasks, self._tasks = list(self._tasks.values()), {}
+        return tasks
+
+    @property
+    def relist(self) -> bool:
+        with self._condition:
+            relist, self._relist = self._relist, False
+        return relist
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        with self._condition:
+            self._wake = wake
+            ready = bool(self._tasks) or self._relist
+        if ready:
+            wake()
+
+    def close(self) -> None:
+        self._drop(self)
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()

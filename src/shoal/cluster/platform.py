@@ -48,11 +48,9 @@ class Worker(Protocol):
         Raises:
             ShoalError, OSError: it cannot; call again later.
         """
-        ...
 
     def close(self) -> None:
         """End; idempotent."""
-        ...
 
 
 class Platform(Protocol):
@@ -116,7 +114,6 @@ class Platform(Protocol):
 
     def on_warning(self, report: Callable[[str], None]) -> None:
         """Call `report` once for each new warning, on the thread that found it."""
-        ...
 
     def workers(self) -> tuple[Worker, ...]:
         """The platform's background work; the same workers at each call."""
@@ -128,8 +125,6 @@ class Platform(Protocol):
         Raises:
             ShoalError, OSError: it cannot; call again later.
         """
-        ...
 
     def close(self) -> None:
         """Close the connections; the owner of the workers closes those. Idempotent."""
-        ...

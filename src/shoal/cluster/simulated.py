@@ -19,13 +19,16 @@ from shoal.clock import Clock
 from shoal.cluster.base import (
     Listing,
     NodeState,
+    NodeWatch,
     Outcome,
     Refusal,
     Refused,
     Session,
     StopReason,
     Task,
+    TaskWatch,
     Usage,
+    Watches,
 )
 from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.node import Capacity, Taint
@@ -61,7 +64,6 @@ def run_for(seconds: float | None, exit_code: int = 0) -> Callable[[TaskSpec], S
 class _Running:
     task: Task
     script: Script
-    bootstrap: TaskBootstrap | None = None
     ready_at: float | None = None
     ends_at: float | None = None
     outcome: Outcome | None = None
@@ -98,13 +100,11 @@ class SimulatedCluster:
         self._nodes = {name: _Node(capacity) for name, capacity in nodes.items()}
         self._groups: list[_Group] = []
         self._refused: dict[TaskKey, Task] = {}
-        self._watches: list[_Watch] = []
-        self._node_watches: list[_NodeWatch] = []
+        self._watches = Watches(self.settle)
         self._logs: dict[TaskKey, bytes] = {}
         self.forgotten: list[tuple[str, bool]] = []
 
     def nodes(self) -> tuple[NodeState, ...]:
-        """See `Cluster.nodes`."""
         with self._lock:
             return tuple(
                 NodeState(
@@ -123,7 +123,6 @@ class SimulatedCluster:
             )
 
     def list(self) -> Listing:
-        """See `Cluster.list`."""
         with self._lock:
             self._pass_time()
             return Listing(
@@ -140,7 +139,6 @@ class SimulatedCluster:
             )
 
     def ensure(self, group: tuple[TaskSpec, ...]) -> None:
-        """See `Cluster.ensure`."""
         with self._lock:
             self._pass_time()
             new = [s for s in group if self._find(s.key) is None and s.key not in self._refused]
@@ -161,18 +159,16 @@ class SimulatedCluster:
             self._pass_time()
 
     def bootstrap(self, tasks: Mapping[TaskKey, TaskBootstrap]) -> None:
-        """See `Cluster.bootstrap`."""
         with self._lock:
             self._pass_time()
-            for key, bootstrap in tasks.items():
+            for key in tasks:
                 running = self._find(key)
                 if running is not None and not self._nodes[running.task.spec.placement.node].silent:
-                    self._launch(running, bootstrap)
+                    self._launch(running)
             for key in tasks:
                 self._not_on_a_silent_node(key)
 
     def stop(self, task: TaskKey, *, grace_seconds: float, reason: StopReason) -> None:
-        """See `Cluster.stop`."""
         with self._lock:
             self._pass_time()
             running = self._find(task)
@@ -198,7 +194,6 @@ class SimulatedCluster:
             self._pass_time()
 
     def acknowledge(self, task: TaskKey) -> None:
-        """See `Cluster.acknowledge`."""
         with self._lock:
             self._pass_time()
             self._not_on_a_silent_node(task)
@@ -207,22 +202,13 @@ class SimulatedCluster:
             if running is not None and running.task.phase == "Ended":
                 del self._nodes[running.task.spec.placement.node].tasks[task]
 
-    def watch(self) -> _Watch:
-        """See `Cluster.watch`."""
-        with self._lock:
-            watch = _Watch(self)
-            self._watches.append(watch)
-            return watch
+    def watch(self) -> TaskWatch:
+        return self._watches.open()
 
-    def watch_nodes(self) -> _NodeWatch:
-        """See `Cluster.watch_nodes`."""
-        with self._lock:
-            watch = _NodeWatch(self._node_watches)
-            self._node_watches.append(watch)
-            return watch
+    def watch_nodes(self) -> NodeWatch:
+        return self._watches.open_nodes()
 
     def logs(self, task: TaskKey) -> Iterator[bytes]:
-        """See `Cluster.logs`."""
         text = self._logs.get(task, b"")
         if text:
             yield text
@@ -236,7 +222,6 @@ class SimulatedCluster:
         raise NotFound(f"task {task.name} is simulated: nothing listens in it")
 
     def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
-        """See `Cluster.usage`."""
         with self._lock:
             found = {key: running for key in tasks if (running := self._find(key)) is not None}
             return {
@@ -246,7 +231,6 @@ class SimulatedCluster:
             }
 
     def cleanup_job(self, namespace: str, job_uid: str, *, outputs: bool) -> None:
-        """See `Cluster.cleanup_job`."""
         self.forgotten.append((job_uid, outputs))
 
     def next_event(self) -> float | None:
@@ -303,9 +287,7 @@ class SimulatedCluster:
         """The node stops answering, or answers again; its tasks go on."""
         with self._lock:
             self._nodes[node].silent = silent
-            for watch in self._watches:
-                watch.missed()
-            self._nodes_changed()
+            self._watches.missed()
 
     def declare(
         self,
@@ -325,12 +307,7 @@ class SimulatedCluster:
             there.unschedulable = there.unschedulable if unschedulable is None else unschedulable
             there.foreign = there.foreign if foreign is None else foreign
             there.problems = there.problems if problems is None else problems
-            self._nodes_changed()
-
-    def bootstrap_of(self, task: TaskKey) -> TaskBootstrap | None:
-        """What the task was started with."""
-        running = self._find(task)
-        return running.bootstrap if running is not None else None
+            self._watches.nodes_changed()
 
     def _admit_group(self, group: _Group) -> None:
         """All or none of those that still wait; a refusal takes back what was admitted."""
@@ -373,11 +350,10 @@ class SimulatedCluster:
         running.task = Task(spec=spec, phase="Admitted", endpoint=endpoint, admitted=self._clock.now())
         return running
 
-    def _launch(self, running: _Running, bootstrap: TaskBootstrap) -> None:
+    def _launch(self, running: _Running) -> None:
         if running.task.phase != "Admitted" or running.task.endpoint is None:
             return
         now, script, spec = self._clock.now(), running.script, running.task.spec
-        running.bootstrap = bootstrap
         ready = spec.readiness is None
         running.task = msgspec.structs.replace(
             running.task, phase="Running", bootstrapped=True, started=now, ready=ready
@@ -478,78 +454,12 @@ class SimulatedCluster:
     def _changed(self, task: Task) -> None:
         node = self._nodes.get(task.spec.placement.node)
         if node is None or not node.silent:
-            for watch in self._watches:
-                watch.push(task)
-
-    def _nodes_changed(self) -> None:
-        for watch in self._node_watches:
-            watch.wake()
-
-    def drop(self, watch: _Watch) -> None:
-        """A watch was closed."""
-        with self._lock:
-            self._watches = [other for other in self._watches if other is not watch]
+            self._watches.push((task,))
 
     def settle(self) -> None:
         """Let what is due now happen, and the watches receive it."""
         with self._lock:
             self._pass_time()
-
-
-class _Watch:
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
-        self._lock = threading.Lock()
-        self._tasks: dict[TaskKey, Task] = {}
-        self._relist = False
-        self._ready = threading.Event()
-        self._wake: Callable[[], None] = self._ready.set
-
-    def push(self, task: Task) -> None:
-        with self._lock:
-            self._tasks[task.spec.key] = task
-        self._ready.set()
-        self._wake()
-
-    def missed(self) -> None:
-        self._relist = True
-        self._ready.set()
-        self._wake()
-
-    def wait(self, timeout_seconds: float) -> list[Task]:
-        self._cluster.settle()
-        if timeout_seconds > 0:
-            self._ready.wait(timeout_seconds)
-        with self._lock:
-            tasks, self._tasks = list(self._tasks.values()), {}
-            self._ready.clear()
-        return tasks
-
-    @property
-    def relist(self) -> bool:
-        relist, self._relist = self._relist, False
-        return relist
-
-    def on_ready(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        if self._tasks or self._relist:
-            wake()
-
-    def close(self) -> None:
-        self._cluster.drop(self)
-
-
-class _NodeWatch:
-    def __init__(self, watches: list[_NodeWatch]) -> None:
-        self._watches = watches
-        self.wake: Callable[[], None] = lambda: None
-
-    def on_ready(self, wake: Callable[[], None]) -> None:
-        self.wake = wake
-
-    def close(self) -> None:
-        if self in self._watches:
-            self._watches.remove(self)
 
 
 def _refuse_if(wrong: bool, node: str, reason: str) -> None:

@@ -101,15 +101,12 @@ class WatchedCache(Generic[S, W]):
 
     @property
     def synced(self) -> bool:
-        """See `Cache.synced`."""
         return self._synced
 
     def on_change(self, callback: Callable[[S | None, S | None], None]) -> None:
-        """See `Cache.on_change`."""
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """See `Cache.close`."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
@@ -215,7 +212,6 @@ class ObjectCache(WatchedCache[K, Watch]):
             return [obj for key, obj in self._last_known.items() if key in self._undecodable]
 
     def sync(self) -> bool:
-        """See `Cache.sync`."""
         self.ready.clear()
         self._notify_again()
         if self._watch is None:
@@ -235,7 +231,6 @@ class ObjectCache(WatchedCache[K, Watch]):
         return bool(events)
 
     def sync_after(self) -> float:
-        """See `Cache.sync_after`."""
         return self._due_after(_POLL_SECONDS)
 
     def patch_status(
@@ -657,11 +652,9 @@ class InFlightList(InFlightWrite):
         self.touched: set[Key] = set()
 
     def applied(self, key: Key, version: str) -> None:
-        """See `InFlightWrite.applied`."""
         self.touched.add(key)
 
     def deleted(self, key: Key, uid: str) -> None:
-        """See `InFlightWrite.deleted`."""
         self.touched.add(key)
 
 

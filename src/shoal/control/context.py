@@ -16,7 +16,7 @@ from shoal.control.lease import Guard
 from shoal.control.metric_collector import MetricFeed, Outputs
 from shoal.control.runner import Key
 from shoal.control.task_cache import NodeStates, TaskCache
-from shoal.history.base import About, History, Logs
+from shoal.history.base import History, Logs
 from shoal.objects.job import Job
 from shoal.objects.kinds import NODE, Kind
 from shoal.objects.meta import Object, Stamp
@@ -54,17 +54,12 @@ class EventRecorder(Protocol):
         jobs: tuple[str, ...] = (),
     ) -> None:
         """Something happened to the object; `jobs` are other jobs that the message names."""
-        ...
 
     def attempt(self, job: Object, task: Task) -> None:
         """A task has ended; idempotent by the task's name."""
-        ...
 
-    def decision(
-        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
-    ) -> None:
+    def decision(self, obj: Object, key: str, code: str, message: str, evidence: dict[str, Any]) -> None:
         """A step for the object; the same key is recorded once."""
-        ...
 
 
 class WaitingOrder:

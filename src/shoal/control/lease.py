@@ -43,18 +43,15 @@ class Guard(Protocol):
         Raises:
             NotLeader: the lease has been lost since `enter`.
         """
-        ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` when leadership is won or given up, on any thread; it must not block."""
-        ...
 
 
 class AlwaysLeader:
     """The guard of a process that cannot have a rival."""
 
     def enter(self) -> bool:
-        """See `Guard.enter`."""
         return True
 
     def check(self) -> None:
@@ -111,13 +108,11 @@ class LeaderLease:
             return self._clock.monotonic() < self._until
 
     def enter(self) -> bool:
-        """See `Guard.enter`."""
         with self._lock:
             self._entered.term = self._term
             return self._clock.monotonic() < self._until
 
     def check(self) -> None:
-        """See `Guard.check`."""
         with self._lock:
             if self._clock.monotonic() >= self._until:
                 raise NotLeader(f"the lease {self._name} is not held")
@@ -125,7 +120,6 @@ class LeaderLease:
                 raise NotLeader(f"the lease {self._name} was lost in between")
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """See `Guard.on_change`."""
         self._callbacks.append(callback)
 
     def step(self) -> float:

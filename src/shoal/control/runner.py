@@ -192,11 +192,9 @@ class Cache(Protocol):
     def on_change(self, callback: Callable[[Any, Any], None]) -> None:
         """Call `callback(old, new)` for each change (None: was, or is, not there), on the thread that
         made it, with no lock held."""
-        ...
 
     def close(self) -> None:
         """End its watch; idempotent."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from shoal.control.context import ControllerContext
 from shoal.control.queue_usage import attained_service, task_holds
 from shoal.control.runner import Key, Source
 from shoal.control.scheduler_cache import UNUSABLE, SchedulerCache, Skipped
-from shoal.history.recorder import about
 from shoal.objects import codec
 from shoal.objects.errors import Conflict, Invalid, NotFound
 from shoal.objects.job import Allocation, Job, Scheduling
@@ -221,7 +220,7 @@ class SchedulingController:
                     self._jobs.patch_status(job, writer=WRITER, fields=fields)
                     data = {"code": code, "evidence": evidence}
                     counter = job.status.writers.get(WRITER, 0) + 1
-                    self._context.recorder.decision(about(job), f"{counter}.0", code, message, data)
+                    self._context.recorder.decision(job, f"{counter}.0", code, message, data)
             except (Conflict, NotFound, Invalid) as error:
                 _log.warning("job %s cannot be marked as left out: %s", "/".join(skipped.key), error)
                 continue  # tried again by the next pass
@@ -279,14 +278,14 @@ class SchedulingController:
         key = f"slower.{job.status.allocation.id}.{found.best}"
         message = explain("Slower", evidence).sentence
         data = {"code": "Slower", "evidence": evidence}
-        self._context.recorder.decision(about(job), key, "Slower", message, data)
+        self._context.recorder.decision(job, key, "Slower", message, data)
 
     def _record(self, job: Job, write: Write) -> None:
-        subject, counter = about(job), job.status.writers.get(WRITER, 0)
+        counter = job.status.writers.get(WRITER, 0)
         for position, step in enumerate(write.steps):
             if step.code and step.code != "Finished":  # ends are recorded as attempts
                 self._context.recorder.decision(
-                    subject,
+                    job,
                     f"{counter}.{position}",
                     step.code,
                     explain(step.code, step.evidence).sentence,

@@ -109,7 +109,6 @@ class TaskCache(WatchedCache[Task, TaskWatch]):
         self._notify(key, old, None)
 
     def sync(self) -> bool:
-        """See `Cache.sync`."""
         self.ready.clear()
         self._notify_again()
         if self._watch is None:
@@ -125,7 +124,6 @@ class TaskCache(WatchedCache[Task, TaskWatch]):
         return bool(changed)
 
     def sync_after(self) -> float:
-        """See `Cache.sync_after`."""
         return self._due_after(self._relist_at - self._clock.monotonic())
 
     def _relist(self) -> bool:
@@ -224,7 +222,6 @@ class NodeStates(WatchedCache[NodeState, NodeWatch]):
             self.ready.set()
 
     def sync(self) -> bool:
-        """See `Cache.sync`."""
         self._notify_again()
         if self._watch is None:
             self._watch = self._cluster.watch_nodes()
@@ -258,7 +255,6 @@ class NodeStates(WatchedCache[NodeState, NodeWatch]):
         return bool(changed)
 
     def sync_after(self) -> float:
-        """See `Cache.sync_after`."""
         return self._due_after(min(self._due - self._clock.monotonic(), _LONGEST_WAIT_SECONDS))
 
     def _was_ready(self, name: str) -> bool:

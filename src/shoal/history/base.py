@@ -112,7 +112,6 @@ class History(Protocol):
 
     def append(self, entries: tuple[Entry, ...]) -> None:
         """Add entries, all or none; see **Appending**."""
-        ...
 
     def entries(
         self,
@@ -175,7 +174,6 @@ class History(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
-        ...
 
 
 class LogKey(Part, frozen=True, kw_only=True):
@@ -232,11 +230,9 @@ class Logs(Protocol):
 
     def append(self, key: LogKey, at: Stamp, data: bytes) -> None:
         """Add to a log that no supervisor writes (other clusters' logs)."""
-        ...
 
     def forget(self, namespace: str, job_uid: str) -> None:
         """Drop all logs of a job."""
-        ...
 
     def trim(self, max_bytes: int, max_age_seconds: float, now: Stamp) -> int:
         """Drop ended logs, those last written to first, beyond the bounds; how many bytes went."""

@@ -40,7 +40,6 @@ class FileLogs:
         role: str = "",
         index: int | None = None,
     ) -> tuple[LogKey, ...]:
-        """See `Logs.keys`."""
         found: list[LogKey] = []
         for folder in self._jobs(namespace, job, job_uid):
             tasks = [task for name in _names(folder) if (task := _task_of(name)) is not None]
@@ -67,7 +66,6 @@ class FileLogs:
         tail_lines: int = 0,
         chunk_bytes: int = segments.CHUNK_BYTES,
     ) -> Iterator[LogChunk]:
-        """See `Logs.read`."""
         reader = segments.Reader(self._directory(key))
         if tail_lines > 0:
             offset = max(offset, reader.tail_offset(tail_lines))
@@ -92,12 +90,10 @@ class FileLogs:
                 writer.close()
 
     def forget(self, namespace: str, job_uid: str) -> None:
-        """See `Logs.forget`."""
         _check(namespace, job_uid)
         shutil.rmtree(self._root / namespace / job_uid, ignore_errors=True)
 
     def trim(self, max_bytes: int, max_age_seconds: float, now: Stamp) -> int:
-        """See `Logs.trim`."""
         logs: list[tuple[Stamp, int, Path]] = []
         for folder in (job for namespace in _folders(self._root) for job in _folders(namespace)):
             for task in _folders(folder):

@@ -80,7 +80,6 @@ class SqlHistory:
         self._writer = Batcher[Row](self._write, self._dropped)
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """See `History.append`."""
         self._writer.submit([to_row(each) for each in entries])
 
     def entries(
@@ -94,7 +93,6 @@ class SqlHistory:
         limit: int = 0,
         newest: bool = False,
     ) -> tuple[Entry, ...]:
-        """See `History.entries`."""
         self.flush()
         query = select(*(entry.c[name] for name in COLUMNS)).where(*_filters(types, about, namespace))
         if since:
@@ -131,7 +129,6 @@ class SqlHistory:
         after: int = 0,
         limit: int = 0,
     ) -> tuple[Point, ...]:
-        """See `History.points`."""
         query = select(point).where(point.c.namespace == namespace, point.c.seq > after)
         if job:
             query = query.where(point.c.job == job)
@@ -147,7 +144,6 @@ class SqlHistory:
             return tuple(point_from_row(dict(row), row["seq"]) for row in found)
 
     def jobs_with_points(self, after: int) -> tuple[int, tuple[JobKey, ...]]:
-        """See `History.jobs_with_points`."""
         columns = (point.c.namespace, point.c.job, point.c.uid)
         newest = func.max(point.c.seq)
         query = select(*columns, newest).where(point.c.seq > after).group_by(*columns).order_by(newest)
@@ -173,7 +169,6 @@ class SqlHistory:
         return gone + self._trim(point, (point.c.uid,), bounds, now - retention.max_age_seconds)
 
     def close(self) -> None:
-        """See `History.close`."""
         self._writer.close()
         self._engine.dispose()
 

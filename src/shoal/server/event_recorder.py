@@ -145,8 +145,6 @@ class HistoryRecorder:
             gpu_ratio=used.gpu_ratio,
         )
 
-    def decision(
-        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
-    ) -> None:
+    def decision(self, obj: Object, key: str, code: str, message: str, evidence: dict[str, Any]) -> None:
         """See `EventRecorder.decision`."""
-        self._recorder.decision(about, key, code, message, evidence)
+        self._recorder.decision(about(obj), key, code, message, evidence)

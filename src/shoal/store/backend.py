@@ -136,7 +136,6 @@ class Transaction(View, Protocol):
 
     def apply(self, changes: tuple[Change, ...]) -> None:
         """Make these changes, in this order."""
-        ...
 
     def lease(self, name: str) -> LeaseRow | None:
         """The lease of that name."""
@@ -144,7 +143,6 @@ class Transaction(View, Protocol):
 
     def put_lease(self, row: LeaseRow) -> None:
         """Store a lease."""
-        ...
 
 
 class Snapshot(Protocol):
@@ -202,7 +200,6 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of files, connections and threads; idempotent."""
-        ...
 
 
 def new_epoch() -> str:

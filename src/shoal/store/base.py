@@ -87,7 +87,6 @@ class Authorise(Protocol):
     def __call__(self, actor: Actor, verb: Verb, kind: Kind, namespace: str, name: str) -> None:
         """`name` is empty for lists and watches, `namespace` for all namespaces and for
         cluster-wide kinds."""
-        ...
 
 
 def allow_all(actor: Actor, verb: Verb, kind: Kind, namespace: str, name: str) -> None:
@@ -203,11 +202,9 @@ class Watch(Protocol):
     def on_ready(self, wake: Callable[[], None]) -> None:
         """Call `wake` (from any thread, must not block) whenever `poll` may have something: at once
         when it may now, again when `poll` left something over."""
-        ...
 
     def close(self) -> None:
         """End the subscription; idempotent."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -335,11 +332,9 @@ class Store(Protocol):
 
     def release(self, lease: Lease, *, actor: Actor) -> None:
         """Give the lease back if it is still ours; else nothing."""
-        ...
 
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
-        ...
 
 
 class _Outline(msgspec.Struct):

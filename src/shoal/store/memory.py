@@ -66,7 +66,6 @@ class _Dicts:
         self._told: list[Step] = []
 
     def write(self, operation: Callable[[Transaction], T]) -> T:
-        """See `Backend.write`."""
         with self._lock:
             before = self._revision
             self._told = []
@@ -79,62 +78,49 @@ class _Dicts:
 
     @contextmanager
     def read(self) -> Generator[_Dicts]:
-        """See `Backend.read`."""
         with self._lock:
             yield self
 
     def watch(self, kind: Kind, namespace: str, version: str) -> CacheWatch:
-        """See `Backend.watch`."""
         return self._watch_cache.watch(kind, namespace, version, lambda: self._revision)
 
     def close(self) -> None:
-        """See `Backend.close`."""
         self._watch_cache.close()
 
     @property
     def head(self) -> int:
-        """See `Snapshot.head`."""
         return self._revision
 
     @property
     def compacted_revision(self) -> int:
-        """See `Snapshot.compacted_revision`."""
         return self._watch_cache.compacted_revision
 
     def document(self, kind: str, namespace: str, name: str) -> bytes | None:
-        """See `Snapshot.document`."""
         row = self.find(kind, namespace, name)
         return None if row is None else row.document
 
     def documents(self, query: Query) -> list[tuple[str, str, bytes]]:
-        """See `Snapshot.documents`."""
         rows = islice(self._matching(query), query.limit or None)
         return [(row.namespace, row.name, row.document) for row in rows]
 
     def count(self, query: Query) -> int:
-        """See `Snapshot.count`."""
         return sum(1 for _ in self._matching(query))
 
     def find(self, kind: str, namespace: str, name: str) -> Row | None:
-        """See `View.find`."""
         shelf = self._kinds.get(kind)
         return None if shelf is None else shelf.rows.get((namespace, name))
 
     def has_uid(self, uid: str) -> bool:
-        """See `View.has_uid`."""
         return uid in self._uids
 
     def owned_by(self, uid: str) -> list[Row]:
-        """See `View.owned_by`."""
         return [self._kinds[kind].rows[key] for kind, key in sorted(self._owned.get(uid, ()))]
 
     def next_version(self) -> tuple[int, str]:
-        """See `View.next_version`."""
         self._revision += 1
         return self._revision, version_text(self.epoch, self._revision)
 
     def apply(self, changes: tuple[Change, ...]) -> None:
-        """See `Transaction.apply`."""
         for change in changes:
             row, key = change.row, (change.row.namespace, change.row.name)
             shelf = self._kinds.setdefault(row.kind, _Shelf())
@@ -150,11 +136,9 @@ class _Dicts:
             self._told.append(change.step())
 
     def lease(self, name: str) -> LeaseRow | None:
-        """See `Transaction.lease`."""
         return self._leases.get(name)
 
     def put_lease(self, row: LeaseRow) -> None:
-        """See `Transaction.put_lease`."""
         self._leases[row.name] = row
 
     def _matching(self, query: Query) -> Iterator[Row]:

@@ -53,7 +53,6 @@ class TransactionalStore:
         self._observations = _LeaseObservations(clock)
 
     def create(self, obj: K, *, actor: Actor) -> K:
-        """See `Store.create`."""
         kind = _kind(obj)
         self._authorise(actor, "create", kind, *_key(kind, obj.metadata.namespace, obj.metadata.name))
         uid, now = self._new_uid(), self._clock.now()
@@ -68,11 +67,9 @@ class TransactionalStore:
             return codec.decode(self._backend.write(operation), type(obj))
 
     def get(self, kind: type[K], namespace: str, name: str, *, actor: Actor) -> K:
-        """See `Store.get`."""
         return self.record(_kind(kind), namespace, name, actor=actor).decode(kind)
 
     def record(self, kind: Kind, namespace: str, name: str, *, actor: Actor) -> Record:
-        """See `Store.record`."""
         namespace, name = _key(kind, namespace, name)
         self._authorise(actor, "get", kind, namespace, name)
         with _Measured("get", kind), self._backend.read() as snapshot:
@@ -91,7 +88,6 @@ class TransactionalStore:
         limit: int = 0,
         cursor: str = "",
     ) -> Page:
-        """See `Store.list`."""
         namespace, _ = _key(kind, namespace, "")
         self._authorise(actor, "list", kind, namespace, "")
         begun = read_cursor(cursor) if cursor else None
@@ -119,7 +115,6 @@ class TransactionalStore:
         return Page(records, version, Cursor(version, *last).text(), remaining)
 
     def update(self, obj: K, *, actor: Actor) -> K:
-        """See `Store.update`."""
         kind = _kind(obj)
         self._authorise(actor, "update", kind, *_key(kind, obj.metadata.namespace, obj.metadata.name))
         now = self._clock.now()
@@ -143,7 +138,6 @@ class TransactionalStore:
         fields: Mapping[str, Any],
         generation: int | None = None,
     ) -> Record:
-        """See `Store.patch_status`."""
         namespace, name = _key(kind, namespace, name)
         self._authorise(actor, "patch_status", kind, namespace, name)
         patch = rules.Patch(actor, writer, uid, counter, fields, generation)
@@ -155,7 +149,6 @@ class TransactionalStore:
             return Record(kind, self._backend.write(operation))
 
     def delete(self, kind: Kind, namespace: str, name: str, *, actor: Actor, uid: str = "") -> Record:
-        """See `Store.delete`."""
         namespace, name = _key(kind, namespace, name)
         self._authorise(actor, "delete", kind, namespace, name)
         now = self._clock.now()
@@ -169,14 +162,12 @@ class TransactionalStore:
             return Record(kind, self._backend.write(operation))
 
     def watch(self, kind: Kind, *, actor: Actor, version: str, namespace: str = "") -> Watch:
-        """See `Store.watch`."""
         namespace, _ = _key(kind, namespace, "")
         self._authorise(actor, "watch", kind, namespace, "")
         with _Measured("watch", kind):
             return self._backend.watch(kind, namespace, version)
 
     def acquire(self, name: str, holder: str, duration_seconds: float, *, actor: Actor) -> Lease | None:
-        """See `Store.acquire`."""
         self._authorise(actor, "lease", LEASE, "", name)
         if not (name and holder and duration_seconds > 0):
             raise Invalid("a lease needs a name, a holder and a duration above zero")
@@ -193,7 +184,6 @@ class TransactionalStore:
             return self._backend.write(operation)
 
     def release(self, lease: Lease, *, actor: Actor) -> None:
-        """See `Store.release`."""
         self._authorise(actor, "lease", LEASE, "", lease.name)
         _check_text("a lease", lease.name)
 
@@ -206,7 +196,6 @@ class TransactionalStore:
             self._backend.write(operation)
 
     def close(self) -> None:
-        """See `Store.close`."""
         self._backend.close()
 
 

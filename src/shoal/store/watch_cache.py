@@ -231,7 +231,6 @@ class CacheWatch:
         self._closed = False
 
     def poll(self) -> list[Event]:
-        """See `Watch.poll`."""
         if self._closed:
             return []
         self._ready.clear()
@@ -254,7 +253,6 @@ class CacheWatch:
         return self._position < self._watch_cache.compacted_revision
 
     def wait(self, timeout_seconds: float) -> list[Event]:
-        """See `Watch.wait`."""
         deadline = self._clock.monotonic() + timeout_seconds
         while not (events := self.poll()) and not self._closed:
             remaining = deadline - self._clock.monotonic()
@@ -270,7 +268,6 @@ class CacheWatch:
             self.wake()
 
     def close(self) -> None:
-        """See `Watch.close`."""
         self._closed = True
         self._watch_cache.forget(self)
         self._ready.set()

@@ -32,17 +32,14 @@ class VirtualClock:
         self._order = 0
 
     def now(self) -> float:
-        """See `Clock.now`."""
         with self._lock:
             return self._wall_offset + self._monotonic
 
     def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
         with self._lock:
             return self._monotonic
 
     def wait(self, event: threading.Event, timeout_seconds: float) -> bool:
-        """See `Clock.wait`."""
         if event.is_set():
             return True
         if self._auto:

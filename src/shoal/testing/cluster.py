@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from shoal.cluster.base import Cluster, NodeState, Refused, Task
-from shoal.objects.errors import Unavailable
+from shoal.objects.errors import NotFound, Unavailable
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis
 from shoal.objects.task import Endpoint, Placement, Probe, TaskBootstrap, TaskKey, TaskSpec, task_name
@@ -99,36 +99,34 @@ class ClusterHarness(Protocol):
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Let time pass until the condition holds; fails the test if it takes too long."""
-        ...
 
     def silence(self, node: str) -> None:
         """Make the node stop answering; its tasks go on."""
-        ...
 
     def restore(self, node: str) -> None:
         """Make the node answer again."""
-        ...
 
     def kill(self, task: Task) -> None:
         """SIGKILL to the task's command from outside."""
-        ...
 
     def hold_admissions(self) -> None:
         """Nodes take a while to admit what is ensured from now on."""
-        ...
 
     def release_admissions(self) -> None:
         """Nodes admit what waits, and what comes."""
-        ...
 
     def declare(
         self, node: str, *, labels: dict[str, str], unschedulable: bool, foreign: Capacity
     ) -> None:
         """The node declares this of itself from now on, and others use so much of it."""
-        ...
 
     def ready_when(self) -> tuple[tuple[str, ...], Probe]:
         """A command that runs until SIGTERM, and a probe that succeeds a moment later."""
+        ...
+
+    def echoes(self) -> tuple[str, ...] | None:
+        """A command that listens on its port `$SHOAL_PORT_WEB`, writes `listens`, and sends a connection
+        back what came of it once that half is closed. None: `forward` is not supported."""
         ...
 
     def never_ready(self) -> tuple[tuple[str, ...], Probe]:
@@ -507,6 +505,56 @@ class ClusterContract:
         assert not self.ready(harness, never.key)
         harness.cluster.stop(later.key, grace_seconds=5, reason="Cancelled")
         assert not self.ended(harness, later).ready
+
+    def test_a_port_of_a_task_is_forwarded_in_pieces(self, harness: ClusterHarness) -> None:
+        with pytest.raises(NotFound):
+            harness.cluster.forward(self.spec(harness.sleeps()).key, 1)
+        command = harness.echoes()
+        spec = msgspec.structs.replace(self.spec(command or harness.sleeps()), ports={"web": 0})
+
+        def render(
+            specs: tuple[TaskSpec, ...], endpoints: tuple[Endpoint, ...]
+        ) -> Mapping[str, TaskBootstrap]:
+            port = str(endpoints[0].ports["web"])
+            return {specs[0].name: TaskBootstrap(env={"SHOAL_PORT_WEB": port})}
+
+        (endpoint,) = start_group(harness.cluster, (spec,), render)
+        harness.until(lambda: self.phase(harness, spec.key) == "Running")
+        if command is None:  # declared as not supported: it says so
+            with pytest.raises(NotFound):
+                harness.cluster.forward(spec.key, 1)
+            return
+        harness.until(lambda: b"listens" in b"".join(harness.cluster.logs(spec.key)))
+        sent = bytes(range(256)) * 1024
+        found = self.forwarded(harness, spec.key, endpoint.ports["web"], sent)
+        pieces, rest = list[bytes](), found["out"]
+        while rest:
+            size = int.from_bytes(rest[:4], "big")
+            pieces.append(rest[4 : 4 + size])
+            assert len(pieces[-1]) == size
+            rest = rest[4 + size :]
+        assert b"".join(pieces) == sent
+        assert [number for number, piece in enumerate(pieces) if not piece] == [len(pieces) - 1]
+        assert (found["err"], found["exit"]) == (b"+", b"0")
+        refused = self.forwarded(harness, spec.key, 1, b"")
+        assert refused == {"out": b"", "err": b"", "exit": b"111"}
+
+    def forwarded(
+        self, harness: ClusterHarness, key: TaskKey, port: int, sent: bytes
+    ) -> dict[str, bytes]:
+        """Everything that a connection gives to one that sends this and closes its half."""
+        session = harness.cluster.forward(key, port)
+        found = {"out": b"", "err": b"", "exit": b""}
+        try:
+            if sent:
+                session.send(sent)
+            session.send(b"")
+            while not found["exit"]:
+                stream, data = session.receive()
+                found[stream] += data
+        finally:
+            session.close()
+        return found
 
     def test_nodes_that_change_are_watched(self, harness: ClusterHarness) -> None:
         changed = threading.Event()

@@ -25,7 +25,6 @@ from shoal.control.controllers import build
 from shoal.control.lease import AlwaysLeader
 from shoal.control.runner import Runner
 from shoal.control.scheduling import SchedulingController
-from shoal.history.base import About
 from shoal.objects.errors import Conflict
 from shoal.objects.job import Job
 from shoal.objects.meta import Metadata, Object, Stamp
@@ -187,10 +186,8 @@ class _Recorder:
     def attempt(self, job: Object, task: Task) -> None:
         self._plane.attempts.append(task)
 
-    def decision(
-        self, about: About, key: str, code: str, message: str, evidence: dict[str, Any]
-    ) -> None:
-        self._plane.notes.append((about.name, code, message))
+    def decision(self, obj: Object, key: str, code: str, message: str, evidence: dict[str, Any]) -> None:
+        self._plane.notes.append((obj.metadata.name, code, message))
 
 
 def _render_nothing(

@@ -23,6 +23,19 @@ STAYS = (
     "import signal, time; signal.signal(15, signal.SIG_IGN); print('stays', flush=True); time.sleep(600)"
 )
 
+ECHOES = """
+import os, socket
+with socket.create_server(("127.0.0.1", int(os.environ["SHOAL_PORT_WEB"]))) as server:
+    print("listens", flush=True)
+    while True:
+        peer, _ = server.accept()
+        with peer:
+            came = b""
+            while data := peer.recv(65536):
+                came += data
+            peer.sendall(came)
+"""
+
 
 class Harness:
     def __init__(self, local):
@@ -71,6 +84,9 @@ class Harness:
         script = "sleep 0.3; touch $SHOAL_SCRATCH/ready; exec sleep 600"
         check = ("sh", "-c", "test -e $SHOAL_SCRATCH/ready")
         return ("sh", "-c", script), Probe(command=check, period_seconds=0.1)
+
+    def echoes(self):
+        return (sys.executable, "-I", "-S", "-c", ECHOES)
 
     def never_ready(self):
         return self.sleeps(), Probe(tcp="web", period_seconds=0.1)

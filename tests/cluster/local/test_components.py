@@ -244,3 +244,10 @@ def test_a_component_that_ignores_sigterm_is_killed(make_home):
     assert terminate(local.home, component_of("one"), 0.2)
     assert not local.pid("one")
     assert not terminate(local.home, component_of("one"))
+
+
+def test_a_home_is_started_on_linux_only(home, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(Unavailable, match="Linux only"):
+        ensure_up(home)
+    assert not home.path.exists()

@@ -1,5 +1,4 @@
-from shoal.cluster.base import Task
-from shoal.cluster.local.cluster import Watches
+from shoal.cluster.base import Task, Watches
 from shoal.objects.task import Placement, TaskSpec
 
 

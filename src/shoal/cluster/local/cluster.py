@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,16 @@ from shoal.clock import Clock
 from shoal.cluster.base import (
     Listing,
     NodeState,
+    NodeWatch,
     Outcome,
     Refusal,
     Refused,
     Session,
     StopReason,
     Task,
+    TaskWatch,
     Usage,
+    Watches,
 )
 from shoal.cluster.local import nodes, protocol, session
 from shoal.cluster.local.home import Home
@@ -92,7 +95,6 @@ class LocalCluster:
         )
 
     def list(self) -> Listing:
-        """See `Cluster.list`."""
         links = self._refresh()
         probes = {name: link.ping() for name, link in links.items()}
         deadline = time.monotonic() + OVERDUE_SECONDS
@@ -118,7 +120,6 @@ class LocalCluster:
         return Listing(tasks=(*there.values(), *pending), unreachable_nodes=tuple(sorted(unreachable)))
 
     def ensure(self, group: tuple[TaskSpec, ...]) -> None:
-        """See `Cluster.ensure`."""
         links = self._refresh()
         admission = _Admission(group)
         for name in admission.parts.keys() & links.keys():
@@ -149,7 +150,6 @@ class LocalCluster:
         faults.point("cluster.ensure.sent")
 
     def bootstrap(self, tasks: Mapping[TaskKey, TaskBootstrap]) -> None:
-        """See `Cluster.bootstrap`."""
         links = self._refresh()
         parts: dict[str, list[protocol.LaunchTask]] = defaultdict(list)
         for key, bootstrap in tasks.items():
@@ -167,7 +167,6 @@ class LocalCluster:
             raise unreachable
 
     def stop(self, task: TaskKey, *, grace_seconds: float, reason: StopReason) -> None:
-        """See `Cluster.stop`."""
         with self._lock:
             admission, _ = self._admissions.get(task, (None, None))
             stalled = admission is not None and not admission.refusal and admission.retry_at is not None
@@ -178,7 +177,6 @@ class LocalCluster:
         self._post(task, protocol.StopTask(task=task, grace_seconds=grace_seconds, reason=reason))
 
     def acknowledge(self, task: TaskKey) -> None:
-        """See `Cluster.acknowledge`."""
         with self._lock:
             admission, _ = self._admissions.get(task, (None, None))
             if admission is not None and admission.refusal is not None:
@@ -186,22 +184,18 @@ class LocalCluster:
                 return
         self._post(task, protocol.Acknowledge(task=task))
 
-    def watch(self) -> LocalWatch:
-        """See `Cluster.watch`."""
+    def watch(self) -> TaskWatch:
         return self._watches.open()
 
-    def watch_nodes(self) -> LocalNodeWatch:
-        """See `Cluster.watch_nodes`."""
+    def watch_nodes(self) -> NodeWatch:
         return self._watches.open_nodes()
 
     def logs(self, task: TaskKey) -> Iterator[bytes]:
-        """See `Cluster.logs`."""
         for folder in _log_folders(self._home.logs / task.namespace, task.name):
             for _, _, data in segments.Reader(str(folder)).read():
                 yield data
 
     def exec(self, task: TaskKey, command: tuple[str, ...], *, tty: bool = False) -> Session:
-        """See `Cluster.exec`."""
         link = self._holder(task)
         if link is None:
             raise NotFound(f"no task {task.name} runs")
@@ -212,7 +206,6 @@ class LocalCluster:
         return self.exec(task, (sys.executable, "-I", "-S", relay.__file__, str(port)))
 
     def usage(self, tasks: Iterable[TaskKey]) -> dict[TaskKey, Usage]:
-        """See `Cluster.usage`."""
         parts: dict[str, list[TaskKey]] = defaultdict(list)
         links = self._refresh()
         for key in tasks:
@@ -442,118 +435,3 @@ def _log_folders(logs: Path, task: str) -> list[Path]:
         if mark and folder.is_dir() and segments.job_name(str(logs.parent), logs.name, job.name) == name:
             found.append(folder)
     return found
-
-
-class Watches:
-    """The watches that are open. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._watches: tuple[LocalWatch, ...] = ()
-        self._node_watches: tuple[LocalNodeWatch, ...] = ()
-
-    def open(self) -> LocalWatch:
-        """A new watch of tasks."""
-        watch = LocalWatch(self)
-        with self._lock:
-            self._watches = (*self._watches, watch)
-        return watch
-
-    def open_nodes(self) -> LocalNodeWatch:
-        """A new watch of nodes."""
-        watch = LocalNodeWatch(self)
-        with self._lock:
-            self._node_watches = (*self._node_watches, watch)
-        return watch
-
-    def push(self, tasks: list[Task]) -> None:
-        """These tasks changed."""
-        for watch in self._watches if tasks else ():
-            watch.push(tasks)
-
-    def missed(self) -> None:
-        """Changes of tasks may have been missed, and nodes may have changed."""
-        for watch in self._watches:
-            watch.push(None)
-        for node_watch in self._node_watches:
-            node_watch.wake()
-
-    def drop(self, watch: LocalWatch | LocalNodeWatch) -> None:
-        """It was closed."""
-        with self._lock:
-            self._watches = tuple(other for other in self._watches if other is not watch)
-            self._node_watches = tuple(other for other in self._node_watches if other is not watch)
-
-
-class LocalNodeWatch:
-    """See `shoal.cluster.base.NodeWatch`."""
-
-    def __init__(self, watches: Watches) -> None:
-        self._watches = watches
-        self.wake: Callable[[], None] = _ignore
-
-    def on_ready(self, wake: Callable[[], None]) -> None:
-        """See `NodeWatch.on_ready`."""
-        self.wake = wake
-
-    def close(self) -> None:
-        """See `NodeWatch.close`."""
-        self._watches.drop(self)
-
-
-class LocalWatch:
-    """See `shoal.cluster.base.TaskWatch`."""
-
-    def __init__(self, watches: Watches) -> None:
-        self._watches = watches
-        self._condition = threading.Condition()
-        self._tasks: dict[TaskKey, Task] = {}
-        self._relist = False
-        self._closed = False
-        self._wake: Callable[[], None] = _ignore
-
-    def push(self, tasks: list[Task] | None) -> None:
-        """See `Watches.push`; None: see `Watches.missed`."""
-        with self._condition:
-            if tasks is None:
-                self._relist = True
-            else:
-                self._tasks.update((task.spec.key, task) for task in tasks)
-            self._condition.notify_all()
-            wake = self._wake
-        wake()
-
-    def wait(self, timeout_seconds: float) -> list[Task]:
-        """See `TaskWatch.wait`."""
-        with self._condition:
-            self._condition.wait_for(
-                lambda: self._tasks or self._relist or self._closed, max(0.0, timeout_seconds)
-            )
-            tasks, self._tasks = list(self._tasks.values()), {}
-        return tasks
-
-    @property
-    def relist(self) -> bool:
-        """See `TaskWatch.relist`."""
-        with self._condition:
-            relist, self._relist = self._relist, False
-        return relist
-
-    def on_ready(self, wake: Callable[[], None]) -> None:
-        """See `TaskWatch.on_ready`."""
-        with self._condition:
-            self._wake = wake
-            ready = bool(self._tasks) or self._relist
-        if ready:
-            wake()
-
-    def close(self) -> None:
-        """See `TaskWatch.close`."""
-        self._watches.drop(self)
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-
-
-def _ignore() -> None:
-    """No callback was given."""

@@ -54,8 +54,13 @@ def ensure_up(
 
     Raises:
         Conflict: a node that is no longer declared still has tasks.
-        Unavailable: a component does not come up; says where it said why.
+        Unavailable: a component does not come up; says where it said why. Or this is not Linux.
     """
+    if sys.platform != "linux":
+        raise Unavailable(
+            f"jobs run on Linux only, and this is {sys.platform}",
+            hint="use a server on a Linux machine: shoal login",
+        )
     home.create()
     lock = Lock(home.run / "components.lock")
     deadline = time.monotonic() + timeout_seconds

@@ -38,53 +38,43 @@ class LocalPlatform:
 
     @property
     def task_api(self) -> str:
-        """See `Platform.task_api`."""
         return f"unix://{self._home.tasks_socket}"
 
     @property
     def keys(self) -> Path:
-        """See `Platform.keys`."""
         return self._home.keys
 
     @property
     def decisions(self) -> Path:
-        """See `Platform.decisions`."""
         return self._home.decisions
 
     @property
     def history(self) -> Path:
-        """See `Platform.history`."""
         return self._home.history_db
 
     @property
     def cluster(self) -> LocalCluster:
-        """See `Platform.cluster`."""
         if self._cluster is None:
             raise Unavailable("the server is not connected to its nodes yet", hint="try again")
         return self._cluster
 
     @property
     def logs(self) -> FileLogs:
-        """See `Platform.logs`."""
         if self._logs is None:
             raise Unavailable("the server has not opened its logs yet", hint="try again")
         return self._logs
 
     def output(self, namespace: str, job_uid: str) -> Path:
-        """See `Platform.output`."""
         return self._home.output / namespace / job_uid
 
     def settings(self) -> ClusterSettings:
-        """See `Platform.settings`."""
         return self._settings()
 
     def warnings(self) -> tuple[str, ...]:
-        """See `Platform.warnings`."""
         self._settings()
         return tuple(filter(None, (self._settings.problem, self._watchdog.problem)))
 
     def on_warning(self, report: Callable[[str], None]) -> None:
-        """See `Platform.on_warning`."""
         self._reports.append(report)
 
     def workers(self) -> tuple[Worker, ...]:
@@ -92,7 +82,6 @@ class LocalPlatform:
         return (self._watchdog,)
 
     def open(self) -> None:
-        """See `Platform.open`."""
         from shoal.cluster.local.cluster import LocalCluster  # late: the socket listens before
         from shoal.history.files import FileLogs
 
@@ -100,7 +89,6 @@ class LocalPlatform:
         self._cluster = self._cluster or LocalCluster(self._home, self._clock)
 
     def close(self) -> None:
-        """See `Platform.close`."""
         if self._cluster is not None:
             self._cluster.close()
 

@@ -112,22 +112,18 @@ class LocalSession:
             raise_error(answer.error)
 
     def send(self, data: bytes) -> None:
-        """See `Session.send`."""
         with self._sending:
             self._send(data)
 
     def receive(self) -> tuple[Literal["out", "err", "exit"], bytes]:
-        """See `Session.receive`."""
         with self._receiving:
             return self._receive()
 
     def resize(self, rows: int, columns: int) -> None:
-        """See `Session.resize`."""
         if self._input in self._outputs:
             fcntl.ioctl(self._input, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def close(self) -> None:
-        """See `Session.close`."""
         if self._closed:
             return
         self._closed = True

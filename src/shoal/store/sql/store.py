@@ -82,16 +82,13 @@ class _Sql:
 
     @property
     def epoch(self) -> str:
-        """See `Backend.epoch`."""
         return self._watch_cache.epoch
 
     def write(self, operation: Callable[[Transaction], T]) -> T:
-        """See `Backend.write`."""
         return self._writer.write(operation)
 
     @contextmanager
     def read(self) -> Generator[SqlSnapshot]:
-        """See `Backend.read`."""
         if self._closed:
             raise Unavailable("the store has been closed")
         try:
@@ -103,12 +100,10 @@ class _Sql:
             raise Unavailable("the store has more readers than it can serve; try again") from error
 
     def watch(self, kind: Kind, namespace: str, version: str) -> CacheWatch:
-        """See `Backend.watch`."""
         self._follower.start()
         return self._watch_cache.watch(kind, namespace, version, self._newest)
 
     def close(self) -> None:
-        """See `Backend.close`."""
         self._watch_cache.close()
         self._follower.close()
         self._writer.close()

@@ -68,20 +68,16 @@ class SqlTransaction:
         self.steps: list[Step] = []
 
     def find(self, kind: str, namespace: str, name: str) -> Found | None:
-        """See `View.find`."""
         row = self._connection.execute(_FIND, {"k": kind, "s": namespace, "n": name}).first()
         return None if row is None else Found(*row)
 
     def has_uid(self, uid: str) -> bool:
-        """See `View.has_uid`."""
         return self._connection.execute(_HAS_UID, {"u": uid}).first() is not None
 
     def owned_by(self, uid: str) -> Sequence[Found]:
-        """See `View.owned_by`."""
         return [Found(*row) for row in self._connection.execute(_OWNED, {"u": uid})]
 
     def next_version(self) -> tuple[int, str]:
-        """See `View.next_version`."""
         self.revision += 1
         return self.revision, version_text(self._epoch, self.revision)
 
@@ -94,12 +90,10 @@ class SqlTransaction:
             self.steps.append(change.step())
 
     def lease(self, name: str) -> LeaseRow | None:
-        """See `Transaction.lease`."""
         row = self._connection.execute(_LEASE, {"n": name}).first()
         return None if row is None else LeaseRow(*row)
 
     def put_lease(self, row: LeaseRow) -> None:
-        """See `Transaction.put_lease`."""
         values = {
             "holder": row.holder,
             "token": row.token,
@@ -168,21 +162,17 @@ class SqlSnapshot:
 
     @property
     def head(self) -> int:
-        """See `Snapshot.head`."""
         return self._read_bounds()[0]
 
     @property
     def compacted_revision(self) -> int:
-        """See `Snapshot.compacted_revision`."""
         return self._read_bounds()[1]
 
     def document(self, kind: str, namespace: str, name: str) -> bytes | None:
-        """See `Snapshot.document`."""
         row = self._connection.execute(_DOCUMENT, {"k": kind, "s": namespace, "n": name}).first()
         return None if row is None else row[0]
 
     def documents(self, query: Query) -> list[tuple[str, str, bytes]]:
-        """See `Snapshot.documents`."""
         page, _ = _statements(bool(query.namespace), query.after is not None, bool(query.limit))
         if query.selector.requirements:
             page = page.where(*map(_fulfils, query.selector.requirements))
@@ -190,7 +180,6 @@ class SqlSnapshot:
         return [(row[0], row[1], row[2]) for row in rows]
 
     def count(self, query: Query) -> int:
-        """See `Snapshot.count`."""
         _, count = _statements(bool(query.namespace), query.after is not None, limited=False)
         if query.selector.requirements:
             count = count.where(*map(_fulfils, query.selector.requirements))
