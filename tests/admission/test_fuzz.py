@@ -89,6 +89,7 @@ def check(kind: Kind, document: dict[str, Any]) -> None:
 
 @QUICK
 @given(documents())
+@pytest.mark.slow
 def test_every_document_is_admitted_or_refused_in_one_sentence(
     made: tuple[Kind, dict[str, Any]],
 ) -> None:

@@ -95,6 +95,7 @@ def test_light_verbs_import_nothing_heavy(words: list[str], tmp_path: Path) -> N
     assert ran.stdout.splitlines()[-1] == "heavy:"
 
 
+@pytest.mark.slow
 def test_only_offline_verbs_know_lower_layers() -> None:
     allowed = ("shoal", "shoal.cli", "shoal.client", "shoal.objects", "shoal.compat")
     folder = Path(shoal.cli.__file__).parent

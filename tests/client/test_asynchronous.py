@@ -49,6 +49,7 @@ def test_every_method_is_the_one_of_the_client_with_its_signature() -> None:
     assert {"run", "logs", "edit", "watch", "connect"} <= names
 
 
+@pytest.mark.slow
 def test_calls_are_awaited_and_errors_are_those_of_the_client(server: LiveServer) -> None:
     async def main(shoal: AsyncClient) -> None:
         made = await shoal.run("python train.py", name="train", workers=2, cpu="500m")
@@ -85,6 +86,7 @@ def test_streams_come_as_they_are_written_and_hang_up_when_closed(server: LiveSe
     eventually(_hung_up)
 
 
+@pytest.mark.slow
 def test_a_cancelled_wait_hangs_up(server: LiveServer) -> None:
     async def main(shoal: AsyncClient) -> None:
         job = await shoal.create(a_job())

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from shoal.client.sse import ServerEvent, parse, render
 
 
 @given(st.lists(st.dictionaries(st.text(), st.text(), max_size=3), max_size=5))
+@pytest.mark.slow
 def test_documents_come_out_as_they_went_in(documents: list[dict[str, str]]) -> None:
     events = [
         ServerEvent(f"v.{number}", "Added", msgspec.json.encode(document))

@@ -87,6 +87,7 @@ def test_many_threads_may_use_one_client(server: LiveServer, client: Client) -> 
     eventually(lambda: server.serving.connections <= 4)
 
 
+@pytest.mark.slow
 def test_a_server_that_has_restarted_is_reached_again(server: LiveServer, client: Client) -> None:
     client.create(a_job())
     server.stop()

@@ -41,6 +41,7 @@ def small(tmp_path: Path) -> Iterator[LiveServer]:
     live.close()
 
 
+@pytest.mark.slow
 def test_a_watch_outlives_its_server(server: LiveServer, client: Client) -> None:
     watching = client.watch(JOB, version=client.list(JOB).version)
     client.create(a_job("first"))

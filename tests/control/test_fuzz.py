@@ -76,12 +76,14 @@ def assert_probe_succeeds(plane: Plane) -> None:
 
 @QUICK
 @given(st.lists(statuses(), min_size=1, max_size=3))
+@pytest.mark.slow
 def test_no_status_stops_another_job(hostile: list[Any]) -> None:
     check_statuses(hostile)
 
 
 @QUICK
 @given(st.lists(objects(), min_size=1, max_size=4))
+@pytest.mark.slow
 def test_no_object_stops_another_job(hostile: list[tuple[Kind, dict[str, Any]]]) -> None:
     check_objects(hostile)
 

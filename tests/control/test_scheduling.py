@@ -190,6 +190,7 @@ def test_gang_min_starts_early_and_grows_later():
     assert sorted(world.running("j")) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_plan_stops_where_the_lease_is_lost_and_goes_on_with_the_next():
     class Fading(AlwaysLeader):
         checks_left = 10**6

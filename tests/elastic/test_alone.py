@@ -53,6 +53,7 @@ def plain(model: nn.Module, optimizer: torch.optim.Optimizer, scheduler, clip: b
 
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("micro", [None, 5])
+@pytest.mark.slow
 def test_it_is_the_plain_loop(clip: bool, micro: int | None):
     model = network()
     if micro is not None:
@@ -235,6 +236,7 @@ def test_a_relative_folder_for_checkpoints_is_in_the_output_of_the_task(
     assert starting.checkpoints_in("/elsewhere/kept") == Path("/elsewhere/kept")
 
 
+@pytest.mark.slow
 def test_a_run_of_any_length_leaves_its_last_step_and_goes_on_from_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

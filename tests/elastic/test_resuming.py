@@ -49,6 +49,7 @@ def test_the_same_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "other data" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_job_is_refused_unless_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

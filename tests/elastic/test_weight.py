@@ -36,6 +36,7 @@ def test_parts_and_workers_weigh_by_what_they_hold(tmp_path: Path):
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+@pytest.mark.slow
 def test_a_weight_that_is_none(value: float):
     model = torch.nn.Linear(2, 1)
     job = elastic.init()

@@ -26,6 +26,8 @@ from shoal.testing.plane import Plane, capacity
 from tests.kinds.counter import Counter, CounterSpec
 from tests.scenarios.standing import Ran, Standing, begin_cli, run_cli
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "shoal"
 PLUGINS = {

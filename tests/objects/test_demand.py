@@ -59,6 +59,7 @@ def test_the_coordinator_counts_and_is_no_part_of_the_gang() -> None:
 
 
 @given(jobs())
+@pytest.mark.slow
 def test_it_is_never_more_than_all_of_the_job(made: Job) -> None:
     demand = least_demand(made.spec)
     assert all(amount >= 0 for amount in demand.values())

@@ -70,6 +70,7 @@ def test_the_options_describe_an_experiment(tmp_path: Path) -> None:
     assert (spec["maxTrials"], spec["parallel"]) == (9, 2)
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_one_sentence(tmp_path: Path) -> None:
     for words, sentence in (
         (("--param", "x=0..1", "--", "true"), "give --maximize METRIC or --minimize METRIC"),

@@ -49,6 +49,7 @@ ALGORITHMS = [
 
 
 @pytest.mark.parametrize(("name", "settings"), ALGORITHMS, ids=[name for name, _ in ALGORITHMS])
+@pytest.mark.slow
 def test_a_restored_search_chooses_what_the_first_one_does(name: str, settings: Any) -> None:
     """Four trials run at a time; their results come in another order than they were asked."""
     made = spec(name, settings=settings)

@@ -110,6 +110,7 @@ def client(platform: SimulatedPlatform, tmp_path: Path) -> Iterator[Client]:
     assert platform.worker.closed == 1
 
 
+@pytest.mark.slow
 def test_a_job_runs_on_a_platform_without_a_home(client: Client) -> None:
     client.create(a_job("train"), actor=SYSTEM)
     eventually(lambda: client.get(Job, "default", "train", actor=SYSTEM).status.phase == "Succeeded")
@@ -125,6 +126,7 @@ def test_sizes_come_from_the_node_objects(client: Client) -> None:
     assert isinstance(node, Node) and node.status.capacity.cpu == 4000
 
 
+@pytest.mark.slow
 def test_readiness_names_the_platforms_workers_and_warnings(
     client: Client, platform: SimulatedPlatform
 ) -> None:

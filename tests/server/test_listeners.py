@@ -16,6 +16,8 @@ from shoal.store.base import SYSTEM
 from tests.server.harness import LiveServer, a_job, eventually
 from tests.server.raw import Raw, problem_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:

@@ -110,6 +110,7 @@ def _fail(stopping: threading.Event) -> SupervisedThread:
     return thread
 
 
+@pytest.mark.slow
 def test_every_declared_family_has_samples_after_activity(tmp_path: Path) -> None:
     plane = Plane({"n0": capacity(8)}, run_for(3, exit_code=1))
     server = LiveServer(tmp_path / "home", store=plane.store)

@@ -19,6 +19,8 @@ from shoal.server.app import api
 from shoal.store.base import SYSTEM
 from tests.server.harness import LiveServer, a_job
 
+pytestmark = pytest.mark.slow
+
 OPEN, SELF, MEMBER, JOB_ONLY, ADMIN = "open", "self", "member", "job", "admin"
 CONTROLLER = "controller"
 RULES = {

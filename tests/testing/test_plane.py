@@ -147,6 +147,7 @@ def test_a_gang_minimum_lets_fewer_start():
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 9))]
 )
+@pytest.mark.slow
 def test_a_busy_cluster_of_failing_jobs_settles(seed: int):
     def behave(spec: TaskSpec) -> Script:
         fails = (spec.index + spec.incarnation + len(spec.job)) % 3 == 0

@@ -40,6 +40,7 @@ def test_a_record_for_each_list_and_policy(sh: Shell, jobs: Path) -> None:
     assert records[2]["avg_jct"] == 290.0  # decided on at 60, a pause of 30, 200 steps
 
 
+@pytest.mark.slow
 def test_a_table_for_people_and_progress_beside_it(sh: Shell, jobs: Path) -> None:
     said = sh("simulate", "--workload", str(jobs / "one.csv"), "--policy", "fifo", "--policy", "easy")
     assert said.code == 0, said.err
@@ -51,6 +52,7 @@ def test_a_table_for_people_and_progress_beside_it(sh: Shell, jobs: Path) -> Non
     assert "one: fifo, 1 jobs" in said.err
 
 
+@pytest.mark.slow
 def test_the_example_needs_nothing_else(sh: Shell) -> None:
     said = sh("simulate", "--example", "--json")
     assert said.code == 0, said.err
@@ -104,6 +106,7 @@ def test_a_job_that_can_never_start_is_named(sh: Shell, jobs: Path) -> None:
     assert "b, c of 2 jobs will never start on 3 GPUs" in said.err
 
 
+@pytest.mark.slow
 def test_pictures_and_a_page_of_them(sh: Shell, jobs: Path, tmp_path: Path) -> None:
     words = ["--workload", str(jobs / "few.csv"), str(jobs / "one.csv"), "--policy", "fifo", "shoal"]
     said = sh("simulate", *words, "--plots", str(tmp_path / "new" / "plots"))

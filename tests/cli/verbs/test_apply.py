@@ -247,6 +247,7 @@ def test_what_is_surely_not_meant_is_told_once(sh: Shell, tmp_path: Path, server
     assert said.err == "warning: queue research may use 4 cpu, and all nodes together have 2\n"
 
 
+@pytest.mark.slow
 def test_what_the_server_refuses_is_said_with_file_line_and_object(
     sh: Shell, server: LiveServer, client: Client, tmp_path: Path
 ) -> None:

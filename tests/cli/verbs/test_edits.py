@@ -158,6 +158,7 @@ def test_lost_refuses_a_node_that_answers(sh: Shell, server: LiveServer, client:
     assert _node(client).spec.lost
 
 
+@pytest.mark.slow
 def test_the_nearest_name_of_a_mistyped_one(sh: Shell) -> None:
     for words in (
         ["describe", "job/trian"],

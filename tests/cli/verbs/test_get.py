@@ -120,6 +120,7 @@ def test_an_unknown_kind_is_named_with_the_nearest(sh: Shell) -> None:
     )
 
 
+@pytest.mark.slow
 def test_names_exclude_lists(sh: Shell) -> None:
     assert sh("get", "job/a", "-A").code == 2
     assert sh("get", "job/a", "-l", "x=y").code == 2

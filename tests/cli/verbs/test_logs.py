@@ -26,6 +26,7 @@ def pair(client: Client) -> Job:
     return client.create(a_job("pair", roles=(Role(command=("x",), replicas=2),)))
 
 
+@pytest.mark.slow
 def test_one_task_is_bare(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     write_log(server, job, 0, b"one\ntwo\nno end")

@@ -85,6 +85,7 @@ def test_its_exit_code_is_the_jobs(
     assert sh("run", "--", "true").code == code
 
 
+@pytest.mark.slow
 def test_it_says_what_the_job_waits_for(
     sh: Shell, server: LiveServer, played: Callable[[Play], None]
 ) -> None:

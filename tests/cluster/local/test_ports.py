@@ -172,6 +172,7 @@ def test_one_job_does_not_take_all_ports(opened, monkeypatch):
     assert start(ports, ledger, 50, "greedy")  # what no longer runs makes room for the rest of its job
 
 
+@pytest.mark.slow
 def test_a_node_leaves_blocks_to_others(opened):
     ports, ledger = opened("a")
     quarter = len(ports._blocks) // 4

@@ -19,6 +19,7 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(), VALUES))
+@pytest.mark.slow
 def test_what_is_written_is_what_json_reads_and_the_other_way_round(value):
     assert json.loads(files.format_json(value)) == value
     assert files.parse_json(json.dumps(value).encode()) == value

@@ -46,6 +46,7 @@ def test_counts_are_exact(samples):
 
 
 @given(st.integers(2, 64), st.integers(1, 100_000), st.data())
+@pytest.mark.slow
 def test_everybody_is_ready_for_the_same_epoch_or_nobody_switches(ranks, epoch, data):
     epochs = [epoch] * ranks
     vectors = [[True]] * ranks

@@ -46,6 +46,7 @@ def test_another_loop_of_the_script_may_be_given_other_data():
     dataclasses.replace(TERMS, loop=2, samples=9, batch_size=3).check(TERMS.to_wire())
 
 
+@pytest.mark.slow
 def test_models_are_told_apart_by_names_shapes_and_types():
     models = [
         nn.Linear(4, 2),

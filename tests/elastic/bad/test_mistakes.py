@@ -20,6 +20,8 @@ from shoal import elastic
 from shoal.elastic.api import Job
 from shoal.elastic.errors import ElasticError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from shoal.elastic.checkpoint.persist import main, persist
 from shoal.elastic.checkpoint.saver import Saver
 from tests.elastic.checkpoint.states import same, state_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -242,6 +242,7 @@ def test_unused_it_makes_nothing(tmp_path: Path, place: Path) -> None:
     assert not place.exists()
 
 
+@pytest.mark.slow
 def test_wall_clocks_order_nothing(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step, now in enumerate([2e9, 1e9, 3e9, 0.0], start=1):
         monkeypatch.setattr(time, "time", lambda now=now: now)

@@ -47,6 +47,7 @@ def there_and_back(state: Any) -> dict[str, Any]:
 
 
 @given(STATES)
+@pytest.mark.slow
 def test_round_trip(state: dict[str, Any]) -> None:
     assert same(there_and_back(state), state)
 

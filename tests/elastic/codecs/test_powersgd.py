@@ -84,6 +84,7 @@ def test_what_is_decoded_and_what_is_owed_is_everything(
     torch.testing.assert_close(got + owed, given_, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_ranks_owe_does_not_grow() -> None:
     """Independent gradients on two ranks: their differences must not pile up in what is owed, as they
     do where each owes its X minus the mean that all decode."""

@@ -31,6 +31,7 @@ def in_minutes(world):
 
 @QUICK
 @given(worlds())
+@pytest.mark.slow
 def test_each_job_has_the_earliest_start_that_moves_nobody_before_it(world):
     made = decide(world)
     expected = model.conservative(in_minutes(world), world[3])
@@ -57,6 +58,7 @@ def test_nobody_starts_later_than_strictly_in_order(world):
 
 @QUICK
 @given(worlds(), st.integers(0, 5))
+@pytest.mark.slow
 def test_one_more_job_behind_delays_nobody(world, drop):
     sizes, shared, runs, asks = world
     fewer = decide((sizes, shared, runs, asks[: max(1, len(asks) - drop)]))
@@ -65,6 +67,7 @@ def test_one_more_job_behind_delays_nobody(world, drop):
 
 @QUICK
 @given(worlds(), st.integers(0, 3), st.sampled_from([0.0, 5.0, 7.0]))
+@pytest.mark.slow
 def test_rounding_promises_no_more_than_there_is_and_no_date_too_early(world, slack, now):
     """On the grid a plan is still possible to the second, and jobs start no earlier than they could."""
     sizes, shared, runs, asks = world
@@ -81,6 +84,7 @@ def test_rounding_promises_no_more_than_there_is_and_no_date_too_early(world, sl
 
 @QUICK
 @given(worlds())
+@pytest.mark.slow
 def test_equal_input_gives_equal_bytes(world):
     one, other = decide(world), decide(world)
     for field in ("verdict", "start", "end", "pool"):

@@ -11,6 +11,8 @@ from shoal.schedule.core.cycle import Core, plan
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role
 from tests.schedule.core.clusters import RULES, lives
 
+pytestmark = pytest.mark.slow
+
 TURNS = 12
 
 

@@ -28,6 +28,7 @@ slowly = settings(
 
 @settings(slowly, max_examples=30)
 @given(situations())
+@pytest.mark.slow
 def test_nothing_is_broken(situation: tuple[Cluster, Rules, float]) -> None:
     cluster, rules, now = situation
     made = plan(cluster, rules, now)

@@ -183,6 +183,7 @@ _REMOVE: dict[str, Callable[[Cluster, Reason], Cluster]] = {
 
 
 @pytest.mark.parametrize("part", range(6))
+@pytest.mark.slow
 def test_all_reasons_and_each_of_them(part: int) -> None:
     seen: dict[str, int] = {}
     several = 0

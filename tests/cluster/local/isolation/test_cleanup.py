@@ -28,6 +28,7 @@ def nest(folder, depth):
     return here
 
 
+@pytest.mark.slow
 def test_a_deep_tree_is_removed_with_few_descriptors(tmp_path, monkeypatch):
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -128,6 +128,7 @@ def test_rigid_policies_end_every_job_when_they_say(name: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow
 def test_dragon_does_what_it_did(seed: int) -> None:
     coming = arrivals(seed)
     dragon = Dragon(patience=PATIENCE, quiet=QUIET)

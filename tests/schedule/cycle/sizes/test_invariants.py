@@ -62,6 +62,7 @@ def _nothing_is_broken(situation: tuple[Cluster, Rules, float]) -> None:
 
 @settings(slowly, max_examples=20)
 @given(telling)
+@pytest.mark.slow
 def test_nothing_is_broken(situation: tuple[Cluster, Rules, float]) -> None:
     _nothing_is_broken(situation)
 
@@ -84,6 +85,7 @@ def _places_are_there(situation: tuple[Cluster, Rules, float], policy: str) -> N
 
 @settings(slowly, max_examples=20)
 @given(telling, st.sampled_from(POLICIES[1:]))
+@pytest.mark.slow
 def test_other_policies_break_nothing_that_they_know_of(
     situation: tuple[Cluster, Rules, float], policy: str
 ) -> None:

@@ -44,6 +44,7 @@ def world(draw: Random) -> World:
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.slow
 def test_plans_can_be_carried_out_and_come_to_rest(seed: int) -> None:
     """Jobs come and end; after each a plan is made, and made again until nothing is resized any more, as
     often as there are changes that wait for others to be gone. What has its target keeps it. `World`
