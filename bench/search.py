@@ -32,7 +32,7 @@ Point = Mapping[str, Any]
 _SEEDS = range(10)
 _TRIALS = 60
 _EPOCHS = 27
-_CONFIGURATIONS = 100
+_CONFIGURATIONS = 200
 _TRAIN = """
 import time
 from shoal import report
@@ -46,7 +46,7 @@ time.sleep(60)
 
 
 def rows() -> list[Row]:
-    """Everything; about five minutes of CPU on two cores."""
+    """Everything; about ten minutes on two cores."""
     return list(shown(_rows()))
 
 

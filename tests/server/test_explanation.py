@@ -128,12 +128,13 @@ def test_a_cancelled_job_is_not_ahead() -> None:
     assert explained(plane, "older").ahead == ()
 
 
-def test_a_job_that_has_ended_holds_nothing_in_an_explanation() -> None:
+@pytest.mark.parametrize("edit", [{"cancelled": True}, {"suspend": True}], ids=["ended", "suspended"])
+def test_a_job_that_holds_nothing_now_is_not_named_as_a_holder(edit: dict[str, bool]) -> None:
     """The evidence in the status is written again only when its code changes."""
     plane = waiting_plane()
     assert "default/report" in explained(plane, "older").message
     job = plane.job("older")
-    plane.edit("report", cancelled=True)
+    plane.edit("report", **edit)
     plane.advance(1)
     told = explanation_of(JOB, job, history=None, cluster=plane.cluster, control=plane.context)
     assert "default/report" in job.status.scheduling.message
