@@ -6,7 +6,7 @@ import pytest
 
 from shoal.schedule.core.cycle import plan
 from shoal.schedule.cycle.rows import Cluster, Job, Node, Queue, Role, Rules, Task
-from shoal.schedule.cycle.steps import Grow
+from shoal.schedule.cycle.steps import Grow, Reserve
 
 
 @pytest.mark.parametrize("speeds", [(1.0, 2.0, 3.0, 4.0), ()])
@@ -47,3 +47,36 @@ def test_queues_of_different_depth_are_compared() -> None:
         "below": 2,
         "flat": 2,
     }
+
+
+def test_a_reservation_does_not_count_surplus_twice() -> None:
+    """A job with surplus ends before another starts: its tasks come free once, not once more each."""
+    running = Job(
+        name="elastic",
+        roles=(Role(minimum=1, maximum=2, gpus=1),),
+        tasks=(Task(node="n", gpus=(0,)), Task(index=1, node="n", gpus=(1,))),
+        wall_seconds=300.0,
+    )
+    blocked = Job(
+        name="blocked",
+        created=50.0,
+        roles=(Role(minimum=3, maximum=3, gpus=1),),
+        wall_seconds=60.0,
+        promised=200.0,
+        place=tuple(Task(index=at, node=name) for at, name in enumerate("nnm")),
+    )
+    other = Job(
+        name="other",
+        roles=(Role(gpus=1),),
+        tasks=(Task(node="m", gpus=(0,)),),
+        wall_seconds=400.0,
+    )
+    nodes = (Node(name="m", gpus=1), Node(name="n", gpus=2))
+    cluster = Cluster(nodes=nodes, queues=(Queue(name="default"),), jobs=(blocked, other, running))
+    (step,) = [each for each in plan(cluster, Rules(), 100.0).steps if isinstance(each, Reserve)]
+    assert step.at == 400.0
+    assert sorted((task.node, task.gpus) for task in step.place) == [
+        ("m", (0,)),
+        ("n", (0,)),
+        ("n", (1,)),
+    ]

@@ -27,15 +27,7 @@ OLD: dict[str, str] = {
 }
 """What fails on the core that the server runs, and why. A file that passes must be taken off."""
 
-CORE: dict[str, str] = {
-    "sizes-beside-a-coordinator": "remaining work does not weigh sizes",
-    "sizes-eight-jobs-on-four-nodes": "remaining work does not weigh sizes",
-    "sizes-minimum-is-kept": "remaining work does not weigh sizes",
-    "sizes-production-first": "an elastic job does not start at its target size",
-    "sizes-restart-has-to-pay": "restart cost is not charged",
-    "sizes-shrink-for-a-waiting-peer": "remaining work does not weigh sizes",
-    "sizes-wrong-declaration-is-distrusted": "remaining work does not weigh sizes",
-}
+CORE: dict[str, str] = {}
 """What fails on the core in preparation, and why."""
 
 SLOW = {

@@ -1,4 +1,7 @@
-"""Sizes beyond minimums: surplus is divided by entitlement, inside a queue by marginal speed-up.
+"""Sizes beyond minimums: surplus is divided by entitlement, inside a queue by what jobs gain.
+
+Between queues and classes tasks go one by one. What the jobs of one queue and class that have curves
+get together is divided once more by `schedule.sizing`: by speed, remaining work and restart cost.
 
 Targets are computed in whole tasks over the capacity that minimums leave. Idle capacity is given out in
 the same order; capacity above one job's target goes to a job below its own, all in one rebalancing.
@@ -18,6 +21,7 @@ from shoal.objects.meta import Stamp
 from shoal.schedule.core.placement import place
 from shoal.schedule.core.reservation import Profile
 from shoal.schedule.core.session import Session
+from shoal.schedule.core.sizing import SizedGroup, sized_role
 from shoal.schedule.core.state import JobState
 
 __all__ = ["REBALANCE_SECONDS", "Sizes"]
@@ -34,27 +38,42 @@ class Sizes:
     def __init__(self, session: Session, profile: Profile) -> None:
         self.session, self.profile = session, profile
         self.again_at: Stamp | None = None
+        self._evicted = {each.job for each in session.evictions}
+        self._forced = {
+            each.job for each in session.evictions if each.code != "Preempted" or each.to is not None
+        }
         self.jobs = [job for job in session.jobs.values() if self._elastic(job)]
-        self.sizes = {job.name: self._count(job) for job in self.jobs}
+        self.targets: dict[str, int] = {}
+        self._capped: dict[str, int] = {}
+        """Targets of jobs with curves, beyond which they do not grow."""
 
     def run(self) -> None:
         """Grow on idle capacity, then exchange."""
-        if not self.jobs:
+        if all(self._count(job) >= sum(job.maximums) for job in self.jobs):
             return
+        self.targets = self._entitled()
         self._grow()
         if any(self._count(job) < sum(job.maximums) for job in self.jobs):
             self._exchange()
 
     def _elastic(self, job: JobState) -> bool:
+        """Running, or about to start on slots that were reserved in this decision."""
         session = self.session
         if job.row.suspended or sum(job.maximums) <= sum(job.gang()):
             return False
-        if any(each.job == job.name for each in session.evictions) or job.name in session.reserved:
+        if job.name in self._forced:
             return False
         if any(task.stopping for task in job.row.tasks):
             return False
-        running = bool(session.tasks(job)) or job.name in session.started
-        return running and not any(job.missing(self._counts(job)))
+        starts = job.name in session.started or job.name in session.reserved
+        kept = job.row.tasks or job.row.reserved
+        if job.name in session.reserved and (kept or sized_role(job) is None):
+            return False
+        return (bool(session.tasks(job)) or starts) and not any(job.missing(self._counts(job)))
+
+    def _settled(self, job: JobState) -> bool:
+        """Nothing was decided for it that it waits for."""
+        return job.name not in self._evicted and job.name not in self.session.reserved
 
     def _counts(self, job: JobState) -> list[int]:
         counts = [0] * len(job.requests)
@@ -65,6 +84,8 @@ class Sizes:
             *self.session.grown.get(job.name, ()),
         ):
             counts[slot.role] += 1
+        for task in self.session.reserved.get(job.name, ()):
+            counts[job.role(task.role)] += 1
         return counts
 
     def _count(self, job: JobState) -> int:
@@ -104,7 +125,7 @@ class Sizes:
         paths = self.session.queues.paths
         jobs = {job.name: job for job in self.jobs}
         for job in self.jobs:
-            if (found := self._next(job, sizes[job.name], use)) is not None:
+            if job.name in sizes and (found := self._next(job, sizes[job.name], use)) is not None:
                 heapq.heappush(heap, (found, job.name))
         while heap:
             key, name = heapq.heappop(heap)
@@ -125,7 +146,7 @@ class Sizes:
                 heapq.heappush(heap, (following, name))
 
     def _next(self, job: JobState, size: int, use: Floats) -> _Key | None:
-        if size >= sum(job.maximums) or self._gain(job, size) <= 0.0:
+        if size >= self._capped.get(job.name, sum(job.maximums)) or self._gain(job, size) <= 0.0:
             return None
         return self._key(job, size, use, job.loads[self._role(job, size)])
 
@@ -144,7 +165,8 @@ class Sizes:
 
     def _grow(self) -> None:
         session = self.session
-        limits = {job.name: self._limits(job) for job in self.jobs}
+        growing = [job for job in self.jobs if self._settled(job)]
+        limits = {job.name: self._limits(job) for job in growing}
         use = session.queues.stays
 
         def fits(job: JobState, role: int, load: Floats) -> bool:
@@ -163,8 +185,7 @@ class Sizes:
             use[session.queues.paths[job.queue]] -= load  # counted by the caller
             return True
 
-        sizes = dict(self.sizes)
-        self._divide(use, sizes, fits)
+        self._divide(use, {job.name: self._count(job) for job in growing}, fits)
 
     def _place(self, job: JobState, counts: list[int], limits: Any) -> Any:
         """On free capacity, near what it has."""
@@ -191,8 +212,8 @@ class Sizes:
 
     # exchange
 
-    def targets(self) -> dict[str, int]:
-        """Tasks that each elastic job is entitled to, in all."""
+    def _entitled(self) -> dict[str, int]:
+        """Tasks that each elastic job is to have, in all."""
         session, queues = self.session, self.session.queues
         use = queues.stays.copy()
         pool = queues.capacity - sum(
@@ -223,23 +244,32 @@ class Sizes:
             return True
 
         self._divide(use, sizes, fits)
-        return sizes
+        groups: dict[tuple[Any, ...], list[JobState]] = {}
+        for job in self.jobs:
+            if (role := sized_role(job)) is not None:
+                nodes = id(session.nodes.suits(job.row.roles[role]))
+                key = (job.queue, job.row.priority, job.requests[role], nodes)
+                groups.setdefault(key, []).append(job)
+        for key, jobs in groups.items():
+            self._capped.update(SizedGroup(session, key, jobs).sizes(sizes))
+        return {**sizes, **self._capped}
 
     def _exchange(self) -> None:
-        session = self.session
-        targets = self.targets()
+        session, targets = self.session, self.targets
         below = [job for job in self.jobs if self._count(job) < targets[job.name]]
         above = [job for job in self.jobs if self._count(job) > targets[job.name]]
         above = [job for job in above if job.row.preemptible and job.name not in session.started]
+        below = [job for job in below if job.name not in self._evicted]
         if not below or not above:
             return
         below = [job for job in below if self._may_resize(job, first=True)]
-        above = [job for job in above if self._may_resize(job, first=False)]
+        due = [job for job in above if self._may_resize(job, first=False)]
         shrinking: dict[str, int] = {}
         for receiver in below:
             wanted = targets[receiver.name] - self._count(receiver)
+            donors = above if receiver.name in session.reserved else due  # the first target is exempt
             mark = session.mark()
-            slots = list(self._receive(receiver, wanted, above, targets, shrinking))
+            slots = list(self._receive(receiver, wanted, donors, targets, shrinking))
             if not slots:
                 session.rollback(mark)
                 continue
@@ -247,13 +277,14 @@ class Sizes:
 
     def _numbered(self, receiver: JobState, slots: Any) -> Any:
         session = self.session
+        kept = session.reserved.get(receiver.name, [])
         started = session.number(
             receiver, [*session.started.get(receiver.name, ()), *session.grown.get(receiver.name, ())]
         )
-        return session.number(receiver, slots, started)
+        return [*kept, *session.number(receiver, slots, [*started, *kept])]
 
     def _may_resize(self, job: JobState, *, first: bool) -> bool:
-        last = job.row.resized
+        last = self.session.now if job.name in self.session.grown else job.row.resized
         if last is None or (first and not self.session.tasks(job)):
             return True
         due = last + REBALANCE_SECONDS
@@ -279,6 +310,11 @@ class Sizes:
             load = receiver.loads[role]
             found = None
             mark = session.mark()
+            if receiver.name in session.reserved and session.refused(receiver, load, now=False) is None:
+                found = place(session.nodes, session.later, receiver, counts)
+                if found is not None:
+                    yield from found
+                    continue
             for donor, tasks in self._offers(above, targets):
                 session_mark = session.mark()
                 self._shrink(donor, tasks, receiver.name)

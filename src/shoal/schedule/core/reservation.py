@@ -153,6 +153,11 @@ class Profile:
         has been promised: elastic surplus there is recalled in time. `recall`: so is surplus of its own
         queue anywhere."""
         session = self.session
+        promised = job.row.promised
+        if keep and promised is not None and promised > session.now:
+            found = self._fits_at(job, counts, promised, keep, recall)
+            if found is not None:  # an earlier date has been looked for on all nodes
+                return promised, found
         ends, (_, others) = self._rows(), self._dynamic()
         times = sorted(
             {session.now, *ends.times}
@@ -253,7 +258,7 @@ class Profile:
         session = self.session
         book, freed, users = self._book(at, job)
         if keep or recall:
-            self._recall(book, job, None if recall else {slot.node for slot in keep})
+            self._recall(book, job, at, None if recall else {slot.node for slot in keep})
         load = job.load(counts, new=not job.row.tasks)
         if not self._allowed(job, load, at, freed, users):
             return None
@@ -297,7 +302,7 @@ class Profile:
                 freed[session.queues.paths[each.job.queue]] -= each.load
         return book, freed, ended
 
-    def _recall(self, book: Capacity, job: JobState, nodes: set[int] | None) -> None:
+    def _recall(self, book: Capacity, job: JobState, at: Stamp, nodes: set[int] | None) -> None:
         """Elastic surplus on these nodes, else that of the job's queue, counts as free: it is taken back
         in time."""
         session = self.session
@@ -306,11 +311,14 @@ class Profile:
                 continue
             if nodes is None and other.queue != job.queue:
                 continue
+            if ends_at(other.row, session.now) <= at:  # all of it is free by then
+                continue
             present = {(task.role, task.index) for task in session.tasks(other)}
             for task in other.surplus() if present else ():
-                at = session.nodes.index.get(task.node, -1)
-                if (task.role, task.index) in present and (at >= 0 if nodes is None else at in nodes):
-                    book.change(at, other.requests[other.role(task.role)], task.gpus, +1)
+                node = session.nodes.index.get(task.node, -1)
+                kept = (task.role, task.index) in present
+                if kept and (node >= 0 if nodes is None else node in nodes):
+                    book.change(node, other.requests[other.role(task.role)], task.gpus, +1)
 
     def _allowed(self, job: JobState, load: Floats, at: Stamp, freed: Floats, ended: _Ended) -> bool:
         """Whether limits and licences permit the start then."""
@@ -397,7 +405,8 @@ class Profile:
     def _displaces(self, job: JobState, reservation: Reservation, *, entitled: bool) -> bool:
         if job.row.priority > reservation.job.row.priority:
             return True
-        return entitled and not reservation.entitled
+        other = job.queue != reservation.job.queue  # inside a queue its own order holds
+        return entitled and other and not reservation.entitled
 
     def respects(self, job: JobState, slots: Sequence[Slot], load: Floats) -> bool:
         """Whether a start on these slots delays no reservation."""

@@ -44,6 +44,8 @@ class Base:
         """By shape and topology."""
         self.empty = Capacity(self.nodes.amounts.copy(), self.nodes.slots.copy())
         """The nodes without any task."""
+        self.chosen: dict[tuple[Any, ...], tuple[Any, list[int]]] = {}
+        """Sizes of jobs with curves, by queue and class, with what they follow from."""
         self._units: Units | None = None
         self.update(cluster)
 
@@ -295,14 +297,16 @@ class Session:
         return [Slot(job.role(task.role), index.get(task.node, -1), task.gpus) for task in ordered]
 
     def reserve(self, job: JobState, slots: Sequence[Slot], tasks: Sequence[Task] | None = None) -> None:
-        """The slots were taken in `later`: they are kept for the job until they are idle."""
+        """The slots were taken in `later`: they are kept for the job until they are idle. `tasks`: all
+        that are kept for it then, with those before."""
         counts = [0] * len(job.requests)
         for slot in slots:
             counts[slot.role] += 1
-        self.base.count_stays(job, job.load(counts, new=not self.tasks(job)))
+        more = job.name in self.reserved
+        self.base.count_stays(job, job.load(counts, new=not more and not self.tasks(job)))
         self.sync(slot.node for slot in slots)
         self.reserved[job.name] = self.number(job, slots) if tasks is None else sorted(tasks, key=_order)
-        for name, ask in () if job.row.tasks else job.row.shared.items():
+        for name, ask in () if more or job.row.tasks else job.row.shared.items():
             self.licences[name] = self.licences.get(name, 0) - ask
 
     def evict(
