@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from shoal.objects.job import Job
 from shoal.objects.kinds import JOB, QUEUE
 from shoal.server.reports import explanation_of
@@ -33,6 +35,7 @@ def running(plane: SearchPlane) -> Counter[str]:
     )
 
 
+@pytest.mark.slow
 def test_two_teams_share_beside_a_production_job() -> None:
     plane = SearchPlane(cpus=8, seconds=20)
     for team in ("team-a", "team-b"):
