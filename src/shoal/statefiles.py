@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["on_damage", "put_aside", "read", "write"]
+__all__ = ["fill", "on_damage", "put_aside", "read", "write"]
 
 T = TypeVar("T")
 
@@ -47,14 +47,7 @@ def write(path: Path, data: bytes, *, copy: Path | None = None) -> None:
         write(copy, data)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        fill(draft, data, sync=True)
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)
@@ -64,6 +57,24 @@ def write(path: Path, data: bytes, *, copy: Path | None = None) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def fill(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write over what is there, so that the room it takes is used again; for the owner alone.
+
+    Raises:
+        OSError: there is no room.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.ftruncate(descriptor, len(data))
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read(

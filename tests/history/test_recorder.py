@@ -89,18 +89,6 @@ def test_a_clock_set_back_does_not_split_or_join(
     assert only(history).count == 2
 
 
-def test_an_event_with_a_key_happens_once(
-    recorder: Recorder, history: MemoryHistory, clock: VirtualClock
-) -> None:
-    for again in (recorder, recorder, Recorder(history, clock)):
-        again.event(JOB, "Started", "It started.", key="attempt-1", actor="ada")
-        clock.advance(1.0)
-    entry = only(history)
-    assert (entry.at, entry.count, entry.data) == (1000.0, 1, {"actor": "ada"})
-    recorder.event(JOB, "Started", "It started.", key="attempt-2")
-    assert len(history.entries()) == 2
-
-
 def test_an_attempt_is_one_entry_from_start_to_end(
     recorder: Recorder, history: MemoryHistory, clock: VirtualClock
 ) -> None:

@@ -166,7 +166,7 @@ def test_one_entry_that_cannot_be_stored_harms_no_other(
     bad = Entry(id="bad", type="event", about=JOB, at=float("nan"))
     history.append((entry("a", 1.0), bad, entry("b", 2.0)))
     assert ids(history) == ["a", "b"]
-    assert "'bad' cannot be stored" in caplog.text
+    assert "cannot be kept in history and is dropped: {'id': 'bad'" in caplog.text
     history.close()
 
 

@@ -48,25 +48,20 @@ class Recorder:
         *,
         severity: Severity = "Normal",
         actor: str = "",
-        key: str = "",
         data: dict[str, Any] | None = None,
     ) -> None:
         """Something happened to the object. `reason` is a CamelCase code, `message` one sentence.
 
-        `actor` made the write. With a `key`, which names the occurrence, the event
-        is recorded once, with its first time, however often it is reported; without, equal ones close
-        together are counted, and `data["last"]` is the last time.
+        `actor` made the write. Equal events close together are counted, and `data["last"]` is the last
+        time.
         """
         extra = {**(data or {}), **({"actor": actor} if actor else {})}
         now = self._clock.now()
         entry = Entry(
-            id=f"event/{about.uid}/{key}" if key else f"event/{about.uid}/{secrets.token_hex(8)}",
+            id=f"event/{about.uid}/{secrets.token_hex(8)}",
             type="event", about=about, at=now, reason=reason, message=message, severity=severity,
             data=extra,
         )  # fmt: skip
-        if key:
-            self._history.append((entry,))
-            return
         equal = (about, reason, message, severity, actor)
         steady = self._clock.monotonic()
         with self._lock:  # the append too, so that counts reach the history in order

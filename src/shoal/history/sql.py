@@ -173,21 +173,9 @@ class SqlHistory:
         self._engine.dispose()
 
     def _write(self, rows: Sequence[Row]) -> None:
-        try:
-            with _translated(), self._engine.begin() as connection:
-                connection.execute(self._upsert, list(rows))
-        except (DataError, IntegrityError):
-            self._write_singly(rows)
+        with _translated(), self._engine.begin() as connection:
+            connection.execute(self._upsert, list(rows))
         faults.point("history.entries.written")
-
-    def _write_singly(self, rows: Sequence[Row]) -> None:
-        """One of them cannot be stored: keep it from the others."""
-        for row in rows:
-            try:
-                with _translated(), self._engine.begin() as connection:
-                    connection.execute(self._upsert, row)
-            except (DataError, IntegrityError) as error:
-                _LOG.error("history entry %r cannot be stored: %s", row["id"], error.orig)
 
     def _dropped(self, count: int) -> Row:
         about = About(kind="History", namespace="", name="history")

@@ -15,7 +15,6 @@ import functools
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -29,7 +28,7 @@ from typing import Any
 from shoal import __version__, faults, statefiles
 from shoal.cluster.local import home as homes
 from shoal.cluster.local.home import Home, HomeError
-from shoal.cluster.local.processes import close_inherited_on_exec
+from shoal.cluster.local.processes import close_inherited_on_exec, raise_file_limit
 
 _LOG = logging.getLogger("shoal.server")
 _USAGE = (
@@ -39,8 +38,6 @@ _USAGE = (
 _KEPT = ("listen", "store", "tls_cert", "tls_key", "insecure")
 _PRESENCE_SECONDS = 1.0
 """How often a server looks whether its home is still there."""
-_FILES = 65_536
-"""Descriptors to ask for: each stream and each log that is read holds some."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def _run(home: Home, options: Options, lock: homes.Lock) -> int:
     from shoal.objects.errors import ShoalError  # once the lock is ours: the rest costs time
 
     close_inherited_on_exec()
-    _raise_limits()
+    raise_file_limit()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
@@ -252,10 +249,3 @@ def _announce(home: Home, listeners: list[Any], fingerprint: str) -> None:
 
 def _addresses(listeners: list[Any]) -> list[tuple[Any, ...]]:
     return [a for a in (listener.getsockname() for listener in listeners) if isinstance(a, tuple)]
-
-
-def _raise_limits() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

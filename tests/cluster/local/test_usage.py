@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from shoal.cluster.local import usage
+from shoal.cluster.local.supervisor_processes import below
+from shoal.cluster.local.supervisor_processes import table as all_processes
 from shoal.testing.cluster import start_group
 from shoal.testing.local import wait_until
 
@@ -59,12 +61,13 @@ def test_the_process_table_counts_what_is_below_a_process():
     words = [sys.executable, "-I", "-S", "-c", burn + "input()"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
-        below = usage._below(os.getpid(), usage._table())
-        (found,) = [process for process in below if process.pid == child.pid]
-        assert found.cpu_seconds >= 0.2
-        assert found.memory_bytes >= 32 << 20
+        table = all_processes()
+        assert child.pid in below(os.getpid(), table)
+        cpu_seconds, memory_bytes = usage._used_below(os.getpid(), table)
+        assert cpu_seconds >= 0.2
+        assert memory_bytes >= 32 << 20
         child.communicate(b"\n")
-    assert usage._below(0, usage._table()) == []
+    assert usage._used_below(0, table) == (0.0, 0)
 
 
 def test_groups_of_both_versions_are_read(tmp_path):

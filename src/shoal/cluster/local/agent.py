@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import functools
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -44,7 +43,6 @@ LOCK_SECONDS = 1.0
 REAP_SECONDS = 5.0
 PRESENCE_SECONDS = 1.0
 """How often an agent looks whether its home is still there."""
-FILES = 65_536
 POLL_SECONDS = 0.02
 _SCRIPTS = ("/cluster/local/supervisor.py", "/cluster/local/isolation/enter.py")
 _MOST_ANCESTORS = 10_000
@@ -85,7 +83,7 @@ def _serve(place: Home, name: str, lock: Lock) -> int:
         return 2
     with contextlib.suppress(OSError):  # not on this system: orphans are then init's
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    _raise_limits()
+    processes.raise_file_limit()
     loop = Loop()
     node = Node(place, declaration, SteadyClock(), loop, _isolations(place, name))
     statefiles.on_damage(lambda sentence: loop.call(lambda: node.damaged(sentence)))
@@ -137,14 +135,6 @@ def _check_home(node: Node, serving: Serving, lock: Lock, presence: Presence) ->
         except OSError as error:
             report(f"{node.paths.socket} cannot be made: {error}")
     node.loop.later(PRESENCE_SECONDS, lambda: _check_home(node, serving, lock, presence))
-
-
-def _raise_limits() -> None:
-    """Each task takes a descriptor or two, each client more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _isolations(place: Home, name: str) -> Isolations:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from shoal.cluster.local.supervisor_processes import command_line as command_lin
 from shoal.cluster.local.supervisor_processes import stat
 
 _COMPONENTS = ("shoal.server", "shoal.cluster.local.agent")
+_FILES = 65_536
 _SUPERVISOR = "/shoal/cluster/local/supervisor.py"
 
 SPAWNING = threading.Lock()
@@ -34,6 +36,14 @@ def close_inherited_on_exec() -> None:
         if descriptor > 2:
             with contextlib.suppress(OSError):  # the one with which the folder was read
                 os.set_inheritable(descriptor, False)
+
+
+def raise_file_limit() -> None:
+    """Let this process have many descriptors: tasks, clients, streams and logs take some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def start_ticks(pid: int) -> int:

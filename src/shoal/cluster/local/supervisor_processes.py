@@ -25,11 +25,20 @@ def alive(pid: int, ticks: int) -> bool:
 
 def descendants(ancestor: int) -> list[int]:
     """Every process below that one, parents first. A snapshot: some may be gone, some new."""
+    known = table()
+    return [pid for pid in below(ancestor, known) if known[pid][0] not in ("Z", "X")]
+
+
+def table() -> dict[int, list[str]]:
+    """`stat` of every process, by pid."""
+    return {pid: fields for pid in _pids() if (fields := stat(pid)) is not None}
+
+
+def below(ancestor: int, known: dict[int, list[str]]) -> list[int]:
+    """The descendants of a process in a `table`, parents first; those that wait to be reaped too."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
-        fields = stat(pid)
-        if fields is not None and fields[0] not in ("Z", "X"):
-            children.setdefault(int(fields[1]), []).append(pid)
+    for pid, fields in known.items():
+        children.setdefault(int(fields[1]), []).append(pid)
     found = list(children.get(ancestor, ()))
     for pid in found:  # grows while it is walked
         found += children.get(pid, ())

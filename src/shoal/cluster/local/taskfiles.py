@@ -169,13 +169,13 @@ def write(folder: str, name: str, value: Any) -> None:  # Any: one of the Struct
     document = value if isinstance(value, bytes) else msgspec.json.encode(value)
     draft = Path(folder, f".{name}.{os.getpid()}")
     try:
-        _fill(draft, document)
+        statefiles.fill(draft, document)
     except OSError:
         draft.unlink(missing_ok=True)
         draft = Path(folder, f".{name}.spare")
         if not draft.exists():
             raise
-        _fill(draft, document)
+        statefiles.fill(draft, document)
     draft.replace(Path(folder, name))
 
 
@@ -185,15 +185,4 @@ def reserve(folder: str, name: str) -> None:
     Raises:
         OSError: there is none.
     """
-    _fill(Path(folder, f".{name}.spare"), bytes(_SPARE_BYTES))
-
-
-def _fill(path: Path, document: bytes) -> None:
-    """Over what is there, so that what it takes is used again."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while document:
-            document = document[os.write(descriptor, document) :]
-        os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
-    finally:
-        os.close(descriptor)
+    statefiles.fill(Path(folder, f".{name}.spare"), bytes(_SPARE_BYTES))

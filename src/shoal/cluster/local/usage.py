@@ -16,6 +16,8 @@ from pathlib import Path
 from shoal.cluster.base import Usage
 from shoal.cluster.local.gpus import Gpus
 from shoal.cluster.local.node import Node
+from shoal.cluster.local.supervisor_processes import below
+from shoal.cluster.local.supervisor_processes import table as all_processes
 from shoal.objects.task import TaskKey
 
 SAMPLE_SECONDS = 2.0
@@ -26,6 +28,8 @@ IDLE_RATIO = 0.01
 
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+Table = dict[int, list[str]]
+"""See `supervisor_processes.table`."""
 
 
 @dataclass
@@ -55,10 +59,10 @@ class Meter:
         """What each task has used so far, or had when it ended; None: it is not here."""
         keys = tuple(keys)
         running = (key for key in keys if key in self._node.monitors)
-        table = _table() if any(not self._counted(key) for key in running) else {}
+        table = all_processes() if any(not self._counted(key) for key in running) else {}
         return tuple(self._usage(key, table) for key in keys)
 
-    def _usage(self, key: TaskKey, table: dict[int, _Process]) -> Usage | None:
+    def _usage(self, key: TaskKey, table: Table) -> Usage | None:
         record = self._node.ledger.tasks.get(key)
         if record is None:
             return None
@@ -79,7 +83,7 @@ class Meter:
         running = [key for key, monitor in self._node.monitors.items() if monitor.started]
         for key in self._histories.keys() - set(running):
             del self._histories[key]
-        table = _table() if any(not self._counted(key) for key in running) else {}
+        table = all_processes() if any(not self._counted(key) for key in running) else {}
         for key in running:
             self._judge(key, *self._measure(key, table))
         self._node.loop.later(SAMPLE_SECONDS, self._sample)
@@ -107,7 +111,7 @@ class Meter:
         groups = monitor.started.cgroups if monitor.started is not None else ()
         return _group_cpu(groups) is not None and _group_memory(groups)[0] is not None
 
-    def _measure(self, key: TaskKey, table: dict[int, _Process]) -> tuple[float, int, int]:
+    def _measure(self, key: TaskKey, table: Table) -> tuple[float, int, int]:
         """CPU seconds, memory, and peak memory (0: not kept)."""
         monitor = self._node.monitors.get(key)
         if monitor is None:
@@ -116,51 +120,17 @@ class Meter:
         cpu = _group_cpu(groups)
         memory, peak = _group_memory(groups)
         if cpu is None or memory is None:
-            below = _below(monitor.pid, table or _table())
-            cpu = sum(process.cpu_seconds for process in below) if cpu is None else cpu
-            memory = sum(process.memory_bytes for process in below) if memory is None else memory
+            all_cpu, all_memory = _used_below(monitor.pid, table or all_processes())
+            cpu = all_cpu if cpu is None else cpu
+            memory = all_memory if memory is None else memory
         return cpu, memory, peak
 
 
-@dataclass(frozen=True)
-class _Process:
-    pid: int
-    parent: int
-    cpu_seconds: float
-    """Its own and that of its children that have ended."""
-    memory_bytes: int
-
-
-def _table() -> dict[int, _Process]:
-    """All processes."""
-    table: dict[int, _Process] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib makes an object of each)
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                text = file.read()
-        except OSError:
-            continue
-        fields = text[text.rfind(b")") + 2 :].split()
-        ticks = sum(int(value) for value in fields[11:15])
-        pid = int(name)
-        table[pid] = _Process(pid, int(fields[1]), ticks * _TICK_SECONDS, int(fields[21]) * _PAGE_BYTES)
-    return table
-
-
-def _below(pid: int, table: dict[int, _Process]) -> list[_Process]:
-    """The descendants of a process."""
-    children: dict[int, list[_Process]] = {}
-    for process in table.values():
-        children.setdefault(process.parent, []).append(process)
-    found: list[_Process] = []
-    waiting = [pid] if pid else []
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
-            found.append(child)
-            waiting.append(child.pid)
-    return found
+def _used_below(pid: int, table: Table) -> tuple[float, int]:
+    """CPU seconds of the descendants of a process, and of their children that have ended, and memory."""
+    found = [table[each] for each in below(pid, table)] if pid else []
+    ticks = sum(int(value) for fields in found for value in fields[11:15])
+    return ticks * _TICK_SECONDS, sum(int(fields[21]) for fields in found) * _PAGE_BYTES
 
 
 def _group_cpu(groups: Iterable[str]) -> float | None:
