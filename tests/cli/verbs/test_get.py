@@ -89,6 +89,25 @@ def test_a_cut_list_says_so(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cut.document["metadata"]["remaining"] == 2
 
 
+def test_a_list_is_read_page_by_page(sh: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sh("get", "jobs", "-o", "name").lines
+    sizes: list[int] = []
+    listed = Client.list
+
+    def counted(self: Client, *arguments: Any, **options: Any) -> Any:
+        page = listed(self, *arguments, **options)
+        sizes.append(len(page.records))
+        return page
+
+    monkeypatch.setattr(Client, "list", counted)
+    monkeypatch.setattr(get, "_PAGE", 2)
+    assert sh("get", "jobs", "-o", "name").lines == whole
+    assert sizes == [2, 1]
+    said = sh("get", "jobs", "--limit", "1")
+    assert f"job/{said.lines[-1].split()[0]}" == whole[-1]
+    assert "showing the newest 1 of 3" in said.err
+
+
 def test_labels(sh: Shell, client: Client) -> None:
     client.create(Queue(metadata=Metadata(name="q", namespace="", labels={"team": "a"})))
     assert sh("get", "queues", "-l", "team=a", "-o", "name").out == "queue/q\n"

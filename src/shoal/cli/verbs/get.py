@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from shoal.client.watch import Change
 
 _ROWS = 100
+_PAGE = 500
+"""Objects of one answer of the server."""
 
 
 @verb("get")
@@ -94,15 +96,49 @@ class _Chosen:
 
     def of(self, records: Sequence[Any], limit: int) -> list[Any]:
         """The records in order, the newest `limit` of them (0: all)."""
-        if self.phases:
-            known = [each for each in records if not each.problem]
-            records = [each for each in known if each.object.status.phase in self.phases]
-        newest = list(records)
+        return self.ordered(self.newest(self.wanted(records), limit))
+
+    def read(
+        self, client: Client, namespace: str, selector: str, limit: int
+    ) -> tuple[list[Any], int, str]:
+        """As `of`, for the server's list, with the number of all and the version of the list. It is read
+        page by page, so that no more than a page and `limit` objects are in memory."""
+        kept: list[Any] = []
+        total, version, cursor = 0, "", ""
+        while True:
+            page = client.list(
+                self.kind, namespace=namespace, selector=selector, limit=_PAGE, cursor=cursor
+            )
+            found = self.wanted(page.records)
+            total, version, cursor = total + len(found), version or page.version, page.cursor
+            kept += found
+            if limit or not cursor:
+                kept = self.newest(kept, limit)
+            if not cursor:
+                return self.ordered(kept), total, version
+
+    def wanted(self, records: Sequence[Any]) -> Sequence[Any]:
+        """Those in the phases that are asked for."""
+        if not self.phases:
+            return records
+        known = [each for each in records if not each.problem]
+        return [each for each in known if each.object.status.phase in self.phases]
+
+    def newest(self, records: Sequence[Any], limit: int) -> list[Any]:
+        """The newest `limit` (0: all), the newest last."""
+        found = list(records)
         if self.kind.namespaced:  # a cluster's nodes and queues are found by their names
-            newest.sort(key=lambda each: 0.0 if each.problem else each.object.metadata.created)
-        newest = newest[-limit:] if limit else newest
+            found.sort(key=lambda each: 0.0 if each.problem else each.object.metadata.created)
+        return found[-limit:] if limit else found
+
+    def ordered(self, records: list[Any]) -> list[Any]:
+        """By the column that is asked for.
+
+        Raises:
+            Usage: there is no such column.
+        """
         if not self.sort_by:
-            return newest
+            return records
         titles = {column.title.lower(): column for column in self.kind.columns}
         column = titles.get(self.sort_by.lower())
         if column is None:
@@ -110,8 +146,8 @@ class _Chosen:
             hint = f"did you mean {near}?" if near else f"the columns are {', '.join(titles)}"
             raise Usage(f"{self.kind.plural} have no column {self.sort_by}", hint=hint)
         now = time.time()
-        known = [each for each in newest if not each.problem]
-        others = [each for each in newest if each.problem]
+        known = [each for each in records if not each.problem]
+        others = [each for each in records if each.problem]
         return others + sorted(known, key=lambda each: _sort_key(column.value(each.object, now)))
 
 
@@ -141,13 +177,11 @@ def _sort_key(cell: str) -> tuple[int, float, str]:
 def _list(client: Client, settings: Settings, chosen: _Chosen, namespace: str, selector: str) -> None:
     kind = chosen.kind
     most = chosen.limit if chosen.limit is not None else (0 if settings.machine_readable else _ROWS)
-    page = client.list(kind, namespace=namespace, selector=selector)
-    everything = chosen.of(page.records, 0)
-    records = chosen.of(page.records, most)
-    shown, total = len(records), len(everything)
+    records, total, version = chosen.read(client, namespace, selector, most)
+    shown = len(records)
     if settings.output in ("json", "yaml"):
         items = [msgspec.Raw(record.document) for record in records]
-        metadata = {"resourceVersion": page.version, "remaining": total - shown}
+        metadata = {"resourceVersion": version, "remaining": total - shown}
         write_document(settings, {"kind": f"{kind.name}List", "metadata": metadata, "items": items})
     elif settings.output == "name":
         write_names(spelt(kind, record.identity.name) for record in records)
