@@ -85,6 +85,20 @@ def test_its_exit_code_is_the_jobs(
     assert sh("run", "--", "true").code == code
 
 
+def test_a_job_that_the_cluster_cannot_run_ends_with_one_sentence(
+    sh: Shell, server: LiveServer, played: Callable[[Play], None]
+) -> None:
+    why = "role worker asks for an image, which needs a cluster that runs containers"
+    failed = {"phase": "Failed", "reason": "Unsupported", "message": why, "finished": 3.0}
+    played(lambda job: status(server, job, **failed) and None)
+    said = sh("run", "--", "true")
+    name = said.err.split()[0]
+    assert said.code == 100
+    assert [line for line in said.err.splitlines() if why in line] == [
+        f"{name} failed before it started: {why}"
+    ]
+
+
 @pytest.mark.slow
 def test_it_says_what_the_job_waits_for(
     sh: Shell, server: LiveServer, played: Callable[[Play], None]

@@ -267,6 +267,17 @@ def refusals(reason: str, count: int, limit: int) -> list[int]:
     return counts
 
 
+def test_what_the_cluster_cannot_run_fails_the_job_with_the_clusters_sentence():
+    world = World(gang(1), run_for(None))
+    refusal = Refusal(node="n0", reason="Unsupported", message="role worker asks for an image")
+    world.cluster.ensure = lambda group: [world.cluster.refuse(spec, refusal) for spec in group]
+    world.allocate(slots("0"))
+    world.advance(1.0)
+    status = world.job.status
+    assert (status.phase, status.reason) == ("Failed", "Unsupported")
+    assert (status.message, status.failures) == (refusal.message, 0)
+
+
 def test_a_job_without_ports_waits_ever_longer_and_never_fails():
     assert refusals("PortTaken", 9, limit=0) == [1, 2, 3, 4, 5, 6, 6, 6, 6]
     assert refusals("OutOfCpu", 9, limit=3) == [1, 2, 3, 4]
