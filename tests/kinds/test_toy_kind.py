@@ -199,10 +199,10 @@ def test_shell_completion_offers_the_kind_and_its_names(sh: Shell) -> None:
 
 
 def test_generated_documents_have_it() -> None:
-    page = printed("shoal.objects.reference")
+    page = printed("tools.reference")
     assert "\n# Counter\n" in page
     assert "| `until` | a whole number from 0 to 1000 | required | The number to count to. |" in page
-    schemas = json.loads(printed("shoal.server.openapi"))["components"]["schemas"]
+    schemas = json.loads(printed("tools.openapi"))["components"]["schemas"]
     assert schemas["Counter"]["properties"]["kind"]["enum"] == ["Counter"]
     assert {"$ref": "#/components/schemas/Counter"} in schemas["List"]["properties"]["items"]["items"][
         "oneOf"

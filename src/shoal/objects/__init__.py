@@ -16,7 +16,7 @@ may import this package; it imports only `msgspec`, and PyYAML inside `yaml` and
 - `yaml`, `yaml_events`: files to documents with lines, objects to YAML
 - `validate`, `admit`: a document against its types, and what may enter or change in the store
 - `demand`: what a job needs at least; warnings about what cannot run
-- `schema`, `reference`: schemas for custom resources and editors; the page of all fields
+- `schema`: schemas for custom resources and editors
 
 Light (every command loads them): the first eight lines but `job_rules`. The rest is imported where it is
 needed.

@@ -24,7 +24,7 @@ _HEAD = f"""# Manifests
 What files of `shoal apply -f FILE` may say, field by field. A file holds documents in YAML or JSON,
 separated by `---`; each begins with `apiVersion: {API_VERSION}`, `kind` and `metadata`.
 How queues share a cluster is on [a page of its own](queues.md), with an example. This page is made from
-the code (`python -m shoal.objects.reference > docs/manifests.md`); `/schema/KIND` of the API says the
+the code (`python -m tools.reference > docs/manifests.md`); `/schema/KIND` of the API says the
 same to editors.
 """
 _WRITTEN = ("name", "namespace", "labels", "annotations")

@@ -1,4 +1,4 @@
-"""The API's OpenAPI 3.1 document: `python -m shoal.server.openapi` prints it.
+"""The API's OpenAPI 3.1 document: `python -m tools.openapi` prints it.
 
 Paths and parameters are FastAPI's, from the routes themselves. What it cannot see, because answers are
 raw documents, is added here: the schemas of the kinds, which operation takes and gives what, and that
