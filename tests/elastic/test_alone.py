@@ -12,10 +12,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from shoal import elastic
-from shoal.elastic import starting
+from shoal.elastic import environment
 from shoal.elastic.api import Job
 from shoal.elastic.errors import ElasticError
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Order
 from shoal.elastic.training import Training
 
 LENGTH, BATCH, EPOCHS = 50, 16, 2
@@ -227,13 +227,13 @@ def test_gradients_that_the_script_has_had_are_given_to_nobody():
 def test_a_relative_folder_for_checkpoints_is_in_the_output_of_the_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert starting.checkpoints_in(None) is None
-    assert starting.checkpoints_in("kept") == Path("kept")
+    assert environment.checkpoints_in(None) is None
+    assert environment.checkpoints_in("kept") == Path("kept")
     monkeypatch.setenv("SHOAL_OUTPUT", str(tmp_path))
     monkeypatch.setenv("SHOAL_RUNTIME", "elastic")
-    assert starting.checkpoints_in(None) == tmp_path / "checkpoints"
-    assert starting.checkpoints_in("kept") == tmp_path / "kept"
-    assert starting.checkpoints_in("/elsewhere/kept") == Path("/elsewhere/kept")
+    assert environment.checkpoints_in(None) == tmp_path / "checkpoints"
+    assert environment.checkpoints_in("kept") == tmp_path / "kept"
+    assert environment.checkpoints_in("/elsewhere/kept") == Path("/elsewhere/kept")
 
 
 @pytest.mark.slow

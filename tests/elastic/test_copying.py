@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from shoal.elastic.blocks import Blocks
-from shoal.elastic.copying import Copying
+from shoal.elastic.giving import Copying
 from shoal.elastic.state import digest, pack, unpack
 from tests.elastic.gpu.devices import DEVICES
 

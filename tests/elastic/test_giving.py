@@ -9,7 +9,7 @@ import torch
 
 from shoal.elastic.api import Job
 from shoal.elastic.joining.donor import Donor
-from shoal.elastic.joining.follower import Applied, Follower, InUse, Snapshot, Update
+from shoal.elastic.joining.join import Applied, Follower, InUse, Snapshot, Update
 from shoal.elastic.state import digest
 from shoal.elastic.training import Training
 from tests.elastic.gpu.devices import DEVICES

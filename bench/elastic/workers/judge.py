@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bench.elastic.models import Samples, loss_of, model_of
 from bench.elastic.settings import Settings
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Order
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from bench.elastic.models import loss_of
 from bench.elastic.workers.loop import Loop
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Order
 
 
 def main() -> None:

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from shoal.elastic.api import Job, init
     from shoal.elastic.errors import ElasticError, Stopped
     from shoal.elastic.optim import LARS, Scale
-    from shoal.elastic.optim.outer import AVERAGE, Outer
+    from shoal.elastic.optim.local import AVERAGE, Outer
 
 __all__ = ["AVERAGE", "LARS", "ElasticError", "Job", "Outer", "Scale", "Stopped", "init"]
 
 _HOMES = {
-    "AVERAGE": "optim.outer",
+    "AVERAGE": "optim.local",
     "LARS": "optim",
     "ElasticError": "errors",
     "Job": "api",
-    "Outer": "optim.outer",
+    "Outer": "optim.local",
     "Scale": "optim",
     "Stopped": "errors",
     "init": "api",

@@ -1,5 +1,8 @@
 """What a script sees: `init`, and the `Job` that it gives."""
 
+# torch's own types are partial
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import atexit
@@ -9,27 +12,59 @@ from typing import Any, Literal
 
 import torch
 
-from shoal.elastic import starting
+from shoal.elastic import environment
 from shoal.elastic.allreduce.layout import BUCKET_BYTES
 from shoal.elastic.codecs.catalogue import plan
 from shoal.elastic.detect.guardian import Guardian
-from shoal.elastic.errors import ElasticError
+from shoal.elastic.errors import ElasticError, GroupFailed
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.keeping import Keeper
 from shoal.elastic.leaving import leave
-from shoal.elastic.ledger.fetch import Collate, Fetch, length_of
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Collate, Fetch, Order, length_of
 from shoal.elastic.local import local_plan
 from shoal.elastic.loops import Loop, Loops, Shards
 from shoal.elastic.membership import Membership
-from shoal.elastic.optim.outer import Outer
+from shoal.elastic.optim.local import Outer
 from shoal.elastic.optim.policy import Scale
 from shoal.elastic.presence import Presence, say
-from shoal.elastic.summing import Summing
 from shoal.elastic.training import Training
 from shoal.elastic.view import Cursor, View
 
-__all__ = ["Job", "init"]
+__all__ = ["Job", "Summing", "init"]
+
+
+class Summing:
+    """Of one process. What is summed is kept until the sum is there, in memory that is used again."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._kept = torch.empty(0, dtype=torch.uint8)
+
+    def add_up(self, tensor: torch.Tensor) -> torch.Tensor:
+        """In place; see `Job.allreduce`."""
+        training = self._training
+        while training.group is not None and training.size > 1:
+            kept = self._keep(tensor)
+            # a view is not what an operation that never ends may go on writing into
+            target = tensor if tensor.is_contiguous() and not tensor._is_view() else tensor.clone()
+            try:
+                training.group.wait(training.group.sum(target))
+            except GroupFailed:
+                if training.current_group.stuck and target is tensor:
+                    tensor.set_(torch.empty_like(tensor))  # pyright: ignore
+                tensor.copy_(kept)
+                training.recover()
+                continue
+            if target is not tensor:
+                tensor.copy_(target)
+            break
+        return tensor
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self._kept.numel() < tensor.nbytes or self._kept.device != tensor.device:
+            self._kept = torch.empty(tensor.nbytes, dtype=torch.uint8, device=tensor.device)
+        return self._kept[: tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
+
 
 _REMOVED = {
     "min_contrib": "every step waits for all workers",
@@ -76,7 +111,7 @@ def init(
     Raises:
         ElasticError: the surroundings contradict each other.
     """
-    place, folder = starting.place(), starting.checkpoints_in(checkpoint)
+    place, folder = environment.place(), environment.checkpoints_in(checkpoint)
     source = Path(load_from) if load_from is not None else None
     if source is not None and folder is None:
         raise ElasticError("load_from= needs a folder for the job's own checkpoints: checkpoint=")
@@ -87,7 +122,7 @@ def init(
     donor = Donor(place.host, lambda: key)
     membership = Membership(name or place.name, donor.address, place.contact, say)
     training = Training(membership, donor, say)
-    guardian, key = starting.guard(place, membership, max_stall)
+    guardian, key = environment.guard(place, membership, max_stall)
     keeper = _keeper(folder, checkpoint_every, source, training, membership)
     return Job(training, membership, donor, guardian, keeper, backend)
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.elastic import randomness, threads
-from shoal.elastic.checkpoint.errors import CheckpointError
-from shoal.elastic.errors import ElasticError
+from shoal.elastic.errors import CheckpointError, ElasticError
 from shoal.elastic.view import Cursor
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from shoal.elastic.allreduce import control
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.group import Group
 from shoal.elastic.errors import ElasticError
-from shoal.elastic.optim.local import LocalSteps
-from shoal.elastic.optim.outer import Outer
+from shoal.elastic.optim.local import LocalSteps, Outer
 from shoal.elastic.state import Packed, digest, pack, unpack
 from shoal.elastic.view import Cursor, Member, View
 

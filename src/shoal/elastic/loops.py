@@ -11,8 +11,7 @@ from shoal.elastic import randomness
 from shoal.elastic.errors import ElasticError, Fenced
 from shoal.elastic.joining.join import join
 from shoal.elastic.ledger.deal import Part, Step, next_step, parts_of
-from shoal.elastic.ledger.fetch import Fetch
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Fetch, Order
 from shoal.elastic.membership import Membership
 from shoal.elastic.presence import Presence, say
 from shoal.elastic.terms import Terms, described

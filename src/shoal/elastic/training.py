@@ -22,17 +22,16 @@ from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
 from shoal.elastic.allreduce.reducer import Reducer
 from shoal.elastic.boundary import Boundary
-from shoal.elastic.comm_config import CommConfig
 from shoal.elastic.errors import ElasticError, Fenced, GroupFailed
 from shoal.elastic.hand import Hand
 from shoal.elastic.joining.donor import Donor
 from shoal.elastic.ledger.deal import Part, Step, advance, share_of
 from shoal.elastic.local import Local, alone
 from shoal.elastic.membership import Membership
-from shoal.elastic.optim.rates import scaled
+from shoal.elastic.optim.policy import scaled
 from shoal.elastic.recovery import Recovery
 from shoal.elastic.state import digest
-from shoal.elastic.terms import Terms
+from shoal.elastic.terms import CommConfig, Terms
 from shoal.elastic.view import Cursor
 from shoal.elastic.wrapping import Objects
 

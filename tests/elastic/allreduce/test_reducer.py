@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from shoal.elastic.allreduce.bucket_manager import Coded
 from shoal.elastic.allreduce.groups import Group, Pending
-from shoal.elastic.allreduce.sending import Coded
 from shoal.elastic.codecs.base import views
 from shoal.elastic.codecs.catalogue import plan
 from shoal.elastic.errors import GroupFailed

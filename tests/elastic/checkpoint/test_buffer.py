@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from shoal.elastic.checkpoint import header as heads
 from shoal.elastic.checkpoint import layout, slots
 from shoal.elastic.checkpoint.buffer import Buffer
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.header import Header
 from shoal.elastic.checkpoint.memory import committed
 from shoal.elastic.checkpoint.slots import Slot
+from shoal.elastic.errors import CheckpointError
 from tests.elastic.checkpoint.states import same
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
 from shoal.elastic.checkpoint import dcp
-from shoal.elastic.checkpoint.errors import CheckpointError
+from shoal.elastic.errors import CheckpointError
 
 TENSORS = {"model.w": torch.arange(6.0).view(2, 3), "b": torch.tensor(True), "e": torch.empty(0, 4)}
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from shoal.elastic.checkpoint import layout
-from shoal.elastic.checkpoint.errors import CheckpointError
+from shoal.elastic.errors import CheckpointError
 
 DTYPES = [
     torch.float32,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shoal.elastic.checkpoint import memory, slots
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.saver import Saver
+from shoal.elastic.errors import CheckpointError
 from tests.elastic.checkpoint.states import state_of
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from shoal.elastic.checkpoint import memory
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.header import COMMITTED, Header, pack
 from shoal.elastic.checkpoint.loader import load
 from shoal.elastic.checkpoint.manifest import list_checkpoints, parse, written
-from shoal.elastic.checkpoint.persist import main, persist
 from shoal.elastic.checkpoint.saver import Saver
+from shoal.elastic.errors import CheckpointError
 from tests.elastic.checkpoint.states import same, state_of
 
 pytestmark = pytest.mark.slow
@@ -150,19 +149,3 @@ def test_a_slot_that_is_no_slot_is_passed_over(folder: Path, place: Path) -> Non
     (region.path / "slot-1").write_bytes(b"x" * 9000)
     assert loaded_step(folder, memory=place) == 2
     region.close()
-
-
-def test_a_dead_trainers_copy_is_brought_to_disk(tmp_path: Path, place: Path) -> None:
-    checkpoints = tmp_path / "checkpoints"
-    assert persist(checkpoints, memory=place) is None
-    checkpoints.write_text("in the way")  # as long as the trainer lived, the disk took nothing
-    saver = Saver(checkpoints, memory=place)
-    saver.save(state_of(7), 7, epoch=2)
-    assert saver.wait(60.0)
-    checkpoints.unlink()
-    assert main([str(checkpoints), str(place)]) == 0
-    assert loaded_step(checkpoints) == 7
-    assert [manifest.epoch for manifest in list_checkpoints(checkpoints)] == [2]
-    assert persist(checkpoints, memory=place) is None
-    assert main([]) == 2
-    assert saver.close()

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from shoal.elastic.checkpoint import durable
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.loader import load
 from shoal.elastic.checkpoint.manifest import list_checkpoints
 from shoal.elastic.checkpoint.saver import Saver
+from shoal.elastic.errors import CheckpointError
 from tests.elastic.checkpoint.states import same, state_of
 
 

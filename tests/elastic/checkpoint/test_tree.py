@@ -13,8 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.tree import join, split
+from shoal.elastic.errors import CheckpointError
 from tests.elastic.checkpoint.states import same, state_of
 
 KEYS = st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.tuples(st.integers(), st.text()))

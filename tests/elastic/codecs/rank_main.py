@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
 from shoal.elastic.codecs import Bucket, make
-from shoal.elastic.codecs.exchange import Exchanges
+from shoal.elastic.codecs.base import Exchanges
 from tests.elastic.codecs.ranks import leave
 
 

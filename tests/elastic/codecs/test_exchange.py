@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from shoal.elastic.codecs import Bucket, make
+from shoal.elastic.codecs.base import Exchanges
 from shoal.elastic.codecs.catalogue import NAMES
-from shoal.elastic.codecs.exchange import Exchanges
 from tests.elastic.codecs.together import gradients
 
 SHAPES: list[tuple[int, ...]] = [(24, 30), (24,)]

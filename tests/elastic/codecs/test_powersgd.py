@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 
 from shoal.elastic.codecs.base import Bucket
-from shoal.elastic.codecs.orthogonal import orthogonalise
-from shoal.elastic.codecs.powersgd import PowerSGD, worthwhile
+from shoal.elastic.codecs.powersgd import PowerSGD, orthogonalise, worthwhile
 from tests.elastic.codecs.together import exchange, gradients, same
 
 SHAPES: list[tuple[int, ...]] = [(24, 30), (24,), (20, 3, 4, 4), (3, 2)]

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from shoal.elastic.coordinator import events, machine
-from shoal.elastic.coordinator.effects import End, Report, Save, Tell
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.state import Settings, State
+from shoal.elastic.coordinator.turn import End, Report, Save, Tell
 from shoal.elastic.view import Cursor, View
 
 

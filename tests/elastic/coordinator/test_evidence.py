@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.elastic.coordinator import events, machine
-from shoal.elastic.coordinator.partition import largest_connected
+from shoal.elastic.coordinator.evidence import largest_connected
 from shoal.elastic.view import Cursor
 
 from .bench import Bench

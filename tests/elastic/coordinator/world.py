@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from shoal.elastic.coordinator import events, machine, messages
 from shoal.elastic.coordinator import record as records_format
-from shoal.elastic.coordinator.effects import Close, Effect, End, Grant, Report, Save, Tell, Wake
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.records import Refused
 from shoal.elastic.coordinator.state import Settings, State
+from shoal.elastic.coordinator.turn import Close, Effect, End, Grant, Report, Save, Tell, Wake
 from shoal.elastic.view import View
 
 from .workers import Content, Group, History, Violation, Worker

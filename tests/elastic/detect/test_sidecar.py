@@ -363,5 +363,5 @@ def test_what_a_sidecar_imports() -> None:
         "torch",
     }
     ours = {name.removeprefix("shoal.elastic.") for name in modules if name.startswith("shoal.elastic.")}
-    parts = {"crash", "detector", "findings", "progress", "sidecar_main", "uplink", "watched"}
+    parts = {"crash", "detector", "findings", "progress", "sidecar_main", "uplink"}
     assert ours == {"detect", "wire"} | {f"detect.{part}" for part in parts}

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from shoal.elastic.detect.watched import Watched
+from shoal.elastic.detect.sidecar_main import Watched
 
 PROGRAM = """
     import os, subprocess, sys, textwrap
@@ -19,7 +19,7 @@ PROGRAM = """
         import os, sys, time
         if sys.argv[1] == "poll":
             del os.pidfd_open
-        from shoal.elastic.detect.watched import Watched
+        from shoal.elastic.detect.sidecar_main import Watched
         watched = Watched(int(sys.argv[2]))
         assert (watched.descriptor is None) == (sys.argv[1] == "poll")
         print("gone" if watched.gone else "there", watched.stopped, flush=True)

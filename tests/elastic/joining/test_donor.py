@@ -13,8 +13,7 @@ import torch
 from shoal.elastic import wire
 from shoal.elastic.errors import Fenced
 from shoal.elastic.joining.donor import Donor
-from shoal.elastic.joining.follower import Applied, Event, Follower, InUse, Snapshot, Switch
-from shoal.elastic.joining.join import _keep_level
+from shoal.elastic.joining.join import Applied, Event, Follower, InUse, Snapshot, Switch, _keep_level
 from shoal.elastic.membership import Membership
 from shoal.elastic.state import digest, pack
 from shoal.elastic.view import Cursor, Member, View

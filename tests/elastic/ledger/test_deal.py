@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.elastic.ledger.deal import Step, advance, next_step, parts_of, share_of
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Order
 from shoal.elastic.view import Cursor
 
 counts = st.integers(1, 200)

@@ -12,8 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from shoal.elastic.optim.local import LocalSteps
-from shoal.elastic.optim.outer import Outer
+from shoal.elastic.optim.local import LocalSteps, Outer
 from tests.elastic.codecs.ranks import leave
 
 _STEPS = 240

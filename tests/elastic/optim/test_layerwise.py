@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from torch import nn
 
 from shoal.elastic.optim import LARS
-from shoal.elastic.optim.grouping import split
 from tests.elastic.optim.reference import Lars
 
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -227,16 +226,13 @@ def test_values_out_of_range_are_refused(wrong: Make) -> None:
         wrong([nn.Parameter(torch.ones(2))])
 
 
-def test_vectors_are_spared_decay_and_adaptation() -> None:
-    model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2, bias=False))
-    model[0].weight.requires_grad_(False)
-    wide, narrow = split(model, model, weight_decay=0.1)
-    assert [p.ndim for p in wide["params"]] == [2]
-    assert [p.ndim for p in narrow["params"]] == [1, 1, 1]
-    assert (wide["weight_decay"], wide["adapt"]) == (0.1, True)
-    assert (narrow["weight_decay"], narrow["adapt"]) == (0.0, False)
-    assert len(split(nn.Linear(2, 2, bias=False), weight_decay=0.1)) == 1
-    LARS([wide, narrow], 0.1)
+def test_groups_that_are_not_adapted_take_plain_steps() -> None:
+    """As for vectors (biases, normalisation), without weight decay."""
+    layer = nn.Parameter(torch.full((4,), 3.0))
+    optimizer = LARS([{"params": [layer], "weight_decay": 0.0, "adapt": False}], 0.1, momentum=0.0)
+    layer.grad = torch.ones(4)
+    optimizer.step()
+    torch.testing.assert_close(layer.detach(), torch.full((4,), 2.9))
 
 
 def test_a_closure_is_run_with_gradients() -> None:

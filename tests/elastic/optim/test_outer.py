@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from torch import nn
 
-from shoal.elastic.optim.local import LocalSteps
-from shoal.elastic.optim.outer import AVERAGE, Outer, outer_step, pseudo_gradient
+from shoal.elastic.optim.local import AVERAGE, LocalSteps, Outer, outer_step, pseudo_gradient
 
 SHAPES = [(3, 4), (5,), (2, 2), (7,)]
 

@@ -6,16 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from shoal.elastic.optim import Fixed, Scale
-from shoal.elastic.optim.policy import Scaling
-from shoal.elastic.optim.rules import Ramp, linear, root
-
-
-def test_fixed_changes_nothing() -> None:
-    scaling = Scaling(Fixed(), 64)
-    for step, world in enumerate((1, 4, 2)):
-        scaling.world_is(world, step)
-        assert (scaling.batch, scaling.factor(step)) == (64, 1.0)
+from shoal.elastic.optim import Scale
+from shoal.elastic.optim.policy import Ramp, Scaling, linear, root
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 1024))
@@ -73,9 +65,9 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(ValueError, match="reference"):
         Scale(reference=0)
     with pytest.raises(ValueError, match="no batch"):
-        Scaling(Fixed(), 0)
+        Scaling(Scale(), 0)
     with pytest.raises(ValueError, match="0 workers"):
-        Scaling(Fixed(), 8).world_is(0, 0)
+        Scaling(Scale(), 8).world_is(0, 0)
     for rule in (linear, root):
         with pytest.raises(ValueError, match="no batch"):
             rule(0.0)

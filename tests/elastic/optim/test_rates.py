@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import (
     StepLR,
 )
 
-from shoal.elastic.optim.rates import scaled
+from shoal.elastic.optim.policy import scaled
 
 SCHEDULES: list[Callable[[torch.optim.Optimizer], LRScheduler]] = [
     lambda o: ExponentialLR(o, 0.9),

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.data import TensorDataset
 
 from shoal import elastic
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Order
 
 SAMPLES, BATCH, SEED = 50, 16, 3
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.loader import load
 from shoal.elastic.checkpoint.saver import Saver
+from shoal.elastic.errors import CheckpointError
 from shoal.elastic.joining.donor import Donor
-from shoal.elastic.joining.follower import Applied, Follower, InUse, Snapshot, Update
+from shoal.elastic.joining.join import Applied, Follower, InUse, Snapshot, Update
 from shoal.elastic.state import digest, pack
 from shoal.elastic.view import Cursor
 

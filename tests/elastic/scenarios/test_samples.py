@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.elastic.ledger.deal import advance, next_step, share_of
-from shoal.elastic.ledger.order import Order
+from shoal.elastic.ledger.fetch import Order
 from shoal.elastic.view import Cursor
 from tests.elastic.scenarios.stage import Stage, cue
 

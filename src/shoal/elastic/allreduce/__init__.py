@@ -6,10 +6,9 @@
 - `groups`       building them in the background
 - `devices`      which device a rank has, and whether a group uses NCCL or gloo
 - `nccl`         a NCCL communicator of one epoch
-- `streams`      which streams of a GPU have written into a bucket
 - `layout`       which gradient lies where in which bucket
 - `control`      the small vector that rides with the last bucket: counts, readiness, notices
-- `bucket_manager`  the buckets of a rank, and the codec they go through
+- `bucket_manager`  the buckets of a rank, and how they are exchanged: whole, or through a codec
 - `reducer`      gradient hooks that fill buckets and send them while backward goes on
 - `rollforward`  after a loss: what everybody has, and what follows from it
 

@@ -20,12 +20,10 @@ from typing import Any
 import torch
 
 from shoal.elastic.allreduce import control
-from shoal.elastic.allreduce.bucket_manager import BucketManager
+from shoal.elastic.allreduce.bucket_manager import BucketManager, Writers, buffers
 from shoal.elastic.allreduce.control import Said, Sum
 from shoal.elastic.allreduce.groups import Group
 from shoal.elastic.allreduce.layout import Layout
-from shoal.elastic.allreduce.sending import buffers
-from shoal.elastic.allreduce.streams import Writers
 from shoal.elastic.codecs.catalogue import Plan
 from shoal.elastic.errors import ElasticError, GroupFailed
 

@@ -2,7 +2,6 @@
 
 - `saver`     what a trainer calls: stage a state, commit its step, the rest happens in a thread
 - `loader`    the newest complete state, from memory or disk
-- `persist`   a command: a dead trainer's copy in memory becomes a checkpoint on disk
 - `tree`      a state as plain data and named tensors, and back; no pickle
 - `layout`    where each tensor lies in a flat buffer, and the hashes of what it holds
 - `buffer`    which of two slots is filled, committed, or being written

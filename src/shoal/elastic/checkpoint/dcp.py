@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, Def
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 
-from shoal.elastic.checkpoint.errors import CheckpointError
+from shoal.elastic.errors import CheckpointError
 
 __all__ = ["INDEX", "fill", "save"]
 

@@ -22,9 +22,9 @@ import torch
 from shoal import faults
 from shoal.elastic.checkpoint import dcp, layout
 from shoal.elastic.checkpoint import manifest as manifests
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.manifest import File, Manifest
 from shoal.elastic.checkpoint.tree import Json
+from shoal.elastic.errors import CheckpointError
 
 __all__ = ["STATE", "Publish", "Source", "adopt", "next_sequence", "write"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.tree import Json
+from shoal.elastic.errors import CheckpointError
 
 __all__ = [
     "Place",

@@ -18,9 +18,9 @@ import torch
 
 from shoal.elastic.checkpoint import dcp, durable, layout, slots, tree
 from shoal.elastic.checkpoint import manifest as manifests
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.manifest import Manifest
 from shoal.elastic.checkpoint.memory import committed, place_for
+from shoal.elastic.errors import CheckpointError
 
 __all__ = ["Loaded", "load"]
 

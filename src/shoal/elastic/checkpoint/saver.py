@@ -17,8 +17,8 @@ from typing import Any
 
 from shoal.elastic.checkpoint import durable, layout
 from shoal.elastic.checkpoint.buffer import Buffer
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.memory import committed, discard, place_for
+from shoal.elastic.errors import CheckpointError
 
 __all__ = ["Saver"]
 

@@ -20,9 +20,9 @@ import torch
 from shoal import faults
 from shoal.elastic.checkpoint import header as heads
 from shoal.elastic.checkpoint import layout
-from shoal.elastic.checkpoint.errors import CheckpointError
 from shoal.elastic.checkpoint.header import Header
 from shoal.elastic.checkpoint.tree import Json
+from shoal.elastic.errors import CheckpointError
 
 __all__ = ["Content", "Slot", "choose", "read", "size_of"]
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from shoal.elastic.checkpoint.errors import CheckpointError
+from shoal.elastic.errors import CheckpointError
 
 __all__ = ["Json", "join", "split"]
 

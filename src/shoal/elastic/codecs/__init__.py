@@ -4,11 +4,9 @@ All codecs are lossy but `none`; none is used unless the script names it. The fo
 sources and what survives a change of the view are in `docs/design/elastic-codecs.md`. Nothing here sends
 anything.
 
-- `base`         what a codec is: rounds of tensors that are summed over all ranks
-- `exchange`     many buckets through one codec, in the same order on every rank
-- `plain`, `half`, `powersgd`   the codecs; `orthogonal` is PowerSGD's linear algebra
-- `residuals`    error feedback: what a codec left out is owed to the next step
-- `catalogue`    codecs by name; the plan of a job
+- `base`               the interface of codecs, error feedback, and the exchange of many buckets
+- `half`, `powersgd`   the codecs
+- `catalogue`          codecs by name; the plan of a job
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ import math
 
 import torch
 
-from shoal.elastic.codecs.base import Bucket, Rounds
-from shoal.elastic.codecs.residuals import Residuals
+from shoal.elastic.codecs.base import Bucket, Residuals, Rounds
 
 __all__ = ["Half", "next_scale"]
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import cast
 
 from shoal.elastic.coordinator import arrivals
-from shoal.elastic.coordinator.effects import End
 from shoal.elastic.coordinator.record import Ended
 from shoal.elastic.coordinator.state import Peer, Recovery
-from shoal.elastic.coordinator.turn import Turn
+from shoal.elastic.coordinator.turn import End, Turn
 from shoal.elastic.view import Cursor, Kind, Member, View
 
 __all__ = ["advance", "end", "lose_state"]

@@ -6,11 +6,10 @@ import json
 from dataclasses import replace
 
 from shoal.elastic.coordinator import arrivals, changes, events
-from shoal.elastic.coordinator.effects import Grant
-from shoal.elastic.coordinator.partition import largest_connected
+from shoal.elastic.coordinator.evidence import largest_connected
 from shoal.elastic.coordinator.record import Failure
 from shoal.elastic.coordinator.state import Peer, Recovery
-from shoal.elastic.coordinator.turn import Turn
+from shoal.elastic.coordinator.turn import Grant, Turn
 from shoal.elastic.view import View
 
 __all__ = ["cut_off", "failed_after_loss", "publish", "sidecar_said", "worker_said"]

@@ -16,9 +16,9 @@ from typing import Any
 from shoal import faults
 from shoal.clock import Clock
 from shoal.elastic.coordinator import record as records_format
-from shoal.elastic.coordinator.effects import Effect, Grant, Save
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.records import Kept, Records, Refused, Unavailable
+from shoal.elastic.coordinator.turn import Effect, Grant, Save
 
 __all__ = ["Keeper", "Replaced"]
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shoal.elastic.coordinator import arrivals, changes, events, evidence, heard, watching
-from shoal.elastic.coordinator.effects import Effect, Wake
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.state import Peer, Settings, State
-from shoal.elastic.coordinator.turn import Turn
+from shoal.elastic.coordinator.turn import Effect, Turn, Wake
 from shoal.elastic.view import View
 
 __all__ = ["resume", "step"]
@@ -44,7 +43,7 @@ def resume(record: Record, settings: Settings, now: float) -> State:
 def step(state: State, event: events.Event, now: float) -> tuple[State, tuple[Effect, ...]]:
     """What `event` at `now` (monotonic seconds, never less than before) leads to.
 
-    Effects are to be carried out in order; see `effects`.
+    Effects are to be carried out in order; see `turn`.
     """
     turn = Turn(state, now)
     if state.wake_at is not None and now > state.wake_at + state.settings.late_tick_seconds:

@@ -73,7 +73,6 @@ class Records(Protocol):
         Raises:
             Unavailable: the store does not answer.
         """
-        ...
 
     def grant(self, size: int) -> None:
         """Ask for another number of workers; they come and go later, or not.
@@ -82,11 +81,9 @@ class Records(Protocol):
             Unavailable: the store does not answer.
             Refused: it may not be asked for.
         """
-        ...
 
     def close(self) -> None:
         """Let go of files and connections."""
-        ...
 
 
 class SqliteRecords:

@@ -1,29 +1,103 @@
 """The coordinator as a process: sockets and time on one side, the record on the other.
 
 One thread receives and sends; the keeper's thread writes. Everything that the machine decides goes
-through the keeper in order, so nothing is sent that a lost write could take back.
+through the keeper in order, so nothing is sent that a lost write could take back. `Telemetry`
+says how the job is doing, in numbers that people and the scheduler read.
 """
 
 from __future__ import annotations
 
 import hmac
 import queue
+import statistics
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from shoal import faults
 from shoal.clock import Clock
 from shoal.elastic import wire
 from shoal.elastic.coordinator import events, machine, messages
-from shoal.elastic.coordinator.effects import Close, Effect, End, Grant, Report, Save, Tell, Wake
 from shoal.elastic.coordinator.keeper import Keeper, Replaced
 from shoal.elastic.coordinator.record import Record
 from shoal.elastic.coordinator.records import Kept, Records
-from shoal.elastic.coordinator.reporting import Telemetry
 from shoal.elastic.coordinator.server import Server
-from shoal.elastic.coordinator.state import Settings
+from shoal.elastic.coordinator.state import Settings, State
+from shoal.elastic.coordinator.turn import Close, Effect, End, Grant, Report, Save, Tell, Wake
 
-__all__ = ["Outcome", "Service"]
+__all__ = ["Outcome", "Service", "Telemetry"]
+
+_STEPS = 256
+_RECOVERIES = 16
+_CHANGES = 64
+
+
+class Telemetry:
+    """What is measured between reports. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._step_seconds: deque[float] = deque(maxlen=_STEPS)
+        self._began: tuple[float, int] | None = None
+        self._worlds: deque[tuple[float, int]] = deque(maxlen=_CHANGES)
+        self._origin: float | None = None
+
+    def heard(self, progress: events.Report, now: float) -> None:
+        """A member has said how fast it steps."""
+        if progress.step_seconds > 0:
+            self._step_seconds.append(progress.step_seconds)
+        if self._began is None:
+            self._began = now, progress.step
+
+    def report(self, state: State, now: float, message: str) -> dict[str, Any]:
+        """What to send. `goodput`: committed steps times the median step time, over the time since the
+        first word of progress; `worldOverTime`: pairs of seconds since the start and size."""
+        record = state.record
+        world = record.view.size if record.view is not None and state.paused is None else 0
+        self._origin = self._origin if self._origin is not None else now
+        if not self._worlds or self._worlds[-1][1] != world:
+            self._worlds.append((round(now - self._origin, 3), world))
+        median = statistics.median(self._step_seconds) if self._step_seconds else 0.0
+        return {
+            "world": world,
+            "epoch": record.epoch,
+            "step": record.step,
+            "goodput": self._goodput(record.step, median, now),
+            "stepSeconds": round(median, 6),
+            "lostSteps": state.lost_steps,
+            "worldOverTime": [list(each) for each in self._worlds],
+            "recoveries": [
+                {
+                    "epoch": each.epoch,
+                    "world": each.world,
+                    "seconds": round(each.seconds, 6),
+                    "decidedSeconds": round(each.published_at - each.began_at, 6),
+                    "how": each.how,
+                    "lostSteps": each.lost_steps,
+                    "lost": list(each.reasons),
+                }
+                for each in state.recoveries[-_RECOVERIES:]
+                if each.seconds is not None
+            ],
+            "state": _state(state),
+            "message": message,
+        }
+
+    def _goodput(self, step: int, median: float, now: float) -> float | None:
+        if self._began is None or now <= self._began[0] or not median:
+            return None
+        began, first = self._began
+        return round(max(step - first, 0) * median / (now - began), 4)
+
+
+def _state(state: State) -> str:
+    record = state.record
+    if record.ended is not None:
+        return "failed" if record.ended.failed else "ended"
+    if state.paused is not None:
+        return "paused"
+    return "running" if record.view is not None else "waiting"
+
 
 _REPORT_SECONDS = 2.0
 _FLUSH_SECONDS = 1.0

@@ -196,7 +196,6 @@ class State:
     blobs: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     recoveries: tuple[Recovery, ...] = ()
     lost_steps: int = 0
-    ended_told: bool = False
 
     def with_peer(self, peer: Peer) -> State:
         """The same, with this peer's newest."""

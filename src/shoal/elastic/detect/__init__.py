@@ -3,10 +3,10 @@
 A process of its own beside each worker: threads of the worker starve while C code holds the interpreter
 lock. Standard library only; the sidecar's share imports neither this library's API nor torch.
 
-- `guardian`, `child`    the worker's side: starts the sidecar, keeps it running, sends it what changes
+- `guardian`             the worker's side: starts the sidecar, keeps it running, sends it what changes
 - `progress`             what a worker shows its sidecar without a system call
 - `sidecar`              the program; `sidecar_main` is its loop
-- `watched`              the worker as the system shows it; `findings` what follows from that (pure)
+- `findings`             what follows from how the worker looks (pure)
 - `uplink`               the connection to the coordinator
 - `detector`, `gossip`   how a silent machine is found: beats in a star, or members watching each other
 - `swim/`                the protocol of the latter

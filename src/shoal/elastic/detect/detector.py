@@ -48,11 +48,9 @@ class Detector(Protocol):
     def leave(self, now: float) -> None:
         """It is not wanted any more: beat, send a farewell to those that watch it, and then be
         `over`."""
-        ...
 
     def close(self) -> None:
         """Close its sockets. Without `leave` before, others find it silent."""
-        ...
 
 
 class Star:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from shoal.elastic.detect.detector import BEAT_SECONDS, Star
 from shoal.elastic.detect.swim.members import Change
 from shoal.elastic.detect.swim.runner import Runner
-from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
+from shoal.elastic.detect.swim.transport import Keys
 from shoal.elastic.wire import Message
 
 __all__ = ["SETTINGS", "Gossip", "Identity", "reports"]

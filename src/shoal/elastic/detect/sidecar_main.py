@@ -3,6 +3,10 @@
 One thread, one loop, no torch, nothing that blocks but the look-up of a host name. It is a child of the
 worker in a session of its own; it ends when the coordinator knows that the worker is gone, when the
 worker says so, or when no coordinator could be reached for a minute.
+
+The worker's end comes as an event where the system has process descriptors (Linux 5.3); elsewhere a look
+at the parent's pid shows it. Whether it is stopped is in /proc; without /proc no process is ever found
+to be stopped.
 """
 
 from __future__ import annotations
@@ -21,10 +25,54 @@ from shoal.elastic.detect.detector import BEAT_SECONDS, Detector, Star
 from shoal.elastic.detect.findings import Findings, Look
 from shoal.elastic.detect.progress import Progress
 from shoal.elastic.detect.uplink import Uplink
-from shoal.elastic.detect.watched import Watched
 from shoal.elastic.wire import Message
 
-__all__ = ["LOOK_SECONDS", "main"]
+__all__ = ["LOOK_SECONDS", "Watched", "main"]
+
+
+class Watched:
+    """The parent of this process. A pid that has gone to another process is never taken for it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.descriptor: int | None = None
+        """Becomes readable when it has ended; None where one must look."""
+        self._stat: int | None = None
+        try:
+            if hasattr(os, "pidfd_open"):
+                self.descriptor = os.pidfd_open(pid)
+            self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            pass  # gone already, or a system that has neither: `gone` looks at the parent
+
+    @property
+    def gone(self) -> bool:
+        """It has ended, whether or not anybody has reaped it."""
+        if os.getppid() != self._pid:
+            return True
+        if self.descriptor is None:
+            return False
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+
+    @property
+    def stopped(self) -> bool:
+        """It is stopped by a signal or a debugger."""
+        if self._stat is None:
+            return False
+        try:
+            text = os.pread(self._stat, 512, 0)
+        except OSError:  # it has just ended
+            return False
+        # the name, in parentheses, may hold anything, closing parentheses included
+        return text[text.rfind(b")") + 2 : text.rfind(b")") + 3] in (b"T", b"t")
+
+    def kill(self) -> None:
+        """End it, in a way that it cannot refuse. Nothing when it is gone."""
+        if not self.gone:
+            os.kill(self._pid, 9)
+
 
 LOOK_SECONDS = 0.05
 """How often the worker's state is looked at. Its end is an event and needs no look."""

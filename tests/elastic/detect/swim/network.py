@@ -24,8 +24,8 @@ from shoal.elastic.detect.swim.node import (
     Response,
     Tick,
 )
-from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
+from shoal.elastic.detect.swim.transport import Keys
 
 
 @dataclass

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from shoal.elastic.detect.swim.node import Join
-from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
+from shoal.elastic.detect.swim.transport import Keys
 from tests.elastic.detect.swim.network import Host, Network, leave
 
 FAST = Settings(probe_interval=0.1, probe_timeout=0.05, push_pull_interval=1.0, stream_timeout=1.0)

@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.elastic.detect.swim.awareness import Awareness
-from shoal.elastic.detect.swim.gossip import Gossip
-from shoal.elastic.detect.swim.members import Members
+from shoal.elastic.detect.swim.members import Awareness, Gossip, Members
 from shoal.elastic.detect.swim.messages import Alive, Dead, Message, Row, Suspect, decode, packet
 from shoal.elastic.detect.swim.settings import Settings
 

@@ -25,8 +25,8 @@ from shoal.elastic.detect.swim.messages import (
     packet,
 )
 from shoal.elastic.detect.swim.node import Datagram, Join, Node, Request, Response, Tick
-from shoal.elastic.detect.swim.seal import SEAL_BYTES, Keys
 from shoal.elastic.detect.swim.settings import Settings
+from shoal.elastic.detect.swim.transport import SEAL_BYTES, Keys
 
 ALL: list[Message] = [
     Ping(1, "a"),

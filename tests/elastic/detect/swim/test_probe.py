@@ -6,9 +6,7 @@ import random
 
 import pytest
 
-from shoal.elastic.detect.swim.awareness import Awareness
-from shoal.elastic.detect.swim.gossip import Gossip
-from shoal.elastic.detect.swim.members import Members
+from shoal.elastic.detect.swim.members import Awareness, Gossip, Members
 from shoal.elastic.detect.swim.messages import Alive, Suspect, encode, packet
 from shoal.elastic.detect.swim.node import Datagram
 from shoal.elastic.detect.swim.settings import Settings

@@ -14,8 +14,8 @@ import pytest
 from shoal.elastic.detect.swim.members import Change
 from shoal.elastic.detect.swim.messages import Ack, Ping, decode, encode, packet
 from shoal.elastic.detect.swim.runner import Runner
-from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
+from shoal.elastic.detect.swim.transport import Keys
 from tests.elastic.detect.harness import wait_until
 from tests.elastic.machine import Baseline
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.elastic.detect.swim.members import Suspicion
 from shoal.elastic.detect.swim.settings import Settings
-from shoal.elastic.detect.swim.suspicion import Suspicion
 
 
 @pytest.mark.parametrize(("confirmers", "seconds"), [(0, 2.0), (1, 1.25), (2, 0.8113), (3, 0.5)])

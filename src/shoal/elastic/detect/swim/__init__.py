@@ -9,15 +9,10 @@ more time. `Node` is pure: events and the time in, datagrams and changes out.
 
 - `settings`    every interval and limit
 - `messages`    what is said, and how it is framed; limits of the parser
-- `seal`        authentication by the job's keys
-- `awareness`   how well this member itself does
-- `suspicion`   how long a suspicion lasts
-- `members`     the table, and which news wins
-- `gossip`      what is still to be passed on
+- `members`     the table, which news wins, suspicions, and what is still to be passed on
 - `prober`      one probe after another
 - `node`        all of it behind `step`
-- `streams`     one question and its answer over TCP
-- `transport`   the sockets: UDP and TCP at one port
+- `transport`   the sockets: UDP and TCP at one port, sealed with the job's keys
 
 It must not know the coordinator, workers, or torch.
 """

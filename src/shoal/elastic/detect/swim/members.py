@@ -2,23 +2,112 @@
 
 News of a higher incarnation beats news of a lower; at the same incarnation suspect beats alive, dead
 beats both, and nothing revives the dead. Only a member itself raises its incarnation, by refuting what
-is said about it. Applying news twice, or late, changes nothing.
+is said about it. Applying news twice, or late, changes nothing. With the table: how well this member
+itself does (`Awareness`, Lifeguard), how long a suspicion lasts, and what is still to be passed on
+(`Gossip`: what was sent least goes first, and nothing is sent for ever).
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from shoal.elastic.detect.swim.awareness import Awareness
-from shoal.elastic.detect.swim.gossip import Gossip
-from shoal.elastic.detect.swim.messages import Alive, Dead, Row, State, Suspect
+from shoal.elastic.detect.swim.messages import Alive, Dead, Row, State, Suspect, encode
 from shoal.elastic.detect.swim.settings import Settings
-from shoal.elastic.detect.swim.suspicion import Suspicion
 
-__all__ = ["Change", "Known", "Members"]
+__all__ = ["Awareness", "Change", "Gossip", "Known", "Members", "News", "Suspicion"]
+
+
+class Awareness:
+    """A score from 0 (healthy) to `limit` - 1; times are multiplied by score + 1."""
+
+    def __init__(self, limit: int, score: int = 0) -> None:
+        self._limit = limit
+        self.score = score
+
+    def apply(self, delta: int) -> None:
+        """Something went well (negative) or badly here."""
+        self.score = max(0, min(self._limit - 1, self.score + delta))
+
+    def scale(self, seconds: float) -> float:
+        """A time for others, seen from here."""
+        return seconds * (self.score + 1)
+
+
+class Suspicion:
+    """A suspicion raised at `began` (monotonic) by `accuser`; lengths in seconds.
+
+    Its length is max - log(c + 1) / log(k + 1) * (max - min), c being the number of distinct others that
+    confirmed it and k the number wanted (Lifeguard, section IV-B); min when k is 0.
+    """
+
+    def __init__(self, accuser: str, began: float, shortest: float, longest: float, wanted: int) -> None:
+        self._began = began
+        self._shortest = shortest
+        self._longest = longest
+        self._wanted = wanted
+        self._accusers = {accuser}
+        self._postponed = 0.0
+
+    @property
+    def ends_at(self) -> float:
+        """When the member is to be declared dead; may be past already."""
+        if self._wanted < 1:
+            return self._began + self._shortest + self._postponed
+        share = math.log(len(self._accusers)) / math.log(self._wanted + 1)
+        length = max(self._shortest, self._longest - share * (self._longest - self._shortest))
+        return self._began + length + self._postponed
+
+    def confirm(self, accuser: str) -> bool:
+        """Another member suspects it, too; True when that is news worth passing on."""
+        if len(self._accusers) > self._wanted or accuser in self._accusers:
+            return False
+        self._accusers.add(accuser)
+        return True
+
+    def postpone(self, seconds: float) -> None:
+        """We were not awake for so long and could not have got a refutation."""
+        self._postponed += seconds
+
+
+News = Alive | Suspect | Dead
+
+
+class Gossip:
+    """At most one piece of news about each member: a later one takes the place of an earlier."""
+
+    def __init__(self) -> None:
+        self._queue: dict[str, tuple[int, int, bytes]] = {}
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, news: News) -> None:
+        """To be spread from now on."""
+        self._added += 1
+        self._queue[news.name] = (0, -self._added, encode(news))
+
+    def take(self, room_bytes: int, transmits: int) -> list[bytes]:
+        """Messages for one packet, each with its comma in the room; counted as sent once more."""
+        if not self._queue:
+            return []
+        taken: list[bytes] = []
+        # of those that were sent equally often the newest goes first
+        for sent, age, encoded, name in sorted((*entry, name) for name, entry in self._queue.items()):
+            if len(encoded) + 1 > room_bytes:
+                continue
+            room_bytes -= len(encoded) + 1
+            taken.append(encoded)
+            if sent + 1 >= transmits:
+                del self._queue[name]
+            else:
+                self._queue[name] = (sent + 1, age, encoded)
+        return taken
+
 
 Kind = Literal["joined", "suspect", "alive", "dead", "left", "conflict", "reached", "unreached"]
 

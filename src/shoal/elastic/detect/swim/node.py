@@ -12,9 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shoal.elastic.detect.swim.awareness import Awareness
-from shoal.elastic.detect.swim.gossip import Gossip
-from shoal.elastic.detect.swim.members import Change, Members
+from shoal.elastic.detect.swim.members import Awareness, Change, Gossip, Members
 from shoal.elastic.detect.swim.messages import (
     MAX_ADDRESS,
     MAX_NAME,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shoal.elastic.detect.swim.awareness import Awareness
-from shoal.elastic.detect.swim.members import Known, Members
+from shoal.elastic.detect.swim.members import Awareness, Known, Members
 from shoal.elastic.detect.swim.messages import IndirectPing, Message, Ping, Suspect, encode, packet
 from shoal.elastic.detect.swim.settings import Settings
 

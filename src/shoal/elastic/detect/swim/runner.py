@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 
 from shoal.elastic.detect.swim.members import Change
 from shoal.elastic.detect.swim.node import Event, Expel, Join, Leave, Node, Request, Tick
-from shoal.elastic.detect.swim.seal import Keys
 from shoal.elastic.detect.swim.settings import Settings
-from shoal.elastic.detect.swim.transport import Transport
+from shoal.elastic.detect.swim.transport import Keys, Transport
 
 __all__ = ["Runner"]
 

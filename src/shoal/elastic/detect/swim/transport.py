@@ -1,24 +1,123 @@
 """The sockets of one member: datagrams and questions at one port, sealed, on the caller's thread.
 
 `turn` waits and returns what came as events for `Node.step`; `carry` sends what the step wants sent.
-What cannot be sent, or is not sealed with the job's key, is dropped: the protocol lives with loss.
+What cannot be sent, or is not sealed with the job's key, is dropped: the protocol lives with loss. What
+is sealed can be replayed: every message is idempotent and carries an incarnation, so that an old one
+changes nothing. A key is changed without a gap in three rounds over all members: accept both, seal with
+the new one, accept the new one alone.
+
+Over TCP a frame is four bytes of length (big endian) and as many bytes, sealed. The client connects,
+sends one and reads one; the server reads one and sends one, or closes. Neither outlives its deadline.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import hmac
 import selectors
 import socket
+import struct
 import time
 from collections.abc import Callable
 
 from shoal.elastic.detect.swim.node import Datagram, Event, Output, Request, Response
-from shoal.elastic.detect.swim.seal import SEAL_BYTES, Keys
 from shoal.elastic.detect.swim.settings import Settings
-from shoal.elastic.detect.swim.streams import Stream, Unreadable
 
-__all__ = ["Transport"]
+__all__ = ["SEAL_BYTES", "Keys", "Stream", "Transport", "Unreadable"]
+
+SEAL_BYTES = 16
+
+
+class Keys:
+    """The key that seals, and others that are accepted too. Immutable."""
+
+    def __init__(self, key: str, *also: str) -> None:
+        self._keys = [hashlib.sha256(b"shoal swim " + each.encode()).digest() for each in (key, *also)]
+
+    def seal(self, payload: bytes) -> bytes:
+        """The payload with its seal before it."""
+        return self._sealed(self._keys[0], payload) + payload
+
+    def open(self, data: bytes) -> bytes | None:
+        """The payload; None when no accepted key has sealed it."""
+        seal, payload = data[:SEAL_BYTES], data[SEAL_BYTES:]
+        for key in self._keys:
+            if hmac.compare_digest(seal, self._sealed(key, payload)):
+                return payload
+        return None
+
+    @staticmethod
+    def _sealed(key: bytes, payload: bytes) -> bytes:
+        return hmac.digest(key, payload, "sha256")[:SEAL_BYTES]
+
+
+_LENGTH = struct.Struct(">I")
+
+
+class Unreadable(ConnectionError):
+    """The stream has broken, or what comes is too long."""
+
+
+class Stream:
+    """A non-blocking socket, what is to be sent on it, what has come; its owner knows it by `token`."""
+
+    def __init__(self, sock: socket.socket, token: str, ends_at: float, limit_bytes: int) -> None:
+        self.socket = sock
+        self.token = token
+        self.ends_at = ends_at
+        self._limit = limit_bytes
+        self._outgoing = b""
+        self._incoming = bytearray()
+
+    @property
+    def interest(self) -> int:
+        """What to wait for."""
+        return selectors.EVENT_WRITE if self._outgoing else selectors.EVENT_READ
+
+    def say(self, payload: bytes) -> None:
+        """Send that next."""
+        self._outgoing = _LENGTH.pack(len(payload)) + payload
+
+    def flush(self) -> bool:
+        """Send what goes; True when all has gone.
+
+        Raises:
+            Unreadable: there is no answer.
+        """
+        try:
+            self._outgoing = self._outgoing[self.socket.send(self._outgoing) :]
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise Unreadable(str(error)) from error
+        return not self._outgoing
+
+    def take(self) -> bytes | None:
+        """Read what is there; the payload once all of it has come.
+
+        Raises:
+            Unreadable: it ends too early, or is longer than the limit.
+        """
+        try:
+            data = self.socket.recv(65536)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise Unreadable(str(error)) from error
+        if not data:
+            raise Unreadable("closed before a whole frame had come")
+        self._incoming += data
+        if len(self._incoming) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._incoming)
+        if length > self._limit:
+            raise Unreadable(f"a frame of {length} bytes; the limit is {self._limit}")
+        if len(self._incoming) < _LENGTH.size + length:
+            return None
+        return bytes(self._incoming[_LENGTH.size : _LENGTH.size + length])
+
 
 _MAX_STREAMS = 128
 _DATAGRAMS_PER_TURN = 64
