@@ -7,7 +7,7 @@ import sys
 
 from shoal.cluster.local import supervisor_files
 from shoal.cluster.local.isolation import namespaces
-from shoal.cluster.local.isolation.mounts import View, within
+from shoal.cluster.local.isolation.mounts import View, is_of_the_system, read_mounts, within
 
 TYPE_CHECKING = False  # as typing has it, without its import
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Plan:
         view = View(granted, self.private, self.home, self.limits.get("memory_bytes"))
         view.hide(_existing([*self._other_homes]))
         environment = self.env.get("VIRTUAL_ENV", "")
-        view.keep(_existing([self.scratch, self.output]), writable=True)
-        view.keep(_existing([self.rendezvous]))
+        view.keep(_resolved([self.scratch, self.output]), writable=True)
+        view.keep(_resolved([self.rendezvous]))
         view.keep(self._allowed([self.cwd]), writable=True)
         # the last is for what a task runs of Shoal itself: mpirun's remote shell
         view.keep(self._allowed([*self._keep, environment, _PACKAGE_ROOT]))
@@ -81,13 +81,15 @@ class Plan:
         return view
 
     def _allowed(self, paths: list[str]) -> list[str]:
-        """Those of the paths that a job may ask to see. It names its folders, environment and command as
-        it likes, so of the home only what is no part of Shoal: a project that happens to lie there."""
+        """Those of the paths that a job may ask to see, resolved. It names its folders, environment and
+        command as it likes, so nothing of /proc, /sys, /dev and /run, and of the home only what is no
+        part of Shoal: a project that happens to lie there."""
         homes = [os.path.realpath(home) for home in (self.home, *self._other_homes) if home]
+        mounts = read_mounts()
         return [
             path
-            for path in map(os.path.realpath, _existing(paths))
-            if not any(_is_managed(path, home) for home in homes)
+            for path in _resolved(paths)
+            if not is_of_the_system(path, mounts) and not any(_is_managed(path, home) for home in homes)
         ]
 
     def _named_in_tmp(self, view: View) -> list[str]:
@@ -111,6 +113,10 @@ def _is_managed(path: str, home: str) -> bool:
         return False
     inside = path[len(home) + 1 :].split("/")[0]
     return not inside or inside in _MANAGED or not os.path.isdir(f"{home}/{inside}")
+
+
+def _resolved(paths: list[str]) -> list[str]:
+    return [os.path.realpath(path) for path in _existing(paths)]
 
 
 def _existing(paths: list[str]) -> list[str]:

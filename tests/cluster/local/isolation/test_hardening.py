@@ -3,6 +3,9 @@ root and as an unprivileged user, in both modes. Each attack runs for real."""
 
 import json
 import os
+import shutil
+import socket
+import stat
 import subprocess
 from pathlib import Path
 
@@ -92,6 +95,81 @@ for line in open("/proc/self/mountinfo"):
 print(json.dumps(opened))
 """
     assert python(bench, source, **mode) == []
+
+
+NAMED = """
+import socket
+found = []
+for path in PATHS:
+    for name in ("", "core_pattern", "cgroup.procs", "tasks", "memory/tasks", "tun"):
+        try:
+            os.close(os.open(os.path.join(path, name), os.O_WRONLY | os.O_NONBLOCK))
+            found.append(path + " written: " + name)
+        except OSError:
+            pass
+    try:
+        os.mkdir(path + "/shoal-hostile")
+        os.rmdir(path + "/shoal-hostile")
+        found.append(path + " changed")
+    except OSError:
+        pass
+try:
+    socket.socket(socket.AF_UNIX).connect(SERVICE)
+    found.append("the service answered")
+except OSError:
+    pass
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def services():
+    """A folder in /run with the socket of a service of the machine."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can put a service in /run")
+    folder = Path("/run", f"shoal-test-{os.getpid()}")
+    folder.mkdir()
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{folder}/socket")
+            (folder / "socket").chmod(0o777)
+            listener.listen()
+            yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_what_a_job_names_opens_nothing_of_the_machine(bench, services, mode):
+    """Working directories and environments in /proc, /sys, /dev or /run do not come back writable; in
+    strict mode devices and services do not come back at all."""
+    asked = [
+        ("/proc/sys/kernel", "/dev/kmsg"),
+        ("/sys/fs/cgroup", f"{services}/socket"),
+        ("/sys", str(services)),
+        (str(services), "/dev/net"),
+    ]
+    for cwd, environment in asked:
+        source = f"SERVICE, PATHS = {f'{services}/socket'!r}, {[cwd, environment]!r}\n" + NAMED
+        words = (bench.user.python, "-I", "-c", CALLS + source)
+        task = bench.run(*words, cwd=cwd, env={"VIRTUAL_ENV": environment}, **mode)
+        if mode["mode"] == "strict" and cwd == str(services):
+            assert task.exit()["exit_code"] != 0, "it is out of sight"
+            continue
+        broken = json.loads(task.log().decode().splitlines()[-1])
+        if mode["mode"] == "default":
+            broken = [found for found in broken if found.startswith(("/proc", "/sys"))]
+        assert broken == [], (cwd, environment)
+
+
+def test_a_device_in_the_working_directory_cannot_be_opened(bench):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device files")
+    os.mknod(bench.cwd / "zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    try:
+        task = bench.run("sh", "-c", "head -c 1 zero | wc -c", mode="strict", wanted=FILE_SYSTEM)
+        assert task.log().splitlines()[-1] == b"0"
+    finally:
+        (bench.cwd / "zero").unlink()
 
 
 def test_no_user_or_control_group_namespace_is_granted(bench, mode):

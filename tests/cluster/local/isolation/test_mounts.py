@@ -6,7 +6,7 @@ import pytest
 
 from shoal.cluster.local import supervisor_plan
 from shoal.cluster.local.isolation import namespaces
-from shoal.cluster.local.isolation.mounts import View, aliases, arrange, within
+from shoal.cluster.local.isolation.mounts import View, aliases, arrange, is_of_the_system, within
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,31 @@ def test_a_folder_that_is_seen_in_two_places(tmp_path):
 def test_a_folder_that_is_seen_once():
     assert aliases("/usr") == ["/usr"]
     assert aliases("/no/such/place", "") == ["/no/such/place"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/proc/sys/kernel", True), ("/sys", True), ("/dev/net", True), ("/run/service/socket", True),
+        ("/dev/shm", True), ("/dev/shm/project", False), ("/home/me/project", False), ("/runs", False),
+        ("/srv/root/proc/sys", True), ("/srv/root", False), ("/srv/root/dev/kmsg", True),
+        ("/srv/groups/job", True), ("/srv/run/socket", True),
+    ],
+)  # fmt: skip
+def test_what_is_the_machines_is_recognised_wherever_it_is_mounted(path, expected, monkeypatch):
+    mountinfo = """
+        20 1 8:1 / / rw - ext4 /dev/sda1 rw
+        21 20 0:5 / /proc rw - proc proc rw
+        22 20 0:6 / /dev rw - devtmpfs udev rw
+        23 22 0:7 / /dev/shm rw - tmpfs tmpfs rw
+        24 20 0:8 / /run rw - tmpfs tmpfs rw
+        25 20 0:5 / /srv/root/proc rw - proc proc rw
+        26 20 0:6 / /srv/root/dev rw - devtmpfs udev rw
+        27 20 0:9 / /srv/groups rw - cgroup2 cgroup2 rw
+        28 20 0:8 / /srv/run rw - tmpfs tmpfs rw
+    """
+    monkeypatch.setattr(os.path, "samefile", lambda one, other: True)
+    assert is_of_the_system(path, mountinfo.strip()) is expected
 
 
 def launch(tmp_path, **fields):

@@ -4,7 +4,8 @@
 file system over /dev/shm and over `$SHOAL_HOME`; in strict mode over /run and /dev as well. What the
 task keeps of what lies under a cover (its working directory, its own folders, a virtual environment) is
 opened before and bound back after, each onto the deepest cover it lies in; so a home inside a working
-directory inside /tmp comes out right. In strict mode all the rest is then made read-only.
+directory inside /tmp comes out right. In strict mode all the rest is then made read-only. The kernel's
+settings are made read-only last, in both modes: nothing that a task keeps has precedence over them.
 
 All of it happens in the task's mount namespace, in its init, before the command starts. The order is
 worked out by `arrange`, a pure function. A kept path that *is* a cover wins over it: that folder stays
@@ -27,8 +28,14 @@ _KERNEL_SETTINGS = (
 )  # fmt: skip
 _KERNEL_SECRETS = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug")
 """Files about the whole machine: each is covered by /dev/null."""
-_DEVICE_SETTINGS = "/sys"
-"""Control groups are usually below it."""
+_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run")
+"""The kernel's settings, devices, and sockets of the machine's services: never bound back for a job."""
+_SETTINGS_TYPES = frozenset({
+    "proc", "sysfs", "cgroup", "cgroup2", "securityfs", "debugfs", "tracefs", "configfs", "efivarfs",
+    "bpf", "pstore", "binfmt_misc", "selinuxfs", "fusectl",
+})  # fmt: skip
+"""File systems of settings, wherever they are mounted."""
+_DEVICE_TYPES = frozenset({"devtmpfs", "devpts", "nsfs", "mqueue"})
 _PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
     "fd": "/proc/self/fd",
@@ -65,8 +72,9 @@ class View:
         self.device_files: list[str] = []
 
     def keep(self, paths: Iterable[str], *, writable: bool = False) -> None:
-        """Let these stay visible, wherever they are."""
-        real = {os.path.realpath(path) for path in paths} - {"/"}
+        """Let these resolved paths stay visible, wherever they are. They are not resolved again: what
+        was checked is what is kept."""
+        real = set(paths) - {"/"}
         self.kept = sorted(real.union(self.kept))
         if writable:
             self.writable = sorted(real.union(self.writable))
@@ -78,8 +86,9 @@ class View:
 
     def seal(self, path: str) -> None:
         """Let this folder of the home stay visible, read-only."""
-        self.keep([path])
-        self.sealed.append(os.path.realpath(path))
+        real = os.path.realpath(path)
+        self.keep([real])
+        self.sealed.append(real)
 
     def protect(self, paths: Iterable[str]) -> None:
         """Let these not be written in strict mode."""
@@ -215,7 +224,7 @@ def _guard_settings() -> None:
     for path in _settings():
         _make_mount(path)
         _set_mode(path, True)
-    for path in [_DEVICE_SETTINGS, *control_group_mounts()]:
+    for path in settings_mounts():
         if os.path.ismount(path):
             _set_mode(path, True)
     _hide_secrets()
@@ -232,20 +241,21 @@ def _hide_secrets() -> None:
 
 
 def _make_read_only(view: View, laid: dict[str, Cover], bound: set[str]) -> None:
-    """Everything but the covers and what the task may write; deeper paths have the last word."""
+    """Everything but the covers and what the task may write: of these the deeper path prevails. Devices
+    work in /dev alone."""
     read_only = {"/": True, "/proc": False}
     read_only |= {path: cover.name == "home" for path, cover in laid.items()}
     read_only |= dict.fromkeys(view.kept, True)
     read_only |= dict.fromkeys(view.writable, False)
     protected = [path for path in view.protected if any(within(path, place) for place in view.writable)]
     read_only |= dict.fromkeys(protected, True)
-    read_only |= dict.fromkeys(_settings(), True)
-    protected += _settings()
     for path in sorted({*view.kept, *protected} - bound):
         _make_mount(path)
     for path in sorted(read_only):
         _set_mode(path, read_only[path])
-    _hide_secrets()
+    for path in view.kept:
+        _forbid_devices(path)
+    _guard_settings()
 
 
 def _make_mount(path: str) -> None:
@@ -273,6 +283,15 @@ def _set_mode(path: str, read_only: bool) -> None:
         syscalls.set_read_only(place, False)  # one below it is read-only for good: leave it so
     finally:
         os.close(handle)
+
+
+def _forbid_devices(path: str) -> None:
+    handle = _handle(path)
+    if handle >= 0:
+        try:
+            syscalls.forbid_devices(f"/proc/self/fd/{handle}")
+        finally:
+            os.close(handle)
 
 
 class Cover:
@@ -402,10 +421,7 @@ def within(path: str, folder: str) -> bool:
 def aliases(path: str, mountinfo: str | None = None) -> list[str]:
     """Every place where the folder can be seen: its own first, then those that other mounts of the
     same file system give it. `mountinfo` is for tests."""
-    if mountinfo is None:
-        with open("/proc/self/mountinfo", errors="surrogateescape") as file:
-            mountinfo = file.read()
-    lines = map(str.split, mountinfo.splitlines())
+    lines = map(str.split, (read_mounts() if mountinfo is None else mountinfo).splitlines())
     mounts = [(fields[2], _plain(fields[3]), _plain(fields[4])) for fields in lines]
     here = [mount for mount in mounts if within(path, mount[2])]
     if not here:
@@ -422,11 +438,33 @@ def aliases(path: str, mountinfo: str | None = None) -> list[str]:
     return found
 
 
-def control_group_mounts() -> list[str]:
-    """Every place where control groups are mounted."""
+def settings_mounts() -> list[str]:
+    """Every place where file systems of the kernel's settings are mounted, but for /proc, which also
+    holds the task's processes."""
+    found = _mounted_types(read_mounts())
+    return [point for point, kind in found if kind in _SETTINGS_TYPES and point != "/proc"]
+
+
+def is_of_the_system(path: str, mountinfo: str) -> bool:
+    """True when the resolved path is in /proc, /sys, /dev or /run, wherever else these can be seen, or
+    in another file system that is the kernel's. Folders in /dev/shm are files like those in /tmp."""
+    if any(within(path, place) for folder in _SYSTEM_FOLDERS for place in aliases(folder, mountinfo)):
+        return not path.startswith(os.path.realpath("/dev/shm") + "/")
+    here = [(len(point), kind) for point, kind in _mounted_types(mountinfo) if within(path, point)]
+    # of several on one place the last is the one that is seen
+    _, kind = max(reversed(here), key=lambda mount: mount[0], default=(0, ""))
+    return kind in _SETTINGS_TYPES | _DEVICE_TYPES
+
+
+def read_mounts() -> str:
+    """The mounts of this process' namespace, as the kernel lists them."""
     with open("/proc/self/mountinfo", errors="surrogateescape") as file:
-        lines = [line.split() for line in file]
-    return [_plain(line[4]) for line in lines if line[line.index("-") + 1] in ("cgroup", "cgroup2")]
+        return file.read()
+
+
+def _mounted_types(mountinfo: str) -> list[tuple[str, str]]:
+    lines = map(str.split, mountinfo.splitlines())
+    return [(_plain(line[4]), line[line.index("-") + 1]) for line in lines]
 
 
 def _plain(field: str) -> str:

@@ -55,6 +55,7 @@ _KEYCTL_JOIN_SESSION_KEYRING = 1
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
+_MOUNT_ATTR_NODEV = 4
 
 
 def available() -> bool:
@@ -87,6 +88,15 @@ def set_read_only(path: str, read_only: bool, recursive: bool = False) -> None:
     """Make a mount, or all mounts below it too, read-only or writable, and change nothing else of it.
     Needs Linux 5.12."""
     on, off = (_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)
+    _set_attributes(path, on, off, recursive)
+
+
+def forbid_devices(path: str) -> None:
+    """Let no device file of a mount, and of all mounts below it, be opened. Needs Linux 5.12."""
+    _set_attributes(path, _MOUNT_ATTR_NODEV, 0, recursive=True)
+
+
+def _set_attributes(path: str, on: int, off: int, recursive: bool) -> None:
     attributes = b"".join(value.to_bytes(8, sys.byteorder) for value in (on, off, 0, 0))
     _call("syscall", _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path),
           _AT_RECURSIVE if recursive else 0, attributes, len(attributes))  # fmt: skip
