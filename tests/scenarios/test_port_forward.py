@@ -92,6 +92,7 @@ def test_many_connections_each_closed_by_halves(cluster: Standing, isolation: st
         assert answers == {size: b"%d bytes" % size for size in sizes}
         assert process.stdout is not None
         second = int(process.stdout.readline().decode().split()[0].rpartition(":")[2])
+        assert ask(port, 5_000_000) == b"5000000 bytes", "more than a document may have"
         assert ask(second, 3) == b"3 bytes", "the number that the job asks for means that port too"
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE_SECONDS)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,9 +16,12 @@ from shoal.client import Client
 from shoal.client.wire import FRAMES, frame
 from shoal.cluster.simulated import run_for
 from shoal.objects.errors import Invalid, NotFound, Unavailable
+from shoal.server import serving
+from shoal.server.routers import running
 from shoal.server.routers.running import ExecAnswer
 from shoal.testing.plane import Plane, capacity
 from tests.server.harness import LiveServer, a_job, eventually
+from tests.server.raw import Raw
 
 PATH = "/api/v1/namespaces/default/jobs/train/exec"
 
@@ -119,3 +125,101 @@ def test_a_command_beside_a_task_leaves_an_audit_event(tmp_path: Path) -> None:
             assert (entry.reason, entry.data["actor"]) == ("exec", getpass.getuser())
     finally:
         server.close()
+
+
+BODY_SECONDS = 4.0
+"""How long a body may take here: long enough for its first frame on a busy machine."""
+
+
+class Waiting:
+    """A session that goes on until it is closed: it counts its input, or takes none of it."""
+
+    def __init__(self) -> None:
+        self.reads = True
+        self.received = 0
+        self.closed = threading.Event()
+
+    def send(self, data: bytes) -> None:
+        if not self.reads:
+            self.closed.wait(60)
+        self.received += len(data)
+
+    def receive(self) -> tuple[str, bytes]:
+        self.closed.wait(60)
+        return "exit", b"255"
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LiveServer, Waiting]]:
+    """A server with a running job, beside which every session is this one."""
+    monkeypatch.setattr(running, "_KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "_BODY_SECONDS", BODY_SECONDS)
+    plane = Plane({"n0": capacity(4)}, run_for(None))
+    plane.submit(a_job())
+    plane.until(lambda: plane.job("train").status.phase == "Running")
+    session = Waiting()
+    plane.cluster.exec = lambda *_, **__: session  # type: ignore[assignment, method-assign]
+    plane.cluster.forward = lambda *_: session  # type: ignore[assignment, method-assign]
+    server = LiveServer(tmp_path / "home", store=plane.store, cluster=plane.cluster)
+    try:
+        server.services.control = plane.context
+        server.services.audit.attach(server.services.recorder)
+        yield server, session
+    finally:
+        session.close()
+        server.close()
+
+
+def begin(raw: Raw, route: str) -> None:
+    """The head and the first frame; returns once the session goes on."""
+    raw.send(f"POST {PATH.removesuffix('exec')}{route} HTTP/1.1\nTransfer-Encoding: chunked")
+    chunk(raw, command(port="6006"))
+    raw.until(frame(b"K"))
+
+
+def chunk(raw: Raw, data: bytes) -> None:
+    raw.socket.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+
+
+ROUTES = pytest.mark.parametrize("route", ["exec", "port-forward"])
+
+
+@ROUTES
+def test_a_bad_frame_ends_the_session(waiting: tuple[LiveServer, Waiting], route: str) -> None:
+    server, session = waiting
+    with Raw(server.home.api_socket) as raw:
+        begin(raw, route)
+        chunk(raw, b"I" + (200 * 2**20).to_bytes(4, "big"))
+        assert b"the body is not made of frames" in raw.until(b"0\r\n\r\n")
+    assert session.closed.wait(20)
+    eventually(lambda: ExecAnswer._open.total() == 0)  # type: ignore[attr-defined]
+
+
+@ROUTES
+def test_a_hang_up_ends_a_session_that_reads_no_input(
+    waiting: tuple[LiveServer, Waiting], route: str
+) -> None:
+    server, session = waiting
+    session.reads = False
+    with Raw(server.home.api_socket) as raw:
+        begin(raw, route)
+        raw.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # what fits into the buffers of the connection
+            while True:
+                chunk(raw, frame(b"I", b"x" * 60_000))
+        assert not session.closed.is_set()
+    assert session.closed.wait(20)
+
+
+def test_a_stream_has_no_limit_of_size_or_time(waiting: tuple[LiveServer, Waiting]) -> None:
+    server, session = waiting
+    with Raw(server.home.api_socket) as raw:
+        begin(raw, "port-forward")
+        time.sleep(BODY_SECONDS)  # quiet for longer than a body may take since its head
+        for _ in range(80):
+            chunk(raw, frame(b"I", b"x" * 65_000))
+        eventually(lambda: session.received == 80 * 65_000)
+        assert not session.closed.is_set()

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -24,6 +24,8 @@ from shoal.client.wire import MAX_BODY_BYTES, TOO_LARGE, VERSION_HEADER
 from shoal.objects.errors import Invalid, ShoalError
 from shoal.objects.quantities import QuantityError
 
+H = TypeVar("H", bound=Callable[..., object])
+
 _LOG = logging.getLogger("shoal.server")
 
 MEDIA_TYPE = "application/problem+json"
@@ -34,6 +36,7 @@ _HEADERS: dict[int, dict[str, str]] = {
     HTTPStatus.TOO_MANY_REQUESTS: {"Retry-After": "1"},
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "1"},
 }
+_STREAM = "takes_stream"
 _VERSION = (VERSION_HEADER.lower().encode(), __version__.encode())
 
 
@@ -71,10 +74,8 @@ class ErrorAndLimitMiddleware:
         try:
             if _length(headers) > MAX_BODY_BYTES:
                 await problem(_TooLarge())(scope, receive, sending)
-            elif is_stream(scope):
-                await self._app(scope, receive, sending)
             else:
-                await self._app(scope, _limited(receive), sending)
+                await self._app(scope, _limited(scope, receive), sending)
         except ClientDisconnect:
             _LOG.debug(
                 "%s %s: the client left before its body was complete", scope["method"], scope["path"]
@@ -92,23 +93,30 @@ def _count(scope: Scope, status: int, seconds: float) -> None:
     metrics.HTTP_SECONDS.labels(route, method).observe(seconds)
 
 
-def _limited(receive: Receive) -> Receive:
+def _limited(scope: Scope, receive: Receive) -> Receive:
     taken = 0
 
     async def receiving() -> Message:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MAX_BODY_BYTES:
+        if taken > MAX_BODY_BYTES and not is_stream(scope):
             raise _TooLarge
         return message
 
     return receiving
 
 
+def takes_stream(handler: H) -> H:
+    """Declare that the body of a handler's requests is a stream, which is taken as it comes: it has no
+    limit of size, and none of time once the answer has begun."""
+    vars(handler)[_STREAM] = True
+    return handler
+
+
 def is_stream(scope: Mapping[str, Any]) -> bool:
-    """Whether the body is a stream that is taken as it comes, not a document."""
-    return scope["method"] == "POST" and scope["path"].endswith("/exec")
+    """Whether the route of a request takes a stream (`takes_stream`); False before it is known."""
+    return getattr(scope.get("endpoint"), _STREAM, False)
 
 
 def _length(headers: dict[bytes, bytes]) -> int:

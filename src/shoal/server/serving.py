@@ -30,7 +30,7 @@ _KEEP_ALIVE_SECONDS = 75
 _HEAD_SECONDS = 20.0
 """For a request's head, from the connection or, on a connection that is reused, from its first byte."""
 _BODY_SECONDS = 60.0
-"""For a request's body, from the end of its head. `exec` has no such limit, for its body is a stream."""
+"""For a request's body, from the end of its head. A stream (`takes_stream`) has no such limit."""
 _REST_SECONDS = 2.0
 """For what a client still sends of a request that has been answered already."""
 _UNREAD_SECONDS = 60.0
@@ -138,6 +138,8 @@ class _Connection(H11Protocol):
 
     _listeners: Listeners
     _seat: Seat | None = None
+    _lost: asyncio.Event
+    """Set when the connection has ended. Made with the seat."""
     _refused = False
     _awaited: tuple[float, object] | None = None
     """The deadline that runs: how long it is and the request that it belongs to."""
@@ -163,11 +165,13 @@ class _Connection(H11Protocol):
                 transport.abort()
                 return
         self._seat = Seat(listener, origin)
+        self._lost = asyncio.Event()
         self.app_state: dict[str, Any] = {
             **self.app_state,
             "listener": listener.name,
             "peer": peer,
             "seat": self._seat,
+            "lost": self._lost,
         }
         if full:
             text = "this client has too many connections, or the server has: close some, or try again"
@@ -182,6 +186,7 @@ class _Connection(H11Protocol):
         if self._seat is not None:
             self._seat.leave()
             self._seat = None
+            self._lost.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -227,7 +232,7 @@ class _Connection(H11Protocol):
         cycle = self._current
         answering = cycle is not None and cycle.response_started
         if cycle is not None and answering and not cycle.response_complete and is_stream(self.scope):
-            return  # `exec`: its body goes on as long as its answer
+            return  # its body goes on as long as its answer
         if self._seat is not None:
             self._seat.listener.refused("slow")
         head = self.conn.their_state is h11.IDLE

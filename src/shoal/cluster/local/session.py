@@ -146,7 +146,8 @@ class LocalSession:
                 os.close(self._input)
                 self._input = -1
             return
-        with contextlib.suppress(BrokenPipeError):  # the command does not read any more
+        # the command reads no more: a closed pipe, or a terminal that no process has open
+        with contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self._input, data) :]
 

@@ -6,7 +6,6 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -21,7 +20,7 @@ from shoal.objects.errors import Invalid, NotFound, ShoalError, Unavailable
 from shoal.objects.job import Job
 from shoal.objects.nearest import did_you_mean
 from shoal.server.log_stream import LogQuery, LogStream
-from shoal.server.middleware import document_of
+from shoal.server.middleware import document_of, takes_stream
 from shoal.server.reports import find_task, reports_of, require_task
 from shoal.server.services import ActorNow, BlockingPool, Services, ServicesNow
 from shoal.store.authorise import require
@@ -99,6 +98,7 @@ async def logs(
 
 
 @router.post("/exec", operation_id="exec")
+@takes_stream
 async def exec_(
     request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
 ) -> Response:
@@ -117,6 +117,7 @@ async def exec_(
 
 
 @router.post("/port-forward", operation_id="portForward")
+@takes_stream
 async def port_forward(
     request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
 ) -> Response:
@@ -268,20 +269,17 @@ class ExecAnswer(Response):
         self._job = job_uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle the request; returns when the command has ended or the client has left."""
+        """Handle the request; returns when the command has ended, the client has left, or its body has
+        turned out wrong, and then the session is closed."""
         self._open[self._job] += 1
         threads = BlockingPool("exec", 3)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             # the head must be on its way before the first output, which may take its time
             await send({"type": "http.response.body", "body": frame(b"K"), "more_body": True})
-            feeding = asyncio.create_task(self._feed(threads, receive))
-            try:
-                await self._send_output(threads, send)
-            finally:
-                feeding.cancel()
-                with suppress(asyncio.CancelledError):
-                    await feeding
+            if error := await self._pump(threads, scope, receive, send):
+                last = frame(b"X", msgspec.json.encode(document_of(error)))
+                await send({"type": "http.response.body", "body": last, "more_body": True})
         finally:
             self._open[self._job] -= 1
             if not self._open[self._job]:
@@ -289,6 +287,26 @@ class ExecAnswer(Response):
             await asyncio.shield(threads.call(self._session.close))
             threads.close()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pump(
+        self, threads: BlockingPool, scope: Scope, receive: Receive, send: Send
+    ) -> BaseException | None:
+        """Both directions until the first of them ends or fails; the failure, if it is one.
+
+        The loss of the connection is waited for by itself: while the command does not read its input,
+        nothing is received, and a hang-up would not be noticed."""
+        lost: asyncio.Event = scope.get("state", {}).get("lost") or asyncio.Event()
+        pumping = [
+            asyncio.ensure_future(each)
+            for each in (self._send_output(threads, send), self._feed(threads, receive), lost.wait())
+        ]
+        try:
+            ended, _ = await asyncio.wait(pumping, return_when=asyncio.FIRST_COMPLETED)
+            return next((error for each in ended if (error := each.exception())), None)
+        finally:
+            for each in pumping:
+                each.cancel()
+            await asyncio.gather(*pumping, return_exceptions=True)
 
     async def _send_output(self, threads: BlockingPool, send: Send) -> None:
         while True:
@@ -309,21 +327,27 @@ class ExecAnswer(Response):
                 return
 
     async def _feed(self, threads: BlockingPool, receive: Receive) -> None:
-        """Ends the command when the client hangs up."""
+        """Passes input on; returns when the client hangs up.
+
+        Raises:
+            Invalid: the body is not made of frames.
+        """
         while True:
-            for tag, payload in frames_in(self._buffer):
+            try:
+                complete = list(frames_in(self._buffer))
+            except ValueError as error:
+                raise Invalid(f"the body is not made of frames: {error}") from error
+            for tag, payload in complete:
                 if tag == b"I":
                     await threads.call(self._session.send, payload)
                 elif tag == b"R" and len(payload) == _SIZE.size:
                     await threads.call(self._session.resize, *_SIZE.unpack(payload))
             message = await receive()
             if message["type"] == "http.disconnect":
-                await threads.call(self._session.close)
                 return
             self._buffer += message.get("body", b"")
             if not message.get("more_body", False):
                 await threads.call(self._session.send, b"")
                 # no more input; only the connection's end is still of interest
                 await receive()
-                await threads.call(self._session.close)
                 return
