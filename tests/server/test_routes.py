@@ -15,6 +15,7 @@ from shoal.objects.node import Capacity
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
 from shoal.objects.queue import Queue, QueueSpec
 from tests.server.harness import LiveServer, a_job
+from tests.server.raw import Raw, problem_in
 
 JOBS = "/api/v1/namespaces/default/jobs"
 
@@ -88,6 +89,22 @@ def test_a_job_may_not_move_where_it_could_not_be_created(client: Client) -> Non
 def test_the_default_queue_is_always_there(client: Client) -> None:
     with pytest.raises(Forbidden, match="always there"):
         client.delete(QUEUE, "", "default")
+
+
+@pytest.mark.parametrize("dry_run", ["", "?dryRun=true"])
+def test_the_right_to_delete_is_checked_before_the_object(
+    server: LiveServer, client: Client, dry_run: str
+) -> None:
+    """Else the answer would say to every job that the queue is there, and which queues are below."""
+    client.create(a_job())
+    with Raw(server.home.api_socket) as raw:
+        token = server.token_of("default", "train")
+        raw.send(f"DELETE /api/v1/queues/default{dry_run} HTTP/1.1\nAuthorization: Bearer {token}")
+        status, _, body = raw.answer()
+    assert (status, problem_in(body)["message"]) == (
+        403,
+        "the token of job train does not allow delete of queues",
+    )
 
 
 def node(cpu: float, gpus: int = 0) -> Capacity:

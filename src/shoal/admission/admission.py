@@ -155,12 +155,13 @@ class Admission:
                     raise
         raise AssertionError("unreachable")
 
-    def check_delete(self, kind: Kind, name: str) -> None:
-        """Refuse to delete what must be there.
+    def check_delete(self, kind: Kind, namespace: str, name: str, actor: Actor) -> None:
+        """Refuse to delete what must be there, and first of all what the actor may not delete.
 
         Raises:
-            Forbidden: it must.
+            Forbidden: it must; the actor may not.
         """
+        self._authorise(actor, "delete", kind, namespace, name)
         if kind.struct is not Queue:
             return
         if name == DEFAULT_QUEUE:

@@ -165,7 +165,7 @@ async def delete(
 
     def work() -> Record:
         space = _space(kind, namespace)
-        services.admission.check_delete(kind, name)
+        services.admission.check_delete(kind, space, name, actor)
         if not dry_run:
             gone = services.store.delete(kind, space, name, uid=uid, actor=actor)
             message = f"deleted by {actor.name}"
