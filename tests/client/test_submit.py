@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.client.submit import job_of
+from shoal.client.submit import job_of, secret_use_of
 from shoal.objects.admit import admit
 from shoal.objects.codec import builtins
 from shoal.objects.errors import Invalid
@@ -94,3 +94,10 @@ def test_what_it_cannot_make() -> None:
         job_of([])
     with pytest.raises(QuantityError):
         job_of(["true"], memory="lots")
+
+
+@pytest.mark.parametrize("variable", [":tok", "A B", "1ST", "A-B"])
+def test_a_secrets_variable_has_the_name_of_a_variable(variable: str) -> None:
+    with pytest.raises(Invalid, match="is not the name of a variable"):
+        secret_use_of(f"hub-token={variable}")
+    assert secret_use_of("hub-token=_A1").env == "_A1"

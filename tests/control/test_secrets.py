@@ -10,6 +10,7 @@ from shoal.objects.job import SecretUse
 from shoal.objects.kinds import SECRET
 from shoal.objects.meta import Metadata
 from shoal.objects.secret import Secret, SecretSpec
+from shoal.schedule.explain import explain
 from shoal.store.base import SYSTEM
 from tests.control.world import World, capacity, role
 
@@ -41,7 +42,7 @@ def test_it_starts_when_the_secret_and_its_key_exist() -> None:
     hub = put(world, "hub", "vlue")
     world.run(2)
     said = world.job("waits").status.scheduling
-    assert said.message == "the job waits: secret hub has no key value (did you mean vlue?)"
+    assert said.message == "the job waits: key value of secret hub is missing (did you mean vlue?)"
     spec = SecretSpec(sealed={"value": "k.x"})
     hub = world.store.update(msgspec.structs.replace(hub, spec=spec), actor=SYSTEM)
     world.run(2)
@@ -49,6 +50,22 @@ def test_it_starts_when_the_secret_and_its_key_exist() -> None:
     world.store.delete(SECRET, "default", "hub", actor=SYSTEM)
     world.run(2)
     assert world.running("waits"), "what runs has its value"
+
+
+def test_the_remedy_keeps_the_other_keys_of_the_secret() -> None:
+    world = World({"a": capacity(2)}, run_for(None))
+    world.submit("waits", role(1, secrets=(SecretUse(name="hub", key="kk", env="HUB"),)))
+    world.run(2)
+    evidence = world.job("waits").status.scheduling.evidence
+    assert evidence == {"namespace": "default", "secret": "hub", "key": "kk", "exists": False}
+    said = explain(SECRET_MISSING, evidence).remedy
+    assert said == "it starts once the secret exists: shoal secret create hub --key kk"
+    put(world, "hub", "value")
+    world.run(2)
+    evidence = world.job("waits").status.scheduling.evidence
+    assert evidence == {"namespace": "default", "secret": "hub", "key": "kk", "exists": True}
+    said = explain(SECRET_MISSING, evidence).remedy
+    assert said == "it starts once the key exists: shoal secret set hub --key kk"
 
 
 def test_a_secret_that_goes_before_the_start_makes_it_wait_again() -> None:

@@ -109,7 +109,9 @@ def test_a_job_waits_for_its_secret_and_starts_with_it(cluster: Standing) -> Non
     explained = cluster.cli("explain", f"job/{waits.metadata.name}").out.decode()
     assert "shoal secret create late-token" in explained
     cluster.client.set_secret("default", "late-token", {"other": "x"})
-    cluster.until(waits, lambda j: "has no key value" in j.status.scheduling.message)
+    cluster.until(
+        waits, lambda j: "key value of secret late-token is missing" in j.status.scheduling.message
+    )
     cluster.client.set_secret("default", "late-token", {"value": THIRD}, replace=True)
     assert cluster.finished(waits).status.phase == "Succeeded", cluster.log(waits)
     assert cluster.notes(waits) == ["started"]
@@ -124,6 +126,8 @@ def test_a_job_waits_for_its_secret_and_starts_with_it(cluster: Standing) -> Non
         ([{"name": "a", "env": "X", "file": "x"}], "secrets[0]", "write exactly one of env and file"),
         ([{"name": "a", "file": "../x"}], "secrets[0].file", "is not made of letters"),
         ([{"name": "a", "env": "SHOAL_X"}], "secrets[0].env", "set by the platform"),
+        ([{"name": "a", "env": "PATH"}], "secrets[0].env", "set by the platform"),
+        ([{"name": "a", "env": ":tok"}], "secrets[0].env", "not the name of a variable"),
         ([{"name": "a", "env": "X"}, {"name": "b", "env": "X"}], "secrets[1].env", "given twice"),
     ],
 )

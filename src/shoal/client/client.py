@@ -538,16 +538,18 @@ class Client(RemoteStore):
         values: Mapping[str, str | bytes],
         *,
         replace: bool = False,
+        keep: bool = False,
     ) -> SecretReport:
-        """Store values by their keys; with `replace` in place of all that the secret has.
+        """Store values by their keys; with `replace` in place of all that the secret has, with `keep`
+        beside its other keys.
 
         Raises:
-            Exists: there is a secret of this name, and `replace` is false.
+            Exists: there is a secret of this name, and neither `replace` nor `keep` is set.
         """
         plain = {key: each.encode() if isinstance(each, str) else each for key, each in values.items()}
-        body = codec.encode({"values": plain, "replace": replace})
+        body = codec.encode({"values": plain, "replace": replace, "keep": keep})
         path = _secret_path(namespace, name)
-        answer = self.transport.request("PUT", path, body=body, repeatable=replace)
+        answer = self.transport.request("PUT", path, body=body, repeatable=replace or keep)
         return codec.decode(answer.body, _reports().SecretReport)
 
     def delete_secret(self, namespace: str, name: str) -> None:

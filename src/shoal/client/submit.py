@@ -201,6 +201,10 @@ def secret_use_of(text: str) -> SecretUse:
         hint = "write it such as hub-token, hub-token=HUB_TOKEN, mail/password=PASSWORD or tls:key.pem"
         raise Invalid(f"{text!r} does not name a secret and its variable or file", hint=hint)
     name, key, variable, file = found.groups(default="")
+    if variable and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+        near = f"a file is written {name}{variable}" if variable.startswith(":") else ""
+        hint = near or f"use letters, digits and underscores, such as {name}=TOKEN"
+        raise Invalid(f"{text!r}: {variable!r} is not the name of a variable", hint=hint)
     if "/" in file:
         hint = f"write {name}:{file.rpartition('/')[2]}; the task finds it in $SHOAL_SECRETS"
         raise Invalid(f"{text!r}: a secret's file is a name in $SHOAL_SECRETS, not a path", hint=hint)

@@ -207,7 +207,7 @@ class SchedulerCache:
         job = self._jobs.get(key)
         tasks = self._tasks.of_job(uid)
         strangers = self._strangers.pop(uid, ())
-        self._skipped.pop(uid, None)
+        skipped = self._skipped.pop(uid, None)
         if job is None or job.metadata.uid != uid:
             self._forget(uid)
             holds = task_holds(tasks)
@@ -234,7 +234,7 @@ class SchedulerCache:
         missing = self._missing_secret(job) if row is not None and not row.holds else None
         if missing is not None:
             self._skipped[uid] = Skipped(key, SECRET_MISSING, missing)
-            return old is not None
+            return old is not None or skipped != self._skipped[uid]
         if row is not None:
             row = msgspec.structs.replace(row, form=self._forms.take(made))
             self._insert(key, row)
@@ -255,7 +255,7 @@ class SchedulerCache:
         self._skipped[uid] = Skipped(key, UNUSABLE, {"error": reason})
         _LOG.warning("job %s is left out of scheduling: %s", "/".join(key), reason)
 
-    def _missing_secret(self, job: Job) -> dict[str, str] | None:
+    def _missing_secret(self, job: Job) -> dict[str, Any] | None:
         """The first value that the job's roles name and that does not exist."""
         namespace, secrets = job.metadata.namespace, self._secrets
         for use in (use for role in job.spec.roles for use in role.secrets):
@@ -263,10 +263,12 @@ class SchedulerCache:
             if secret is None:
                 known = [each.metadata.name for each in secrets.all() if each.key[0] == namespace]
                 near = nearest(use.name, known)
-                return {"namespace": namespace, "secret": use.name, "near": near}
+                evidence = {"namespace": namespace, "secret": use.name, "key": use.key, "exists": False}
+                return {**evidence, **({"near": near} if near else {})}
             if use.key not in secret.spec.sealed:
                 near = nearest(use.key, secret.spec.sealed)
-                return {"namespace": namespace, "secret": use.name, "key": use.key, "near": near}
+                evidence = {"namespace": namespace, "secret": use.name, "key": use.key, "exists": True}
+                return {**evidence, **({"near": near} if near else {})}
         return None
 
     def _learned(self, job: Job) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ got their environment, for what its spec said.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from shoal.objects.codec import changed_fields
@@ -344,6 +345,11 @@ def _environment(role: Role, path: Path) -> Iterable[Finding]:
             yield Finding(where, "the value of a variable cannot hold a NUL character")
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_PLATFORM = frozenset(
+    ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "LANG", "TZ", "VIRTUAL_ENV")
+)
+"""Variables that a task has anyway, and whose value is no secret."""
 _SETTABLE = ("SHOAL_SLOTS",)
 """Variables of the platform that people may set: the slots of each MPI worker."""
 
@@ -366,7 +372,12 @@ def _secrets(role: Role, path: Path) -> Iterable[Finding]:
             if name and not is_key(name):
                 message = f"{name[:60]!r} is not made of letters, digits, dots, dashes and underscores"
                 yield Finding((*where, what), message)
-        if use.env:
+        if use.env and not _VARIABLE.fullmatch(use.env):
+            message = f"{use.env[:60]!r} is not the name of a variable: letters, digits and underscores"
+            yield Finding((*where, "env"), message)
+        elif use.env in _OF_PLATFORM:
+            yield Finding((*where, "env"), f"{use.env} is set by the platform: choose another name")
+        elif use.env:
             yield from _variable(use.env, (*where, "env"))
         for what, name in (("env", use.env), ("file", use.file)):
             if name and (what, name) in given:

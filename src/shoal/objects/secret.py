@@ -11,8 +11,10 @@ import re
 from shoal.objects.kind import Kind
 from shoal.objects.meta import Object, Part, Stamp
 
-__all__ = ["LARGEST_SECRET_BYTES", "SECRET", "Secret", "SecretSpec", "is_key"]
+__all__ = ["DEFAULT_KEY", "LARGEST_SECRET_BYTES", "SECRET", "Secret", "SecretSpec", "is_key"]
 
+DEFAULT_KEY = "value"
+"""The key of a secret that has one value."""
 LARGEST_SECRET_BYTES = 256 * 1024
 """Of all values of one secret."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from shoal.objects.secret import DEFAULT_KEY
 from shoal.schedule.cycle import words
 from shoal.schedule.explanation import Explanation
 
@@ -43,15 +44,18 @@ def _unusable(e: _Evidence) -> Explanation:
 
 def _secret_missing(e: _Evidence) -> Explanation:
     name, key, near = e.get("secret", ""), e.get("key", ""), e.get("near", "")
-    if key:
-        sentence, option = f"secret {name} has no key {key}", f" --replace --key {key}"
+    namespace = e.get("namespace", "")
+    key_alone = e.get("exists", bool(key))  # evidence of earlier versions has the key only then
+    if key_alone:
+        sentence = f"key {key} of secret {name} is missing"
+        remedy = f"it starts once the key exists: shoal secret set {name} --key {key}"
     else:
-        sentence, option = f"there is no secret {name} in namespace {e.get('namespace', '')}", ""
+        sentence = f"there is no secret {name} in namespace {namespace}"
+        option = f" --key {key}" if key not in ("", DEFAULT_KEY) else ""
+        remedy = f"it starts once the secret exists: shoal secret create {name}{option}"
     hint = f" (did you mean {near}?)" if near else ""
-    return Explanation(
-        f"the job waits: {sentence}{hint}",
-        f"it starts once the secret exists: shoal secret create {name}{option}",
-    )
+    space = f" -n {namespace}" if namespace not in ("", "default") else ""
+    return Explanation(f"the job waits: {sentence}{hint}", remedy + space)
 
 
 def _refused(e: _Evidence) -> Explanation:

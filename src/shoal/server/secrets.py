@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import logging
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ KEY_FILE = "secrets.json"
 _LOG = logging.getLogger("shoal.server")
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
+_SEAL_BYTES = _NONCE_BYTES + 16
+"""What a sealed value has beside the value: the nonce, and the tag of GCM."""
 _MOST_ATTEMPTS = 20
 
 
@@ -138,12 +141,20 @@ class Secrets:
         """Held from sealing until the write: a rotation must see every value of an older key."""
 
     def set(
-        self, namespace: str, name: str, values: Mapping[str, bytes], *, replace: bool, actor: Actor
+        self,
+        namespace: str,
+        name: str,
+        values: Mapping[str, bytes],
+        *,
+        replace: bool = False,
+        keep: bool = False,
+        actor: Actor,
     ) -> tuple[Secret | None, Secret]:
-        """Store a secret; with `replace` in place of the one of its name. The one before, and the new.
+        """Store a secret; with `replace` in place of the one of its name, with `keep` the values are
+        set in that one and its other keys stay. The one before, and the new.
 
         Raises:
-            Exists: there is one, and `replace` is false.
+            Exists: there is one, and neither `replace` nor `keep` is set.
             Invalid: a name, a key or the size is not allowed.
         """
         require(actor, "secrets", namespace)
@@ -160,20 +171,20 @@ class Secrets:
                 try:
                     old = self._get(namespace, name)
                 except NotFound:
-                    metadata = Metadata(name=name, namespace=namespace, submitter=actor.submitter)
+                    metadata = Metadata(name=name, namespace=namespace)
+                    author = dataclasses.replace(SYSTEM, on_behalf_of=actor.submitter)
                     try:
-                        return None, self._store.create(
-                            Secret(metadata=metadata, spec=spec), actor=SYSTEM
-                        )
+                        made = Secret(metadata=metadata, spec=spec)
+                        return None, self._store.create(made, actor=author)
                     except Exists:
                         continue  # made in between, by another server of the store
-                if not replace:
+                if not (replace or keep):
                     raise Exists(
                         f"secret {name} exists already in namespace {namespace}",
                         hint="--replace sets its values anew",
                     )
                 try:
-                    new = msgspec.structs.replace(old, spec=spec)
+                    new = msgspec.structs.replace(old, spec=_added(old, spec) if keep else spec)
                     return old, self._store.update(new, actor=SYSTEM)
                 except (Conflict, NotFound):
                     continue
@@ -301,6 +312,19 @@ def _decode(data: bytes) -> _Keys:
     return keys
 
 
+def _added(old: Secret, new: SecretSpec) -> SecretSpec:
+    """The values of both, those of `new` where both have a key.
+
+    Raises:
+        Invalid: together they are too large.
+    """
+    sealed = {**old.spec.sealed, **new.sealed}
+    # from the lengths: what is damaged need not be decoded
+    size = sum(len(text.partition(".")[2]) * 3 // 4 - _SEAL_BYTES for text in sealed.values())
+    _check_size(old.metadata.name, size)
+    return msgspec.structs.replace(new, sealed=dict(sorted(sealed.items())))
+
+
 def _sealed_name(namespace: str, name: str, key: str) -> str:
     return f"{namespace}/{name}/{key}"
 
@@ -321,11 +345,10 @@ def _check(namespace: str, name: str, values: Mapping[str, bytes]) -> None:
                 f"{key[:60]!r} cannot be a key of a secret",
                 hint="use letters, digits, dots, dashes and underscores, such as api_key",
             )
-    size = _size(values.values())
+    _check_size(name, sum(map(len, values.values())))
+
+
+def _check_size(name: str, size: int) -> None:
     if size > LARGEST_SECRET_BYTES:
         most = LARGEST_SECRET_BYTES // 1024
         raise Invalid(f"secret {name} has {size} bytes, and may have {most} KiB")
-
-
-def _size(values: Iterable[bytes]) -> int:
-    return sum(map(len, values))

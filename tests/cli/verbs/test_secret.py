@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 
 from shoal.client import Client
@@ -51,3 +52,16 @@ def test_replacing_deleting_and_rotating(sh: Shell, server: LiveServer, client: 
     assert sh("secret", "delete", "hub", "-y").code == 0
     assert client.secrets("default") == ()
     assert sh("secret", "create", "hub", input="").code == 2, "an empty standard input is a mistake"
+
+
+def test_one_key_is_set_and_the_others_stay(sh: Shell, server: LiveServer) -> None:
+    assert sh("secret", "set", "hub", input="1").out == "secret hub is set: value\n"
+    made = sh("secret", "set", "hub", "--key", "kk", input="2")
+    assert (made.code, made.out) == (0, "secret hub is set: kk, value\n"), made.err
+    refused = sh("secret", "set", "hub", "kk=2")
+    assert "write it to standard input: shoal secret set hub < FILE" in refused.err
+
+
+def test_describe_names_the_user_that_created_it(sh: Shell, server: LiveServer) -> None:
+    assert sh("secret", "create", "hub", input="1").code == 0
+    assert f"by {getpass.getuser()}" in sh("secret", "describe", "hub").out

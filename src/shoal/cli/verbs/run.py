@@ -74,7 +74,7 @@ _COUNT = whole(1, 100_000)
     "secrets",
     type=SECRET,
     multiple=True,
-    metavar="NAME[=VARIABLE|:FILE]",
+    metavar="NAME | NAME=VARIABLE | NAME:FILE",
     help="A secret as this variable, or as a file in $SHOAL_SECRETS; as $NAME by default.",
 )
 @click.option(

@@ -17,9 +17,15 @@ from shoal.cli.output import emit, say, write_document
 from shoal.cli.settings import Settings, connect
 from shoal.objects.columns import age
 from shoal.objects.errors import Exists, Invalid
+from shoal.objects.secret import DEFAULT_KEY
 from shoal.objects.text import stamp
 
-_KEY = "value"
+_key = click.option(
+    "--key", default=DEFAULT_KEY, show_default=True, help="The key of the value on standard input."
+)
+_files = click.option(
+    "--from-file", "files", multiple=True, metavar="[KEY=]PATH", help="A value from a file; repeatable."
+)
 
 
 @click.group("secret")
@@ -29,6 +35,7 @@ def secret() -> None:
     \b
     shoal secret create hub-token < token.txt          standard input, or a prompt on a terminal
     shoal secret create mail --from-file password=pw   one key for each file
+    shoal secret set mail --key user < user.txt        one key of a secret that has others
 
     A job's role names them: `secrets: [{name: hub-token, env: HUB_TOKEN}]`, or `file: token`, which is
     then $SHOAL_SECRETS/token. A job waits until its secrets exist.
@@ -38,10 +45,8 @@ def secret() -> None:
 @verb("create")
 @click.argument("name")
 @click.argument("values", nargs=-1, metavar="")
-@click.option("--key", default=_KEY, show_default=True, help="The key of the value on standard input.")
-@click.option(
-    "--from-file", "files", multiple=True, metavar="[KEY=]PATH", help="A value from a file; repeatable."
-)
+@_key
+@_files
 @click.option("--replace", is_flag=True, help="Replace all values of a secret that exists.")
 @reports
 def _create(
@@ -53,22 +58,36 @@ def _create(
     replace: bool,
 ) -> None:
     """Store a secret. Values come from standard input, files or a prompt."""
-    if values:
-        raise Usage(
-            "a value cannot be given on the command line: every user of this machine sees the arguments "
-            "of a process, and the shell keeps them in its history",
-            hint=f"write it to standard input: shoal secret create {name} < FILE",
-        )
-    found = dict(map(_from_file, files)) if files else {key: _from_stdin(name)}
+    found = _values_of("create", name, values, key, files)
     with connect(settings) as client:
         try:
             made = client.set_secret(settings.namespace, name, found, replace=replace)
         except Exists as error:
-            raise Exists(error.message, hint="--replace sets its values anew") from error
+            hint = f"shoal secret set {name} sets some of its keys; --replace sets its values anew"
+            raise Exists(error.message, hint=hint) from error
     if settings.machine_readable:
         _show(settings, [made], single=True)
     else:
         print(f"secret {name} {'is set' if replace else 'is created'}: {', '.join(made.keys)}")
+
+
+@verb("set")
+@click.argument("name")
+@click.argument("values", nargs=-1, metavar="")
+@_key
+@_files
+@reports
+def _set(
+    settings: Settings, name: str, values: tuple[str, ...], key: str, files: tuple[str, ...]
+) -> None:
+    """Set keys of a secret; its other keys stay. The secret is made if it does not exist."""
+    found = _values_of("set", name, values, key, files)
+    with connect(settings) as client:
+        made = client.set_secret(settings.namespace, name, found, keep=True)
+    if settings.machine_readable:
+        _show(settings, [made], single=True)
+    else:
+        print(f"secret {name} is set: {', '.join(made.keys)}")
 
 
 @verb("list")
@@ -121,8 +140,21 @@ def _rotate(settings: Settings) -> None:
     )
 
 
-for _each in (_create, _list, _describe, _delete, _rotate):
+for _each in (_create, _set, _list, _describe, _delete, _rotate):
     secret.add_command(_each)
+
+
+def _values_of(
+    action: str, name: str, words: tuple[str, ...], key: str, files: tuple[str, ...]
+) -> dict[str, bytes]:
+    """By their keys, from files, standard input or a prompt."""
+    if words:
+        raise Usage(
+            "a value cannot be given on the command line: every user of this machine sees the arguments "
+            "of a process, and the shell keeps them in its history",
+            hint=f"write it to standard input: shoal secret {action} {name} < FILE",
+        )
+    return dict(map(_from_file, files)) if files else {key: _from_stdin(name)}
 
 
 def _from_file(argument: str) -> tuple[str, bytes]:

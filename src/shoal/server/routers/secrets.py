@@ -20,6 +20,9 @@ class _Values(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, bytes]
     """Base64."""
     replace: bool = False
+    """In place of the secret of this name, if there is one."""
+    keep: bool = False
+    """In the secret of this name, if there is one: its other keys stay."""
 
 
 @router.get(_PATH, operation_id="listSecrets")
@@ -41,12 +44,14 @@ async def get_secret(services: ServicesNow, actor: ActorNow, namespace: str, nam
 async def put_secret(
     request: Request, services: ServicesNow, actor: ActorNow, namespace: str, name: str
 ) -> Response:
-    """Store a secret: `{values: {KEY: BASE64}, replace}`. Values can be replaced, and never read."""
+    """Store a secret: `{values: {KEY: BASE64}, replace, keep}`. Values are never read."""
     require(actor, "secrets", namespace)
     asked = codec.from_body(await request.body(), _Values)
 
     def work() -> tuple[Secret | None, Secret]:
-        return services.secrets.set(namespace, name, asked.values, replace=asked.replace, actor=actor)
+        return services.secrets.set(
+            namespace, name, asked.values, replace=asked.replace, keep=asked.keep, actor=actor
+        )
 
     before, after = await services.on_store.call(work)
     services.audit.audited("create" if before is None else "update", actor, before, after)
