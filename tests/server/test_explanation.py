@@ -16,14 +16,15 @@ from shoal.client.reports import Explanation
 from shoal.clock import SystemClock
 from shoal.cluster.base import Listing
 from shoal.cluster.simulated import Script, SimulatedCluster, run_for
+from shoal.control.queue_usage import QueueController
 from shoal.history.recorder import Recorder, about
 from shoal.objects.account import RoleBinding
 from shoal.objects.job import Allocation, Job, JobSpec, JobStatus, Resources, Role, Slots
-from shoal.objects.kinds import JOB
+from shoal.objects.kinds import JOB, QUEUE
 from shoal.objects.meta import Metadata
 from shoal.objects.node import Capacity
 from shoal.objects.quantities import CpuMillis
-from shoal.objects.queue import Amounts, Queue, QueueSpec
+from shoal.objects.queue import Amounts, Queue, QueueSpec, Quota
 from shoal.objects.task import TaskSpec
 from shoal.schedule.explain import explain
 from shoal.server.event_recorder import HistoryRecorder
@@ -141,6 +142,36 @@ def test_a_job_that_holds_nothing_now_is_not_named_as_a_holder(edit: dict[str, b
     assert "default/report" not in told.message
     assert told.evidence["holders"] == []
     assert told.remedy == "it starts when running jobs finish or are preempted"
+
+
+def test_the_amounts_of_a_limit_are_those_of_the_moment() -> None:
+    """The status of `c` keeps the number of the decision that gave it its code."""
+    plane = Plane({"n0": capacity(4), "n1": capacity(4)}, run_for(None))
+    usage = QueueController(plane.context)
+    quota = Quota(cpu=CpuMillis(6000))
+    for name, spec in (
+        ("lab", QueueSpec(quota=quota)),
+        ("nlp", QueueSpec(parent="lab", nominal=Amounts(cpu=CpuMillis(4000)))),
+    ):
+        metadata = Metadata(name=name, namespace="")
+        plane.store.create(Queue(metadata=metadata, spec=spec), actor=SYSTEM)
+    for name, count, cpu in (("a", 4, 1), ("b", 3, 1), ("c", 2, 3)):
+        role = Role(command=("true",), replicas=count, resources=Resources(cpu=CpuMillis(cpu * 1000)))
+        plane.submit(a_job(name, roles=(role,), queue="nlp"))
+        plane.advance(5)
+    for name in ("lab", "nlp"):
+        usage.reconcile(("", name), plane.clock.now())
+    plane.context.cache(QUEUE).sync()
+    assert "queue lab uses 4 CPU of its limit of 6 CPU" in explained(plane, "c").message
+    plane.edit("a", cancelled=True)
+    plane.advance(20)
+    assert plane.job("b").status.phase == "Running"
+    for name in ("lab", "nlp"):
+        usage.reconcile(("", name), plane.clock.now())
+    plane.context.cache(QUEUE).sync()
+    told = explained(plane, "c")
+    assert "queue lab uses 3 CPU of its limit of 6 CPU" in told.message
+    assert told.evidence["used"] == 3000
 
 
 class CountingCluster(SimulatedCluster):

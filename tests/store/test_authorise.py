@@ -115,6 +115,12 @@ def test_a_refusal_names_the_role_that_is_missing() -> None:
     with pytest.raises(Forbidden) as refused:
         authorise(bound("viewer", "team"), "list", JOB, "", "")
     assert refused.value.hint.endswith("name a namespace with -n, such as team")
+    with pytest.raises(Forbidden) as refused:
+        authorise(bound("viewer", "team"), "update", NODE, "", "n0")
+    assert refused.value.hint == "shoal whoami shows your roles"
+    with pytest.raises(Forbidden) as refused:
+        require(bound("viewer", "team"), "tokens")
+    assert refused.value.hint == "shoal whoami shows your roles"
 
 
 def test_a_jobs_token_reads_that_job_and_nothing_else() -> None:

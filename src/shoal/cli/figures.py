@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cli.charts import SearchData, importance
-from shoal.objects.errors import Invalid, Unavailable
+from shoal.objects.errors import Invalid
 
 
 def write_figure(path: Path, data: SearchData, kinds: Sequence[str]) -> None:
     """Draw the pictures below each other into one file.
 
     Raises:
-        Invalid: matplotlib is not installed.
-        Unavailable: the file cannot be written.
+        Invalid: matplotlib is not installed, or the file cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -30,7 +29,7 @@ def write_figure(path: Path, data: SearchData, kinds: Sequence[str]) -> None:
     try:
         made.savefig(path, format="png", dpi=120)
     except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error.strerror}") from error
+        raise Invalid(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _history(axis: Any, data: SearchData) -> None:

@@ -26,9 +26,10 @@ from shoal.objects.elastic import own_roles
 from shoal.objects.errors import Invalid, NotFound
 from shoal.objects.job import FINISHED, Job, Role, RoleStatus
 from shoal.objects.kind import Kind, Size
-from shoal.objects.kinds import JOB
+from shoal.objects.kinds import JOB, QUEUE
 from shoal.objects.meta import Object
 from shoal.objects.quantities import Bytes, CpuMillis
+from shoal.objects.queue import RESOURCES, summaries
 from shoal.objects.ranges import IndexMap, IndexSet
 from shoal.objects.text import plural
 from shoal.schedule.explain import explain as in_words
@@ -69,7 +70,7 @@ def explanation_of(
     seen = VisibleNames(readable)
     decisions = seen.entries(_entries(history, about, "decision"))
     if state.scheduler:
-        evidence = seen.evidence(_without_ended(control, evidence))
+        evidence = seen.evidence(_usage_now(control, state.code, _without_ended(control, evidence)))
         words = in_words(state.code, evidence)
         message = message if message and evidence == state.evidence else words.sentence
         remedy = words.remedy
@@ -210,6 +211,20 @@ def _without_ended(control: ControllerContext | None, evidence: dict[str, Any]) 
     }
     if "also" in now:
         now["also"] = [_without_ended(control, each) for each in now["also"]]
+    return now
+
+
+def _usage_now(control: ControllerContext | None, code: str, evidence: dict[str, Any]) -> dict[str, Any]:
+    """The evidence of a queue's limit with what the queue's jobs hold now: the decision's number is
+    written again only when its code changes."""
+    now = dict(evidence)
+    if control is not None and code == "Limit":
+        queues = {each.metadata.name: each for each in control.cache(QUEUE).all()}
+        queue = queues.get(evidence["queue"])
+        if queue is not None and queue.status.writers and evidence["resource"] in RESOURCES:
+            now["used"] = summaries(queues.values())[evidence["queue"]].used[evidence["resource"]]
+    if "also" in now:
+        now["also"] = [_usage_now(control, each.get("code", ""), each) for each in now["also"]]
     return now
 
 

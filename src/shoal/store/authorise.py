@@ -57,6 +57,7 @@ ACTIONS: MappingProxyType[Action, Least] = MappingProxyType({
     "inventory": "member", "metrics": "viewer", "users": "admin", "tokens": "admin", "server": "admin",
 })  # fmt: skip
 
+_OF_CLUSTER: frozenset[Action] = frozenset(("inventory", "metrics", "users", "tokens", "server"))
 _OWN_JOB: frozenset[Action] = frozenset(("tasks", "exec", "logs"))
 """What a job's token allows on the job itself, beside reading it."""
 _RANK = {role: rank for rank, role in enumerate(ROLES)}
@@ -76,7 +77,8 @@ def authorise(actor: Actor, verb: Verb, kind: Kind, namespace: str, name: str) -
     if verb == "patch_status" and any(role.startswith("controller:") for role in actor.roles):
         return  # the store binds the writer's name to the role
     if not allows(actor, least, namespace if kind.namespaced else ""):
-        raise _refusal(actor, f"{verb} {kind.plural}", least, namespace if kind.namespaced else "")
+        space = namespace if kind.namespaced else None
+        raise _refusal(actor, f"{verb} {kind.plural}", least, space)
 
 
 def require(actor: Actor, action: Action, namespace: str = "", name: str = "") -> None:
@@ -93,7 +95,8 @@ def require(actor: Actor, action: Action, namespace: str = "", name: str = "") -
         of = f" of job {name}" if name else ""
         raise Forbidden(f"the token of job {actor.job[1]} does not allow {action}{of}")
     if not allows(actor, ACTIONS[action], namespace):
-        raise _refusal(actor, f"use {action}", ACTIONS[action], namespace)
+        space = None if action in _OF_CLUSTER else namespace
+        raise _refusal(actor, f"use {action}", ACTIONS[action], space)
 
 
 def allows(actor: Actor, least: Least, namespace: str) -> bool:
@@ -104,12 +107,13 @@ def allows(actor: Actor, least: Least, namespace: str) -> bool:
     return max(held, default=-1) >= _RANK[least]
 
 
-def _refusal(actor: Actor, what: str, least: Least, namespace: str) -> Forbidden:
+def _refusal(actor: Actor, what: str, least: Least, namespace: str | None) -> Forbidden:
+    """`namespace`: "" where one could be named and is not, None for what is of the cluster."""
     where = f"in namespace {namespace}" if namespace else "in the whole cluster"
     if least == "member":
         return Forbidden(f"{actor.name} may not {what}: it has no role", hint="ask an admin for one")
     hint = "shoal whoami shows your roles"
-    if not namespace and actor.bindings:
+    if namespace == "" and actor.bindings:
         spaces = ", ".join(dict.fromkeys(space for space, _ in actor.bindings))
         hint += f"; name a namespace with -n, such as {spaces}"
     return Forbidden(f"{actor.name} may not {what} {where}: that needs the role {least}", hint=hint)
