@@ -9,6 +9,7 @@ import pytest
 from shoal.cluster.local import home
 from shoal.cluster.local import home as homes
 from shoal.cluster.local.home import Home, HomeError, Lock
+from shoal.testing.local import wait_until
 
 
 def test_everything_is_for_the_owner_alone(tmp_path):
@@ -105,6 +106,41 @@ def test_homes_are_known_until_they_are_gone(tmp_path, monkeypatch):
     shutil.rmtree(first.path)
     assert home.known_homes() == [str(second.path)]
     assert len(list((tmp_path / "notes").iterdir())) == 1
+
+
+def test_what_is_no_note_does_not_hide_the_homes(tmp_path, monkeypatch):
+    """A task may have left anything beside the notes: what is listed first is no matter."""
+    notes = tmp_path / "notes"
+    monkeypatch.setattr(home, "_folders", lambda: [tmp_path / "file", notes])
+    (tmp_path / "file").touch()
+    notes.mkdir()
+    for number in range(30):
+        (notes / f"before{number}").touch()
+    made = Home(tmp_path / "home").create()
+    home.note_home(made.path)
+    (notes / "noted").symlink_to(made.path)
+    for number in range(30):
+        (notes / f"zz{number}").touch()
+        (notes / f"folder{number}").mkdir()
+    (notes / "round").symlink_to(notes / "round")
+    assert home.known_homes() == [str(made.path)]
+
+
+def test_so_many_homes_are_known_as_a_task_can_hide(tmp_path, monkeypatch):
+    notes = tmp_path / "notes"
+    monkeypatch.setattr(home, "_folders", lambda: [notes])
+    monkeypatch.setattr(home, "_MOST_HOMES", 3)
+    for name in ("d", "c", "b", "a", "e"):
+        made = Home(tmp_path / name).create()
+        wait_until(lambda made=made: _later(notes, made.path))
+    assert home.known_homes() == [str(tmp_path / name) for name in ("b", "c", "d")]
+
+
+def _later(notes, path):
+    """True once the clock of the file system is past what was noted."""
+    (probe := notes.parent / "probe").write_text("")
+    noted = next(link for link in notes.iterdir() if link.readlink() == path)
+    return probe.stat().st_ctime_ns > noted.lstat().st_ctime_ns
 
 
 def test_a_folder_that_another_user_made_is_not_believed(tmp_path, monkeypatch):

@@ -36,6 +36,8 @@ _SOCKET_PATH_BYTES = 107
 _RETRY_SECONDS = 0.005
 _ATTEMPTS = 4
 _LOOK_SECONDS = 0.001
+_MOST_HOMES = 128
+"""Each costs every task's start a mount."""
 
 
 class HomeError(OSError):
@@ -320,19 +322,27 @@ def note_home(home: Path) -> None:
 
 
 def known_homes() -> list[str]:
-    """Paths of the homes that are there."""
-    found: list[str] = []
-    for folder in _folders():
-        with contextlib.suppress(OSError):
-            if folder.stat().st_uid != os.geteuid():
-                continue
-            for link in folder.iterdir():
+    """Paths of the homes that are there; of more than 128 those noted first."""
+    found: dict[str, int] = {}
+    for folder in note_folders():
+        for link in Path(folder).iterdir():
+            with contextlib.suppress(OSError):  # this note alone says nothing
                 home = link.readlink()
                 if (home / "run").is_dir():
-                    found.append(str(home))
+                    found.setdefault(str(home), link.lstat().st_ctime_ns)
                 elif not home.exists():
                     link.unlink(missing_ok=True)
-    return sorted(set(found))
+    return sorted(sorted(found, key=lambda home: found[home])[:_MOST_HOMES])
+
+
+def note_folders() -> list[str]:
+    """The folders with the notes of this user's homes, which no task may see or change."""
+    found: list[str] = []
+    for folder in _folders():
+        with contextlib.suppress(OSError):  # it is not there, or not for this user
+            if folder.is_dir() and folder.stat().st_uid == os.geteuid() and os.access(folder, os.R_OK):
+                found.append(str(folder))
+    return found
 
 
 def _folders() -> list[Path]:

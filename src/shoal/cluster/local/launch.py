@@ -43,7 +43,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.cluster.local import taskfiles
-from shoal.cluster.local.home import Home, NodeHome, known_homes
+from shoal.cluster.local.home import Home, NodeHome, known_homes, note_folders
 from shoal.history import segments
 from shoal.objects.task import RENDEZVOUS_FOLDER, SECRETS_FOLDER, TaskBootstrap, TaskKey, TaskSpec
 
@@ -172,7 +172,6 @@ def description(
         },
         **spec.env,
     }
-    prefixes = (environment.get("VIRTUAL_ENV", ""), sys.prefix, sys.base_prefix)
     return taskfiles.Launch(
         namespace=spec.namespace,
         task=spec.name,
@@ -199,9 +198,11 @@ def description(
         isolation=taskfiles.Isolation(
             mode=spec.isolation,
             home=str(home.path),
-            other_homes=tuple(path for path in known_homes() if path != str(home.path)),
+            other_homes=tuple(
+                path for path in (*known_homes(), *note_folders()) if path != str(home.path)
+            ),
             tasks_socket=str(home.tasks_socket),
-            keep=tuple(dict.fromkeys(filter(None, prefixes))),
+            keep=tuple(dict.fromkeys((sys.prefix, sys.base_prefix))),
             sandbox=str(folders.sandbox) if spec.isolation == "strict" else "",
         ),
     )

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 PRIVATE = "private"
 """The folder, in the task's, that holds its own /tmp and /var/tmp."""
 
-_MANAGED = frozenset({"keys", "nodes", "run", "log", "logs", "output", "sandboxes", "tasks"})
 _PACKAGE_ROOT = __file__.removesuffix("/shoal/cluster/local/supervisor_plan.py")
 
 
@@ -70,8 +69,9 @@ class Plan:
         view.keep(_resolved([self.scratch, self.output]), writable=True)
         view.keep(_resolved([self.rendezvous]))
         view.keep(self._allowed([self.cwd]), writable=True)
+        view.keep(self._allowed([environment]))
         # the last is for what a task runs of Shoal itself: mpirun's remote shell
-        view.keep(self._allowed([*self._keep, environment, _PACKAGE_ROOT]))
+        view.keep(_resolved([*self._keep, _PACKAGE_ROOT]))
         socket_folder = os.path.dirname(self._tasks_socket)
         if socket_folder != self.home and os.path.exists(socket_folder):
             view.seal(socket_folder)
@@ -82,14 +82,19 @@ class Plan:
 
     def _allowed(self, paths: list[str]) -> list[str]:
         """Those of the paths that a job may ask to see, resolved. It names its folders, environment and
-        command as it likes, so nothing of /proc, /sys, /dev and /run, and of the home only what is no
-        part of Shoal: a project that happens to lie there."""
-        homes = [os.path.realpath(home) for home in (self.home, *self._other_homes) if home]
+        command as it likes, so nothing of /proc, /sys, /dev and /run, and nothing of a home, whichever
+        mount it is named by: of that a task sees its own folders, which the platform names."""
+        homes: set[tuple[int, int] | None] = {
+            key
+            for home in _existing([self.home, *self._other_homes])
+            for key in _keys(os.path.realpath(home))
+        }
+        homes.add(None)
         mounts = read_mounts()
         return [
             path
             for path in _resolved(paths)
-            if not is_of_the_system(path, mounts) and not any(_is_managed(path, home) for home in homes)
+            if not is_of_the_system(path, mounts) and homes.isdisjoint(_keys_above(path))
         ]
 
     def _named_in_tmp(self, view: View) -> list[str]:
@@ -107,12 +112,29 @@ class Plan:
         ]
 
 
-def _is_managed(path: str, home: str) -> bool:
-    """True when the path is the home, or in a part of it that is Shoal's."""
-    if not within(path, home):
-        return False
-    inside = path[len(home) + 1 :].split("/")[0]
-    return not inside or inside in _MANAGED or not os.path.isdir(f"{home}/{inside}")
+def _keys(home: str) -> list[tuple[int, int]]:
+    """What identifies a home and the folders and files directly in it: device and inode, which are the
+    same under each path that a bind mount gives them."""
+    try:
+        places = [home, *(f"{home}/{name}" for name in os.listdir(home))]
+    except PermissionError:
+        places = [home]  # what this user cannot enter, its tasks cannot either
+    return [key for place in places if (key := _key(place)) is not None]
+
+
+def _key(path: str) -> tuple[int, int] | None:
+    """The device and inode of what is at the path; None when it has gone by now."""
+    try:
+        state = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return state.st_dev, state.st_ino
+
+
+def _keys_above(path: str) -> list[tuple[int, int] | None]:
+    """Those of the resolved path and of all folders that it lies in."""
+    parts = path.split("/")
+    return [_key("/".join(parts[:count])) for count in range(2, len(parts) + 1)]
 
 
 def _resolved(paths: list[str]) -> list[str]:

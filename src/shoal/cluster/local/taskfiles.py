@@ -68,7 +68,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     """$SHOAL_HOME: hidden from the task but for its own folders."""
     other_homes: tuple[str, ...] = ()
-    """Other homes of this user, hidden from the task as a whole."""
+    """Other homes of this user and the notes of where they are, hidden from the task as a whole."""
     tasks_socket: str = ""
     """The API socket for tasks, to be seen inside; empty: there is none."""
     keep: tuple[str, ...] = ()

@@ -322,6 +322,39 @@ print(json.dumps(found))
     assert python(bench, source, keep=keep, **mode) == ["secret"] * 6
 
 
+@pytest.mark.parametrize("part", ["decisions", "keys", "project"])
+def test_no_part_of_a_home_is_opened_by_naming_it(bench, mode, part):
+    """Whatever is in it, also what a later version adds."""
+    folder = bench.folder(f"home/{part}")
+    (folder / "secret").write_text("secret")
+    bench.user.own(folder / "secret")
+    for other in ((), (str(bench.folder("empty")),)):
+        task = bench.run("cat", "secret", cwd=folder, other_homes=other, **mode)
+        assert task.exit()["exit_code"] != 0
+        assert b"secret" not in task.log().replace(str(folder).encode(), b"").replace(
+            b"cat: secret", b""
+        )
+
+
+def test_the_other_path_of_a_home_on_a_bind_mount_is_no_way_in(bench, mode):
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    keys = bench.folder("home/keys")
+    (keys / "secret").write_text("secret")
+    bench.user.own(keys / "secret")
+    alias, inner = bench.folder("alias"), bench.folder("inner")
+    for source, target in ((bench.home, alias), (keys, inner)):
+        subprocess.run(["mount", "--bind", str(source), str(target)], check=True)
+    try:
+        for cwd in (alias, alias / "keys", inner):
+            task = bench.run("sh", "-c", "cat secret keys/secret", cwd=cwd, **mode)
+            assert task.exit()["exit_code"] != 0, cwd
+            assert b"secret" not in task.log().splitlines(), cwd
+    finally:
+        for target in (alias, inner):
+            subprocess.run(["umount", str(target)], check=True)
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_is_well_formed(machine):
     """Every jump stays within the program, and its end is a return."""

@@ -97,7 +97,16 @@ def test_what_is_the_machines_is_recognised_wherever_it_is_mounted(path, expecte
 
 
 def launch(tmp_path, **fields):
-    for name in ("scratch", "output", "rendezvous", "home/keys", "home/tasks", "home/project", "cwd"):
+    for name in (
+        "scratch",
+        "output",
+        "rendezvous",
+        "home/keys",
+        "home/tasks",
+        "home/project",
+        "home/decisions",
+        "cwd",
+    ):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
     isolation = {"home": str(tmp_path / "home"), "tasks_socket": str(tmp_path / "home/tasks/api.sock")}
     given = {
@@ -116,11 +125,9 @@ def test_what_is_kept_and_what_may_be_written(tmp_path):
     assert visible - set(view.writable) == {f"{place}/home/tasks", f"{place}/rendezvous"}
 
 
-@pytest.mark.parametrize(
-    ("inside", "kept"), [("project", True), ("keys", False), ("", False), ("store.db", False)]
-)
+@pytest.mark.parametrize("inside", ["project", "decisions", "keys", "", "store.db"])
 @pytest.mark.parametrize("ask", ["cwd", "VIRTUAL_ENV", "PATH", "argv", "link"])
-def test_what_a_job_asks_to_see_of_the_home_is_kept_unless_it_is_shoals(tmp_path, ask, inside, kept):
+def test_nothing_that_a_job_asks_to_see_of_the_home_is_kept(tmp_path, ask, inside):
     path = str(tmp_path / "home" / inside)
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "store.db").touch()
@@ -133,8 +140,7 @@ def test_what_a_job_asks_to_see_of_the_home_is_kept_unless_it_is_shoals(tmp_path
         "link": {"cwd": str(tmp_path / "link")},
     }[ask]
     view = launch(tmp_path, **asked).view(namespaces.DEFAULT)
-    in_tmp = str(tmp_path).startswith("/tmp/")
-    assert (os.path.realpath(path) in view.kept) == (kept and (in_tmp or ask not in ("PATH", "argv")))
+    assert os.path.realpath(path) not in view.kept
 
 
 def test_words_of_the_command_that_name_something_in_tmp_are_kept(tmp_path, monkeypatch):
