@@ -9,6 +9,7 @@ got their environment, for what its spec said.
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -37,6 +38,8 @@ MOST_DEPENDENCIES = 1000
 """Jobs that one job waits for."""
 LONGEST_CURVE = 4096
 """Points of a declared curve: what it says of the largest size holds for all beyond."""
+_LONGEST_PATH_BYTES = 4095
+"""Linux opens none that is longer."""
 FIXED_RUNTIMES = frozenset({"torchrun", "tensorflow", "mpi", "jax", "xgboost", "paddle"})
 """Their world size is fixed when a gang starts."""
 
@@ -58,6 +61,7 @@ def check(spec: JobSpec) -> Iterable[Finding]:
     yield from _speed(spec)
     yield from _runtime(spec)
     yield from _ports(spec)
+    yield from _strict_folders(spec)
     if problem := priority_problem(spec.priority):
         yield Finding(("spec", "priority"), problem)
 
@@ -260,6 +264,19 @@ def _ports(spec: JobSpec) -> Iterable[Finding]:
                 yield Finding(path, message, (other, ("spec", "isolation")))
 
 
+def _strict_folders(spec: JobSpec) -> Iterable[Finding]:
+    """A strict task has /run, /dev and temporary folders of its own; /proc and /sys are read-only."""
+    for at, role in enumerate(spec.roles):
+        directory = posixpath.normpath(role.working_directory)
+        top = "/".join(directory.split("/")[:2])
+        system = top in ("/proc", "/sys", "/dev", "/run") and not directory.startswith("/dev/shm/")
+        if spec.isolation == "strict" and (system or directory in ("/tmp", "/var/tmp")):
+            message = (
+                f"a strict job cannot work in {directory[:60]}: it sees nothing of the machine's {top}"
+            )
+            yield Finding((*_ROLES, at, "workingDirectory"), message, (("spec", "isolation"),))
+
+
 def _counts(roles: tuple[Role, ...]) -> tuple[Path, ...]:
     return tuple((*_ROLES, at, name) for at in range(len(roles)) for name in ("replicas", "minReplicas"))
 
@@ -335,6 +352,9 @@ def _command(role: Role, path: Path, may_wait: bool) -> Iterable[Finding]:
     directory = role.working_directory
     if directory and (not directory.startswith("/") or "\0" in directory):
         yield Finding((*path, "workingDirectory"), f"{directory[:60]!r} is not an absolute path")
+    elif len(directory.encode()) > _LONGEST_PATH_BYTES:
+        message = f"a path has at most {_LONGEST_PATH_BYTES} bytes, this one {len(directory.encode())}"
+        yield Finding((*path, "workingDirectory"), message)
 
 
 def _environment(role: Role, path: Path) -> Iterable[Finding]:

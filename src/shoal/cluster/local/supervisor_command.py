@@ -29,6 +29,9 @@ else:
 _OOM_SCORE = "300"
 """How much rather the kernel should take a task than an agent when the whole machine is short."""
 
+_MESSAGE_CHARACTERS = 300
+"""With every character escaped this still fits into the task's status."""
+
 
 class CannotRun(Exception):
     """The command cannot be started."""
@@ -101,7 +104,11 @@ def become(plan: Plan, init_pid: int, private_tmp: bool, report: Callable[[bytes
 
 def failure_record(failure: CannotRun) -> dict[str, Any]:
     """What is noted of a command that was never run."""
-    return {"exit_code": failure.exit_code, "reason": failure.reason, "message": str(failure)}
+    return {
+        "exit_code": failure.exit_code,
+        "reason": failure.reason,
+        "message": str(failure)[:_MESSAGE_CHARACTERS],
+    }
 
 
 def find(argv: list[str], env: dict[str, str]) -> NoReturn:

@@ -302,6 +302,21 @@ def test_working_in_tmp_itself_is_told_and_strict_refuses_it(own_bench):
     assert "/tmp itself" in refused["message"]
 
 
+@pytest.mark.parametrize("long", ["cwd", "command"])
+def test_a_name_that_no_system_call_takes_is_the_jobs_own_failure(own_bench, mode, long):
+    name = "/" + "\u00e4/" * 3000
+    words, fields = (("true",), {"cwd": name}) if long == "cwd" else ((name,), {})
+    ended = own_bench.run(*words, **fields, **mode).exit()
+    assert ended["reason"] == "CommandNotFound", ended
+    assert ended["exit_code"] in (126, 127)
+
+
+@pytest.mark.parametrize("place", ["/dev", "/dev/shm", "/run", "/run/none"])
+def test_a_working_directory_of_the_machines_is_no_failure_of_the_machine(own_bench, place):
+    ended = own_bench.run("true", cwd=place, **STRICT).exit()
+    assert (ended["reason"], ended["exit_code"]) in (("Exited", 0), ("CommandNotFound", 126)), ended
+
+
 def test_strict_refuses_what_cannot_be_had(own_bench):
     ended = own_bench.run(
         "true", mode="strict", limits={"memory_bytes": 1 << 28}, cgroup_parents={}
