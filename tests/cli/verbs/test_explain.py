@@ -8,7 +8,7 @@ from shoal.cli.targets import Target
 from shoal.cli.verbs.describe import _print_explanation  # pyright: ignore[reportPrivateUsage]
 from shoal.client import Client
 from shoal.client.reports import Explanation
-from shoal.objects.job import Job, Scheduling
+from shoal.objects.job import Allocation, Job, Scheduling, Slots
 from shoal.objects.job_text import job_lines
 from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
@@ -27,7 +27,9 @@ def test_why_a_job_waits(sh: Shell, server: LiveServer, client: Client) -> None:
     held = Scheduling(code="NoRoom", message="it needs more", evidence=_EVIDENCE, since=5.0)
     status(server, job, writer="scheduler", scheduling=held)
     event(server, job, "e", "Created", "it was created")
-    client.create(a_job("large"))  # what the evidence names
+    large = client.create(a_job("large"))  # what the evidence names
+    slots = (Slots(role="worker", indices="0", node="n0"),)
+    status(server, large, writer="scheduler", allocation=Allocation(id=1, slots=slots))
     server.with_caches().order.names = ("default/first", "default/train", "default/large")
     said = sh("explain", "train")
     assert said.code == 0
