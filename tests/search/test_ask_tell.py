@@ -126,7 +126,13 @@ def test_ask_and_tell_through_a_killed_server(tmp_path: Path) -> None:
             assert again.metadata.name == second.metadata.name
             with pytest.raises(Conflict, match="no longer this program's: three has it"):
                 experiments.tell(second, 1.0)
+            for wrong in ("high", float("nan"), [4.0, 5.0], []):
+                with pytest.raises(Invalid, match=r"number|finite|one value for each of loss"):
+                    experiments.tell(first, wrong)
             experiments.tell(first, 4.0)
+            experiments.tell(first, 4.0)
+            with pytest.raises(Invalid, match=r"ended|its result is written already: 4"):
+                experiments.tell(first, 5.0)
             experiments.tell(again, None, message="it burned")
         local.kill("server")
         local.up()

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 import msgspec
 
 from shoal.objects import codec
-from shoal.objects.admit import admit, admit_job, check_update, invalid, problems_of
+from shoal.objects.admit import admit, admit_job, admit_to, check_update, invalid, problems_of
 from shoal.objects.demand import about_job, about_queue
 from shoal.objects.elastic import coordinator_of, with_coordinator
 from shoal.objects.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Problem
@@ -228,15 +228,27 @@ class Admission:
             made = self._with_dependencies(made)
         elif isinstance(made, Queue):
             self._check_place(made)
+        else:
+            self._check_queues(made)
         return made
 
     def _capacities(self) -> list[Capacity]:
         return known_capacities(self._nodes())
 
     def _admit_job(self, job: Job) -> None:
-        queue = self._queue(job.spec.queue)
-        known = () if queue is not None else [each.metadata.name for each in self._queues()]
-        admit_job(job, queue, known)
+        admit_job(job, *self._named_queue(job.spec.queue))
+
+    def _check_queues(self, obj: Object) -> None:
+        """Jobs will be made from this object: the queues that they are for take them."""
+        for each in kind_of(obj).references(obj):
+            if each.kind == QUEUE.name:
+                queue, known = self._named_queue(each.name)
+                admit_to(queue, each.name, obj.metadata.namespace, known, each.path)
+
+    def _named_queue(self, name: str) -> tuple[Queue | None, list[str]]:
+        """A queue, and where there is none of this name those of all."""
+        queue = self._queue(name)
+        return queue, [] if queue is not None else [each.metadata.name for each in self._queues()]
 
     def _queues(self) -> list[Queue]:
         return [record.object for record in self._store.list(QUEUE, actor=SYSTEM).records]

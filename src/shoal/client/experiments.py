@@ -13,6 +13,7 @@ took and has no result for is given out again after `release`.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -121,11 +122,16 @@ class Experiments:
         `message` says why. The same result again is fine.
 
         Raises:
-            Invalid: a value is not finite.
+            Invalid: they are not as many finite numbers as there are objectives, or another result is
+                written already.
             Conflict: the trial has ended, or another program has taken it since.
         """
-        result = () if values is None else (values,) if isinstance(values, int | float) else values
-        found = tuple(map(float, result))
+        found = () if values is None else _numbers(values)
+        experiment = self._client.get(Experiment, trial.metadata.namespace, trial.spec.experiment)
+        metrics = [each.metric for each in experiment.spec.objectives]
+        if values is not None and len(found) != len(metrics):
+            names = ", ".join(metrics)
+            raise Invalid(f"one value for each of {names}, in this order; found {len(found)} values")
         failed = (message or "its program wrote no value") if values is None else ""
 
         def change(now: Trial) -> Trial:
@@ -156,6 +162,17 @@ class Experiments:
         for trial in sorted(found, key=lambda each: each.spec.number):
             if trial.status.phase == "Pending" and not trial.spec.worker:
                 yield trial
+
+
+def _numbers(values: float | Sequence[float]) -> tuple[float, ...]:
+    try:
+        given = (values,) if isinstance(values, str) or not isinstance(values, Sequence) else values
+        numbers = tuple(map(float, given))
+    except (TypeError, ValueError):
+        raise Invalid(f"the result of a trial is a number or several; found {values!r}") from None
+    if not all(map(math.isfinite, numbers)):
+        raise Invalid(f"the result of a trial is finite; found {values!r}: tell None if it failed")
+    return numbers
 
 
 def _with(trial: Trial, **fields: Any) -> Trial:

@@ -79,6 +79,31 @@ def check_document(
     return (None if findings else obj), findings
 
 
+def admit_to(
+    queue: Queue | None,
+    name: str,
+    namespace: str,
+    known: Iterable[str] = (),
+    path: Path = ("spec", "queue"),
+) -> Queue:
+    """The queue of this name, if it takes jobs of the namespace. `path` is the field that names it.
+
+    Raises:
+        Invalid, Forbidden: as `admit_job`, but for priorities.
+    """
+    if queue is None or queue.metadata.deleted:
+        state = "there is no queue" if queue is None else "this queue is being deleted:"
+        message = f"{state} {name}{did_you_mean(name, known) if queue is None else ''}"
+        raise Invalid(message, (Problem(spell(path), message),), hint="shoal get queues lists them")
+    if queue.spec.namespaces and namespace not in queue.spec.namespaces:
+        allowed = ", ".join(queue.spec.namespaces)
+        near = did_you_mean(namespace, queue.spec.namespaces)
+        raise Forbidden(
+            f"queue {name} is not for namespace {namespace}", hint=f"it is for {allowed}{near}"
+        )
+    return queue
+
+
 def admit_job(job: Job, queue: Queue | None, known: Iterable[str] = ()) -> Job:
     """The job, if its queue takes it. `queue` is the one that the job names, None when there is none;
     `known` are the names of all queues, of which the nearest is named then.
@@ -88,16 +113,7 @@ def admit_job(job: Job, queue: Queue | None, known: Iterable[str] = ()) -> Job:
         Forbidden: the queue is not for this namespace, or not at this priority.
     """
     name, namespace = job.spec.queue, job.metadata.namespace
-    if queue is None or queue.metadata.deleted:
-        state = "there is no queue" if queue is None else "this queue is being deleted:"
-        message = f"{state} {name}{did_you_mean(name, known) if queue is None else ''}"
-        raise Invalid(message, (Problem("spec.queue", message),), hint="shoal get queues lists them")
-    if queue.spec.namespaces and namespace not in queue.spec.namespaces:
-        allowed = ", ".join(queue.spec.namespaces)
-        near = did_you_mean(namespace, queue.spec.namespaces)
-        raise Forbidden(
-            f"queue {name} is not for namespace {namespace}", hint=f"it is for {allowed}{near}"
-        )
+    queue = admit_to(queue, name, namespace, known)
     limits = queue.spec.highest_priority
     highest = limits.get(namespace, limits.get("*"))
     if highest is not None and priority_number(job.spec.priority) > priority_number(highest):

@@ -126,13 +126,19 @@ def _check_change(old: Trial, new: Trial) -> Iterator[Finding]:
         yield Finding(("spec",), f"the trial has ended as {old.status.phase}")
     elif changed and old.status.job:
         yield Finding(("spec",), "the trial is run by a job: its result is what the job reports")
+    elif old.spec.values and new.spec.values != old.spec.values:
+        yield Finding(("spec", "values"), f"its result is written already: {_list(old.spec.values)}")
     if any(not math.isfinite(value) for value in new.spec.values):
         yield Finding(("spec", "values"), "a value is a finite number; write failed for no result")
 
 
+def _list(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)
+
+
 def _values(trial: Trial, _now: float) -> str:
     if trial.status.values:
-        return " ".join(f"{value:.6g}" for value in trial.status.values)
+        return _list(trial.status.values)
     return "-" if trial.status.latest is None else f"{trial.status.latest:.6g}"
 
 

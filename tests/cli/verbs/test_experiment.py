@@ -164,3 +164,21 @@ def test_pictures_of_one_trial() -> None:
     one = data([0.5], [3.0])
     for draw in (charts.draw_history, charts.draw_parallel, charts.draw_importance):
         assert all(draw(one))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--algorithm", "tpe", "--algorithm", "gp"], "one algorithm chooses points: tpe or gp?"),
+        (["--algorithm", "asha", "--algorithm", "median"], "ends trials early: asha or median?"),
+        (["--queue", "nope"], "there is no queue nope"),
+    ],
+)
+def test_a_search_that_cannot_be_meant_is_refused_at_once(
+    sh: Shell, client: Client, given: list[str], sentence: str
+) -> None:
+    words = ["search", "--param", "x=0..1", "--minimize", "loss", "--trials", "2", *given]
+    found = sh(*words, "--", "echo", "{x}")
+    assert found.code == 2
+    assert sentence in found.err
+    assert not client.list(EXPERIMENT).records

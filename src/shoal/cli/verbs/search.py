@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -147,8 +147,8 @@ def _document(
     for name in dict.fromkeys(unknown):
         near = did_you_mean(name, [each.name for each in space]) or ": it stays as it is"
         say(f"note: {{{name}}} in the command is not a parameter{near}")
-    algorithm = next((each for each in said["algorithm"] if each in _ALGORITHMS), "random")
-    stopping = next((each for each in said["algorithm"] if each in _STOPPING), "none")
+    algorithm = _one(said["algorithm"], _ALGORITHMS, "chooses points") or "random"
+    stopping = _one(said["algorithm"], _STOPPING, "ends trials early") or "none"
     given = dict(said["settings_given"])
     of_stopping = {name: value for name, value in given.items() if name in STOPPING[stopping]}
     of_algorithm = {name: value for name, value in given.items() if name not in of_stopping}
@@ -175,6 +175,17 @@ def _document(
         {"metadata": {"name": name}, "spec": spec}, EXPERIMENT, namespace=settings.namespace
     )
     return made
+
+
+def _one(given: Sequence[str], known: Sequence[str], what: str) -> str:
+    """
+    Raises:
+        UsageError: several of them are given.
+    """
+    found = list(dict.fromkeys(each for each in given if each in known))
+    if len(found) > 1:
+        raise click.UsageError(f"one algorithm {what}: {' or '.join(found)}?")
+    return found[0] if found else ""
 
 
 def _escaped(value: Any) -> Any:
