@@ -56,7 +56,7 @@ def test_a_server_with_options_of_its_own(local: LocalHome, tmp_path: Path, poin
     options = ("--home", str(local.home.path), "--listen", "127.0.0.1:0", "--store", store)
     people, chaos = People(local.home.path), Chaos(local.home)
     with chaos.stopped("one"):  # it would start a server of its own
-        chaos.kill("server")
+        local.kill("server")
         assert run(local, "shoal.server", *options, fault=f"{point}:kill") == -signal.SIGKILL
 
     def listens() -> bool:

@@ -280,6 +280,20 @@ def test_all_ranks_fail_on_their_samples() -> None:
     assert bench.last("b", "stop") == {"type": "stop", "reason": bench.end.reason, "failed": True}
 
 
+def test_a_recovery_that_another_replaces_keeps_who_was_lost() -> None:
+    bench = Bench()
+    bench.start("a")
+    grow(bench, "b", "c", "d")
+    bench.sidecar_says("b", "gone")
+    bench.sidecar_says("c", "gone")
+    assert bench.members == ["a", "d"]
+    for name in bench.members:
+        bench.recovered(bench.epoch, 1, name)
+    (recovery,) = bench.state.recoveries
+    assert [reason.partition(":")[0] for reason in recovery.reasons] == ["b", "c"]
+    assert recovery.seconds is not None
+
+
 @pytest.mark.parametrize("again", ["", "the same connection", "a new connection"])
 def test_samples_count_though_the_worker_was_lost_before_its_sidecar_said_why(again: str) -> None:
     bench = Bench()

@@ -25,7 +25,7 @@ def tell(**fields):
 
 torch.manual_seed(1)
 model = torch.nn.Linear(256, width, bias=False)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.02 * width)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.005 * width)
 data = torch.randn(batch * 8, 256)
 job = elastic.init()
 size = int(bucket) << 20

@@ -170,11 +170,16 @@ def _publish(
         reasons.append(state.renew)
     if kind == "loss" or former:
         began = state.began_at if state.began_at is not None else turn.now
-        known = sum(each.lost_steps for each in state.recoveries)
+        earlier = state.recoveries
+        if earlier and earlier[-1].seconds is None:
+            # this view takes its place: what was lost then is lost in the same pause
+            *earlier, unfinished = earlier
+            began, reasons = min(began, unfinished.began_at), [*unfinished.reasons, *reasons]
+        known = sum(each.lost_steps for each in earlier)
         recovery = Recovery(
             view.epoch, view.size, began, turn.now, tuple(reasons), state.lost_steps - known
         )
-        turn.set(recoveries=(*state.recoveries[-63:], recovery))
+        turn.set(recoveries=(*earlier[-63:], recovery))
     turn.set(
         lost={},
         began_at=None,
