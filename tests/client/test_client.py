@@ -47,6 +47,7 @@ def test_the_nodes_verbs(client: Client) -> None:
     assert (spec.unschedulable, spec.taints) == (False, ())
 
 
+@pytest.mark.slow
 def test_an_edit_goes_around_the_writes_of_others(client: Client) -> None:
     client.create(a_job())
     others = iter(range(1, 6))
@@ -61,6 +62,7 @@ def test_an_edit_goes_around_the_writes_of_others(client: Client) -> None:
     assert (done.spec.suspend, done.spec.priority) == (True, 5)
 
 
+@pytest.mark.slow
 def test_an_edit_gives_up_against_one_who_never_stops(client: Client) -> None:
     client.create(a_job())
     count = iter(range(1, 1000))
@@ -104,6 +106,7 @@ def test_waiting_ends_in_time(client: Client) -> None:
     assert time.monotonic() - begun < 10
 
 
+@pytest.mark.slow
 def test_waiting_for_what_is_not_there(client: Client) -> None:
     with pytest.raises(NotFound, match="no job other"):
         client.wait_finished("default", "other", 10)
@@ -116,6 +119,7 @@ def test_waiting_for_what_is_not_there(client: Client) -> None:
     assert client.wait(Job, "default", "train", lambda job: job is None, 20) is None
 
 
+@pytest.mark.slow
 def test_waiting_goes_on_when_the_server_restarts(server: LiveServer, client: Client) -> None:
     client.create(a_job())
     waiting = threading.Thread(target=client.wait_finished, args=("default", "train"))
@@ -166,6 +170,7 @@ def _audit(server: LiveServer) -> None:
     server.services.audit.attach(Recorder(server.history, server.services.clock))
 
 
+@pytest.mark.slow
 def test_every_kind_has_a_schema(client: Client) -> None:
     for kind in KINDS.values():
         assert client.schema(kind)["properties"]["spec"]

@@ -96,6 +96,7 @@ def test_a_server_that_has_restarted_is_reached_again(server: LiveServer, client
     assert client.get(Job, "default", "train").spec.suspend
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_for_a_moment_is_waited_for(server: LiveServer, client: Client) -> None:
     client.list(JOB)
     server.stop()

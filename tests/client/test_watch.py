@@ -55,6 +55,7 @@ def test_a_watch_outlives_its_server(server: LiveServer, client: Client) -> None
     watching.close()
 
 
+@pytest.mark.slow
 def test_a_watch_that_was_away_too_long_ends(small: LiveServer) -> None:
     with small.client() as client:
         watching = client.watch(JOB, version=client.list(JOB).version)
@@ -69,6 +70,7 @@ def test_a_watch_that_was_away_too_long_ends(small: LiveServer) -> None:
         watching.close()
 
 
+@pytest.mark.slow
 def test_a_watch_gives_up_when_nobody_comes_back(
     server: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

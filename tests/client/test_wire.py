@@ -11,6 +11,7 @@ from shoal.client.wire import data_frame, data_of, frame, frames_in, read_frames
 FRAMES = st.lists(st.tuples(st.sampled_from([b"S", b"D", b"Z", b"I"]), st.binary(max_size=200)))
 
 
+@pytest.mark.slow
 @given(FRAMES)
 def test_frames_come_out_as_they_went_in(frames: list[tuple[bytes, bytes]]) -> None:
     data = b"".join(frame(tag, payload) for tag, payload in frames)
@@ -20,6 +21,7 @@ def test_frames_come_out_as_they_went_in(frames: list[tuple[bytes, bytes]]) -> N
     assert not buffer
 
 
+@pytest.mark.slow
 @given(FRAMES, st.integers(1, 50))
 def test_frames_may_come_in_pieces(frames: list[tuple[bytes, bytes]], size: int) -> None:
     data = b"".join(frame(tag, payload) for tag, payload in frames)

@@ -148,6 +148,7 @@ def outcome(world: World) -> dict[str, tuple[str, int, int]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("edition")
 def test_without_a_kill_all_jobs_succeed():
     world = play(set())

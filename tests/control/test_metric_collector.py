@@ -282,6 +282,7 @@ def test_an_endpoint_is_read_while_its_task_runs(
     assert world.collector.is_collected(world.uid)
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_sends_slowly_holds_nothing_up(tmp_path: Path) -> None:
     world = World(tmp_path, kind="PrometheusMetric", port="metrics")
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -270,6 +270,7 @@ def test_deleting_a_job_gives_everything_back():
     assert world.running("next")
 
 
+@pytest.mark.slow
 def test_what_waits_is_told_in_portions_and_starts_come_first():
     world = World({"a": capacity(1)})
     for number in range(250):

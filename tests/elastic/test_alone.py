@@ -82,6 +82,7 @@ def test_it_is_the_plain_loop(clip: bool, micro: int | None):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_zero_grad_where_users_put_it_changes_nothing():
     model = nn.Linear(6, 1)
     twin = copy.deepcopy(model)
@@ -97,6 +98,7 @@ def test_zero_grad_where_users_put_it_changes_nothing():
     assert torch.equal(model.weight, twin.weight)
 
 
+@pytest.mark.slow
 def test_what_no_rank_used_keeps_no_gradient_and_does_not_decay():
     model = nn.ModuleDict({"used": nn.Linear(6, 1), "unused": nn.Linear(6, 1)})
     before = model["unused"].weight.detach().clone()
@@ -109,6 +111,7 @@ def test_what_no_rank_used_keeps_no_gradient_and_does_not_decay():
     assert torch.equal(model["unused"].weight, before)
 
 
+@pytest.mark.slow
 def test_frozen_parameters_stay():
     model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 1))
     model[0].requires_grad_(False)
@@ -121,6 +124,7 @@ def test_frozen_parameters_stay():
     assert torch.equal(model[0].weight, before)
 
 
+@pytest.mark.slow
 def test_the_users_own_accumulation_is_declared():
     model = nn.Linear(6, 1)
     twin = copy.deepcopy(model)
@@ -161,6 +165,7 @@ class Changing:
         return 10 + self.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
@@ -188,6 +193,7 @@ def test_an_optimizer_of_an_unknown_model_is_named():
         job.shards(data(), 4)
 
 
+@pytest.mark.slow
 def test_a_scaler_and_an_average_follow_the_steps():
     model = nn.Linear(6, 1)
     job = elastic.init()

@@ -27,6 +27,7 @@ def test_a_block_is_used_again():
     assert address(blocks.take(SIZE - 100)) == at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hold", [lambda t: t, lambda t: t[5:].view(-1, 1), lambda t: t.numpy().data])
 def test_a_block_that_is_held_is_not_given_to_another(hold: Callable[[torch.Tensor], Any]):
     blocks = Blocks()

@@ -31,6 +31,7 @@ def train(folder: Path, samples: int, seed: int, steps: int, **options: Any) -> 
     return began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("samples", "seed"), [(40, 1), (20, 0), (12, 0)])
 def test_other_data_amid_an_epoch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], samples: int, seed: int
@@ -43,6 +44,7 @@ def test_other_data_amid_an_epoch(
     assert (f"seed {seed}" if seed else f"length {samples}") in said
 
 
+@pytest.mark.slow
 def test_the_same_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     train(tmp_path, 40, 0, 6)
     assert train(tmp_path, 40, 0, 2) > 0

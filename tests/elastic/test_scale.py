@@ -41,10 +41,12 @@ def alone(scale: Scale | None) -> tuple[list[float], list[float]]:
     return rates, model.weight.flatten().tolist()
 
 
+@pytest.mark.slow
 def test_one_worker_that_is_the_reference_trains_as_without():
     assert alone(Scale("linear")) == alone(None)
 
 
+@pytest.mark.slow
 def test_half_of_the_reference_has_half_of_the_batch_and_of_the_rate():
     rates, weights = alone(Scale("linear", reference=2))
     assert len(rates) == 12, "batches of 4"
@@ -52,6 +54,7 @@ def test_half_of_the_reference_has_half_of_the_batch_and_of_the_rate():
     assert weights != alone(None)[1]
 
 
+@pytest.mark.slow
 def test_loops_of_one_script_have_one_policy():
     model = torch.nn.Linear(2, 1)
     job = elastic.init()

@@ -21,6 +21,7 @@ def test_a_set_and_its_text_are_one(plain: set[int]) -> None:
     assert all((index in made) == (index in plain) for index in range(-1, 62))
 
 
+@pytest.mark.slow
 @given(indices, indices)
 def test_set_operations(a: set[int], b: set[int]) -> None:
     for other in (IndexSet(b), b):
@@ -54,6 +55,7 @@ def test_map_operations(a: dict[int, str], b: dict[int, str], gone: set[int]) ->
         assert dict(made.without(cut)) == {i: v for i, v in a.items() if i not in gone}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.sampled_from("ab")), max_size=8))
 def test_of_values_given_twice_the_last_holds(parts: list[tuple[int, int, str]]) -> None:
     text = ",".join(f"{low}-{low + more}={value}" for low, more, value in parts)

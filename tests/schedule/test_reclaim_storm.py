@@ -197,6 +197,7 @@ def test_storm(seed: int) -> None:
     at_rest(storm.world)
 
 
+@pytest.mark.slow
 def test_a_storm_does_what_it_is_for() -> None:
     """Seeds are as good as any; together they make jobs give way often enough to mean something."""
     total = 0

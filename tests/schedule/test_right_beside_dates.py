@@ -44,6 +44,7 @@ def served(world: World, name: str, now: float) -> bool:
     return bool(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("priority", [-3, 0, 3])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("own", [20.0, 0.0])

@@ -117,6 +117,7 @@ def test_fifty_kills_at_random_writes_change_nothing() -> None:
     assert_undisturbed(plane, 26)
 
 
+@pytest.mark.slow
 @shows(EXPERIMENT, "spec.earlyStopping.name", "spec.earlyStopping.settings")
 def test_asha_stops_bad_trials_and_says_why() -> None:
     plane = SearchPlane()
@@ -248,6 +249,7 @@ def test_scale_changes_how_many_run() -> None:
     assert plane.finish().status.trials.succeeded == 12
 
 
+@pytest.mark.slow
 def test_auto_uses_what_is_idle() -> None:
     plane = SearchPlane(cpus=4)
     plane.apply(parallel="auto")
@@ -304,6 +306,7 @@ def test_points_come_first_and_grids_end_by_themselves() -> None:
     assert plane.finish("grid").status.trials.succeeded == 9
 
 
+@pytest.mark.slow
 @shows(EXPERIMENT, "spec.warmStart")
 def test_a_warm_start_learns_from_an_earlier_experiment() -> None:
     plane = SearchPlane(cpus=8)
@@ -404,6 +407,7 @@ def calls_of_one_end(ended: int) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_events_say_what_happened_to_the_experiment() -> None:
     plane = SearchPlane(behave=failing({2}))
     plane.apply(earlyStopping=ASHA)
@@ -551,6 +555,7 @@ def test_metadata_of_experiments_and_trials() -> None:
     assert (spaces.count("default"), spaces.count("team-b")) == (3, 3)
 
 
+@pytest.mark.slow
 @shows(EXPERIMENT, "metadata.finalizers")
 @shows(EXPERIMENT, "metadata.owners[].kind", "metadata.owners[].name", "metadata.owners[].uid")
 @shows(TRIAL, "metadata.finalizers")
@@ -588,6 +593,7 @@ def test_outputs_of_the_best_trials_are_kept(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == {each.status.job_uid for each in best}
 
 
+@pytest.mark.slow
 def test_a_population_keeps_the_outputs_that_it_continues_from(tmp_path: Path) -> None:
     plane = SearchPlane(cpus=4, seconds=3)
     plane.outputs = tmp_path

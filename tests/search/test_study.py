@@ -199,6 +199,7 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert sampler_for(spec("random")).ask(0, {}).parameters
 
 
+@pytest.mark.slow
 def test_optuna_is_loaded_when_it_is_used() -> None:
     import subprocess
 

@@ -60,6 +60,7 @@ def test_a_long_selector_is_refused(server: LiveServer) -> None:
     assert (status, message) == (422, "a selector names at most 1000 values; found 3000")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),
     [

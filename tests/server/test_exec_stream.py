@@ -30,6 +30,7 @@ def command(**asked: object) -> bytes:
     return frame(b"C", msgspec.json.encode({"command": ["true"], **asked}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -198,6 +199,7 @@ def test_a_bad_frame_ends_the_session(waiting: tuple[LiveServer, Waiting], route
     eventually(lambda: ExecAnswer._open.total() == 0)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @ROUTES
 def test_a_hang_up_ends_a_session_that_reads_no_input(
     waiting: tuple[LiveServer, Waiting], route: str
@@ -214,6 +216,7 @@ def test_a_hang_up_ends_a_session_that_reads_no_input(
     assert session.closed.wait(20)
 
 
+@pytest.mark.slow
 def test_a_stream_has_no_limit_of_size_or_time(waiting: tuple[LiveServer, Waiting]) -> None:
     server, session = waiting
     with Raw(server.home.api_socket) as raw:

@@ -142,6 +142,7 @@ def test_every_declared_family_has_samples_after_activity(tmp_path: Path) -> Non
         assert after[gauge] > 0, gauge
 
 
+@pytest.mark.slow
 def test_requests_are_counted_by_route_template_and_unknown_ones_together(tmp_path: Path) -> None:
     server = LiveServer(tmp_path / "home")
     try:

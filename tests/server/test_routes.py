@@ -202,6 +202,7 @@ def test_an_apply_tries_again_when_another_write_came_between(
     assert client.get(Job, "default", "train").spec.priority == 3
 
 
+@pytest.mark.slow
 def test_an_address_and_its_object_agree(client: Client) -> None:
     with pytest.raises(Invalid, match="its address"):
         client.transport.request("PUT", f"{JOBS}/other", body=msgspec.json.encode(plain()))

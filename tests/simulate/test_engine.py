@@ -30,6 +30,7 @@ def test_a_job_starts_at_the_first_decision_after_its_submission(application):
     assert run.busy[0] == (120.0, 1, 0)
 
 
+@pytest.mark.slow
 def test_strict_fifo_lets_nobody_pass_and_skip_does(application):
     jobs = submissions(application, (0, 3, 24), (1, 4, 32), (2, 1, 8))
     strict = simulate(jobs, Fifo(skip=False), Cluster(nodes=1))
@@ -68,6 +69,7 @@ def test_jobs_over_several_nodes_that_share_one_are_slowed(tmp_path):
     assert max(ends(0.5)) > max(ends(0.0))
 
 
+@pytest.mark.slow
 def test_who_declares_wrongly_is_served_all_the_same(application):
     jobs = submissions(application, *((30.0 * i, 1 + i % 4, 8 + 8 * (i % 4)) for i in range(12)))
 

@@ -71,6 +71,7 @@ def test_a_batch_is_split_in_the_fewest_passes(application, batch, replicas, spl
     assert split_batch(application, batch, replicas) == split
 
 
+@pytest.mark.slow
 def test_placements_are_alike_when_turned_and_others_are_interpolated(application):
     assert application.step_times((1, 0, 2), 8) == application.step_times((2, 1), 8)
     assert application.step_times((2,), 12) == (1.75, 0.25)

@@ -32,6 +32,7 @@ def test_a_load_that_is_through_says_how_long_it_took() -> None:
     assert ran.decisions == 5
 
 
+@pytest.mark.slow
 def test_one_that_is_not_says_how_far_it_came() -> None:
     """What has ended, and what runs, counts as use."""
     ran = _run(load(2000), 0.3)

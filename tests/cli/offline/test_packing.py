@@ -56,6 +56,7 @@ def test_a_record_for_each_policy_with_a_value_for_each_seed(sh: Shell, files: P
     assert "1 nodes without GPUs take no part" in said.err
 
 
+@pytest.mark.slow
 def test_a_table_for_people_and_all_policies_unless_some_are_named(sh: Shell, files: Path) -> None:
     said = sh(*WORDS, "--demand", "50")
     assert said.code == 0, said.err

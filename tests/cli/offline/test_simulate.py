@@ -64,6 +64,7 @@ def test_the_example_needs_nothing_else(sh: Shell) -> None:
     assert "leave --workload out" in sh("simulate", "--example", "--workload", "x.csv").err
 
 
+@pytest.mark.slow
 def test_what_shoal_is_told_is_shown(sh: Shell, jobs: Path) -> None:
     for information in ("none", "profiles"):
         words = ["--workload", str(jobs / "few.csv"), "--policy", "shoal", "--information", information]

@@ -11,6 +11,7 @@ from tests.cli.conftest import Shell
 from tests.server.harness import LiveServer, a_job
 
 
+@pytest.mark.slow
 def test_with_a_yes(sh: Shell, client: Client) -> None:
     client.create(a_job("a"))
     client.create(a_job("b"))

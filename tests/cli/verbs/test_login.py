@@ -82,6 +82,7 @@ def test_contexts_are_chosen_and_kept(sh: Shell, server: LiveServer, tmp_path: P
     assert contexts.everything()[0] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["expired", "revoked"])
 def test_a_token_that_has_ended_is_one_clear_sentence(sh: Shell, server: LiveServer, how: str) -> None:
     _, token = new_token(server)

@@ -52,6 +52,7 @@ def test_documents_and_what_there_is_not(sh: Shell, server: LiveServer, pair: Jo
     assert (document["role"], document["index"], document["text"]) == ("worker", 1, "one\n")
 
 
+@pytest.mark.slow
 def test_the_start_before(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     write_log(server, job, 0, b"first\n", incarnation=1)
@@ -86,6 +87,7 @@ def test_an_index_that_is_not_there_is_not_found(sh: Shell, server: LiveServer, 
     assert sh("logs", "arr", "--rank", "1000", "-f").code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 100), ("Cancelled", 103)])
 def test_following_ends_with_the_job(
     sh: Shell, server: LiveServer, client: Client, phase: str, code: int

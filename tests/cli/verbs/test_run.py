@@ -268,6 +268,7 @@ def test_a_cancel_that_fails_is_said_and_the_next_ctrl_c_leaves(
     assert "was not cancelled, and goes on; see shoal get job/true-" in said.err
 
 
+@pytest.mark.slow
 def test_a_job_that_is_deleted_meanwhile(
     sh: Shell, server: LiveServer, client: Client, played: Callable[[Play], None]
 ) -> None:

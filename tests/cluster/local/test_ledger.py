@@ -168,6 +168,7 @@ def test_only_the_owner_may_read_it(ledger, tmp_path):
             assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_a_torn_write_is_not_seen(ledger, tmp_path):
     """The write-ahead log loses its tail, as on a machine that lost power."""
     for name in ("a", "b"):

@@ -80,6 +80,7 @@ def test_bytes_that_trickle_in_do_not_extend_the_wait(agent):
     raise AssertionError("the client is still connected")
 
 
+@pytest.mark.slow
 def test_a_client_that_waits_for_answers_stays(agent):
     with agent.connect() as client:
         client.sendall(CALL)

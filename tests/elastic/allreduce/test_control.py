@@ -37,6 +37,7 @@ def test_sums_over_thousands_of_ranks_are_exact(ranks: int):
     assert (apart.samples, apart.ready, apart.same, apart.level) == (70_001 * ranks, False, False, False)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=64))
 def test_counts_are_exact(samples):
     total = read(summed([Said(n) for n in samples], [[True]] * len(samples)), len(samples), 0)
@@ -57,6 +58,7 @@ def test_everybody_is_ready_for_the_same_epoch_or_nobody_switches(ranks, epoch, 
     assert ready == (set(epochs) == {epoch})
 
 
+@pytest.mark.slow
 @given(st.integers(2, 64), digests, digests)
 def test_one_that_differs_is_seen(ranks, digest, other):
     vectors = [[True]] * ranks

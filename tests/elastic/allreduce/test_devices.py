@@ -29,6 +29,7 @@ def test_nccl_needs_a_device_for_each_rank(claims: list[str], nccl: bool):
     assert devices.over_nccl(claims) is nccl
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1), st.randoms())
 def test_the_order_of_ranks_does_not_matter(claims: list[str], order):
     other = list(claims)

@@ -74,6 +74,7 @@ def test_the_state_may_change_once_it_is_staged(tmp_path: Path, place: Path) -> 
     assert loaded_step(tmp_path) == 5
 
 
+@pytest.mark.slow
 def test_only_the_newest_stay(tmp_path: Path, place: Path) -> None:
     saver = Saver(tmp_path, keep=3, memory=place)
     for step in range(1, 7):
@@ -84,6 +85,7 @@ def test_only_the_newest_stay(tmp_path: Path, place: Path) -> None:
     assert {entry.name for entry in tmp_path.iterdir()} == {m.name for m in list_checkpoints(tmp_path)}
 
 
+@pytest.mark.slow
 def test_a_slow_disk_holds_nothing_up(tmp_path: Path, place: Path) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
@@ -147,6 +149,7 @@ def test_a_fenced_writer_leaves_nothing(tmp_path: Path, place: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [manifests[0]["name"]]
 
 
+@pytest.mark.slow
 def test_an_answer_that_did_not_come(tmp_path: Path, place: Path) -> None:
     """The coordinator took the manifest and died: what it holds can be loaded, and goes in its time."""
     taken: list[Mapping[str, Any]] = []
@@ -176,6 +179,7 @@ def test_an_answer_that_did_not_come(tmp_path: Path, place: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.slow
 def test_answers_that_did_not_come_twice(tmp_path: Path, place: Path) -> None:
     """Whichever of two manifests the coordinator took, its files are still there."""
     taken: list[Mapping[str, Any]] = []
@@ -194,6 +198,7 @@ def test_answers_that_did_not_come_twice(tmp_path: Path, place: Path) -> None:
     assert loaded_step(tmp_path, published=taken[2]) == 3
 
 
+@pytest.mark.slow
 def test_no_room_in_shared_memory(tmp_path: Path, place: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Staging goes on in private memory; asking for the pages first is what spares it a SIGBUS."""
     saver = Saver(tmp_path, memory=place)

@@ -52,6 +52,7 @@ def test_round_trip(state: dict[str, Any]) -> None:
     assert same(there_and_back(state), state)
 
 
+@pytest.mark.slow
 def test_a_real_state() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
     optimizer = torch.optim.AdamW(model.parameters())

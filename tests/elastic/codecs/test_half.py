@@ -50,6 +50,7 @@ def test_what_is_decoded_and_what_is_owed_is_everything(dtype: torch.dtype) -> N
     torch.testing.assert_close(got + owed, given_, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_feedback_lets_small_gradients_through() -> None:
     """1 + 2^-12 rounds to 1 in bf16: without feedback the rest is lost in every step."""
     plain, fed = Half(torch.bfloat16), Half(torch.bfloat16, feedback=True)
@@ -163,6 +164,7 @@ def test_another_type_is_refused() -> None:
         Half(torch.float32)
 
 
+@pytest.mark.slow
 @given(st.integers(-40, 40), st.floats(1e-30, 1e30), st.booleans())
 def test_scales_are_powers_of_two_and_settle(power: int, peak: float, overflowed: bool) -> None:
     """With gradients that stay as they are, the second scale is kept, and holds them in the middle."""

@@ -55,6 +55,7 @@ def test_decoded_gradients_are_those_of_the_paper(rank: int, ranks: int) -> None
             codec.commit()
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 4),
     st.integers(1, 4),

@@ -334,6 +334,7 @@ def test_the_same_process_failing_elsewhere_is_not_poison() -> None:
     assert bench.end is None
 
 
+@pytest.mark.slow
 def test_too_few_for_the_minimum_wait_and_go_on() -> None:
     """training-B6: a peer fails after its time-out; ours pauses, says so, and goes on when one joins."""
     bench = Bench(minimum=4)
@@ -397,6 +398,7 @@ def test_every_change_is_told() -> None:
     assert bench.last("a", "paused") == {"type": "paused", "have": 1, "need": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 63])
 def test_newest_view_that_all_are_ready_for(count: int) -> None:
     """training-D1: while joiners are not ready nothing changes; then one planned view holds them all; a

@@ -101,6 +101,7 @@ def test_who_was_not_served_before_the_switch_begins_anew(donor: Donor):
     follower.close()
 
 
+@pytest.mark.slow
 def test_gradients_of_a_few_steps_may_wait_however_large(monkeypatch: pytest.MonkeyPatch):
     """A model whose state and first gradients together are more than the bound can be joined too."""
     monkeypatch.setattr("shoal.elastic.joining.donor.MOST_WAITING_BYTES", 1 << 20)

@@ -62,6 +62,7 @@ def close(layer: torch.Tensor, weights: list[float]) -> None:
     torch.testing.assert_close(layer.detach().flatten(), expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(
     problems(),
     st.sampled_from([0.0, 0.9]),

@@ -38,6 +38,7 @@ def test_each_job_has_the_earliest_start_that_moves_nobody_before_it(world):
     assert list(zip(made.start.tolist(), made.pool.tolist(), strict=True)) == expected
 
 
+@pytest.mark.slow
 @QUICK
 @given(worlds())
 def test_at_no_moment_is_more_planned_than_there_is(world):
@@ -48,6 +49,7 @@ def test_at_no_moment_is_more_planned_than_there_is(world):
     assert minutes.feasible()
 
 
+@pytest.mark.slow
 @QUICK
 @given(worlds(pools=1))
 def test_nobody_starts_later_than_strictly_in_order(world):

@@ -45,6 +45,7 @@ def bytes_of(plan: Plan) -> bytes:
     return codec.encode(plan)
 
 
+@pytest.mark.slow
 def test_a_restarted_server_decides_the_same_after_each_write() -> None:
     first = Decider().decide(busy(greedy=1e6), POLICY, NOW).plan
     assert len(first.writes) >= 5

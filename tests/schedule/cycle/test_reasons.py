@@ -207,6 +207,7 @@ def test_all_reasons_and_each_of_them(part: int) -> None:
     assert len(seen) > 5, seen
 
 
+@pytest.mark.slow
 def test_the_first_reason_is_the_first_in_the_order_of_the_words() -> None:
     for seed in range(200):
         step = answer(drawn(seed))
@@ -215,6 +216,7 @@ def test_the_first_reason_is_the_first_in_the_order_of_the_words() -> None:
             assert places[0] == min(places), (seed, reasons(step))
 
 
+@pytest.mark.slow
 def test_each_step_is_said_in_a_sentence() -> None:
     for seed in range(100):
         for step in plan(drawn(seed), RULES, NOW).steps:

@@ -11,6 +11,7 @@ from shoal.schedule.placing.place import place
 from tests.schedule.placing.small import cores, gang, gpus, room, running, share
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_in_turn_means_where_each_would_be_by_itself(data):

@@ -57,6 +57,7 @@ def test_a_second_decision_at_the_same_time_has_nothing_to_do(
         assert loud(plan(decision.after, scenario.rules, decision.at)) == [], decision.at
 
 
+@pytest.mark.slow
 @every_file
 def test_the_order_of_rows_and_a_way_through_a_file_change_nothing(path: Path) -> None:
     scenario, made = decisions(path)

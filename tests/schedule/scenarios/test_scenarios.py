@@ -46,6 +46,7 @@ def marks(path: Path) -> list[pytest.MarkDecorator]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [pytest.param(path, id=f"scheduling-{path.stem}", marks=marks(path)) for path in FILES]
 )

@@ -70,6 +70,7 @@ def test_resources_of_which_nothing_is_asked_do_not_matter():
     assert made.refusal(0, (1.0, 5.0)).resource == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_headroom_refusals_and_counting_from_scratch_agree(data):
@@ -112,6 +113,7 @@ def test_headroom_refusals_and_counting_from_scratch_agree(data):
             assert counted.use[leaf][0] + counted.headroom(leaf)[0] >= least
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_how_often_it_is_allowed_is_how_often_it_can_be_charged(data):

@@ -62,6 +62,7 @@ def useful(need, amounts):
     return ratio.min(axis=-1)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(rows())
 def test_nobody_is_better_off_with_its_part_of_the_cluster(problem):
@@ -96,6 +97,7 @@ def test_nobody_can_have_more_without_another_having_less(problem):
         assert left[need[row] > 0].min() == pytest.approx(0.0, abs=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(rows(), st.data())
 def test_nobody_gains_by_a_lie(problem, data):

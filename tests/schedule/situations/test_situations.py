@@ -56,6 +56,7 @@ def judged(paths: list[Path], missing: dict[str, str]) -> list[object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", judged(SITUATIONS, OLD))
 def test_situation_on_the_core_of_the_server(path: Path) -> None:
     assert unmet(path, core=False) == []
@@ -66,6 +67,7 @@ def test_situation_on_the_core_in_preparation(path: Path) -> None:
     assert unmet(path, core=True) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", judged(SCENARIOS, CORE))
 def test_scenario_on_the_core_in_preparation(path: Path) -> None:
     assert unmet(path, core=True) == []

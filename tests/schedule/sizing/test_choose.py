@@ -25,6 +25,7 @@ def demand(values, weight, current=None, remaining=LONG, restart=30.0, grid=(1, 
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_on_sizes_one_apart_nothing_makes_more_of_the_weights(data):
@@ -85,6 +86,7 @@ def test_the_smaller_of_two_alike_makes_room_for_a_small_newcomer():
     assert choose(asked, 10, 300.0).tolist() == [8, 1, 1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_there_is_never_more_given_than_there_is(data):

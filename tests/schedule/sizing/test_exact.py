@@ -48,6 +48,7 @@ def _demand(speeds: list[list[float]], remaining: list[float], current: list[int
     )
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -34,6 +34,7 @@ def test_equal_powers_of_the_size_give_the_weights_of_hesrpt(power):
     assert found / found[0] == pytest.approx(expected, rel=0.02)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.floats(0.05, 4.0), min_size=4, max_size=4), min_size=1, max_size=8),

@@ -86,6 +86,7 @@ class Dates:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elastic", [False, True])
 @pytest.mark.parametrize("gpus", [1, 4])
 def test_a_date_does_not_move(gpus: int, elastic: bool) -> None:

@@ -26,6 +26,7 @@ def test_kueue_baseline_is_15000_jobs_that_take_66_seconds_at_least() -> None:
     assert len({arrival.job.name for arrival in load.arrivals}) == 15_000
 
 
+@pytest.mark.slow
 def test_kueue_large_scale_is_50000_jobs_in_1000_queues() -> None:
     """scheduling-S2."""
     load = kueue.large_scale()

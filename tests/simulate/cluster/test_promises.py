@@ -48,6 +48,7 @@ def told(seed: int, jobs: int, rules: Rules) -> tuple[Record, dict[str, list[tup
     return simulate(world, arrivals), dates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_date_never_moves_later_and_is_kept(seed: int) -> None:
     """scheduling 1.1: one class, nothing lost, everybody ends by its wall time. (Seeds are printed.)"""

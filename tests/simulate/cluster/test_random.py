@@ -22,6 +22,7 @@ def run(seed: int, events: int, kinds: Kinds | None = None) -> None:
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_random_schedule_comes_to_rest(seed: int) -> None:
     """A hundred events each."""

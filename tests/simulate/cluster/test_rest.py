@@ -22,6 +22,7 @@ def wrong(seed: int) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_nobody_is_started_only_to_be_stopped(part: int) -> None:
     """scheduling 2.5: no flapping."""

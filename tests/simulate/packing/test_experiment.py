@@ -48,6 +48,7 @@ def test_a_pod_that_fits_no_node_is_refused_not_an_error(tmp_path):
         assert 0 not in {each.shape for each in run.placed}
 
 
+@pytest.mark.slow
 def test_few_pods_with_gpus_among_many_without_are_placed_too(tmp_path):
     nodes = nodes_of(tmp_path, *["9000,9000,2,T4"] * 4)
     pods = pods_of(tmp_path, *["1,1,0,0"] * 60, "1,1,1,600", "1,1,1,1000")

@@ -117,6 +117,7 @@ def test_the_disk_fills_up_under_many_writers(disk: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_log_that_was_torn_is_read_up_to_its_last_whole_commit(path: Path, tmp_path: Path) -> None:
     store = open_sql(path)
     for number in range(20):

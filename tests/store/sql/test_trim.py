@@ -15,6 +15,7 @@ from shoal.store.sql.writer import Trimmer
 from shoal.testing.store.harness import job, start_of
 
 
+@pytest.mark.slow
 def test_the_table_stays_near_its_window(tmp_path: Path) -> None:
     store = open_sql(tmp_path / "store.db", window=Window(count=20))
     for number in range(100):

@@ -82,6 +82,7 @@ def test_the_dead_get_gossip_within_the_window_only(passed: float, reached: bool
     assert (network.sent_to["m0"] > before) == reached
 
 
+@pytest.mark.slow
 def test_the_dead_are_forgotten_after_the_window() -> None:
     """training-C5: and may come back as strangers."""
     network = Network(1, replace(FAST, gossip_to_dead=5.0))
@@ -110,6 +111,7 @@ def test_two_halves_that_were_cut_from_each_other_find_together() -> None:
         print(f"whole again after {network.now - began:.1f} s")
 
 
+@pytest.mark.slow
 def test_the_key_is_changed_without_a_gap() -> None:
     """training-C5 (transition of keys): accept both, seal with the new, drop the old: no suspicion."""
     network = Network(1, FAST, key="old")

@@ -92,6 +92,7 @@ def test_a_node_survives_it(data: bytes) -> None:
     assert Ack(7) in decode(output.datagrams[0][1], 1400)
 
 
+@pytest.mark.slow
 def test_random_bytes_never_raise() -> None:
     """training-C7: 3000 mutations of true packets, into a node that goes on."""
     seed = 11

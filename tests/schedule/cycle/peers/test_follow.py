@@ -117,6 +117,7 @@ def through_the_cluster(policy: str, coming: list[Arrival]) -> dict[str, float]:
     return {name: ran.ended for name, ran in record.jobs.items() if ran.ended is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", ["fifo", "fifo-skip", "easy"])
 def test_rigid_policies_end_every_job_when_they_say(name: str, seed: int) -> None:
