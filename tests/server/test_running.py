@@ -332,6 +332,6 @@ def job_named(name: str) -> Job:
 
 
 def test_readiness_and_version(client: Client, local: LocalHome) -> None:
-    assert client.readiness().ready
+    eventually(lambda: client.readiness().ready, SECONDS)  # it answers before all of it has started
     told = client.version()
     assert (told.pid, told.home) == (local.pid("server"), str(local.home.path))
