@@ -37,6 +37,7 @@ def token(server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return file
 
 
+@pytest.mark.slow
 def test_a_context_is_address_token_and_namespace(sh: Shell, token: Path) -> None:
     assert sh("--context", "lab", "get", "jobs", "-o", "name").out == "job/train\n"
     assert sh("get", "jobs", "--context", "lab", "-n", "default", "--json").document["items"] == []

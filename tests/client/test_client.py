@@ -37,6 +37,7 @@ def test_every_verb_is_an_edit_of_spec(client: Client) -> None:
     assert client.get(Job, "default", "train").metadata.generation == 5
 
 
+@pytest.mark.slow
 def test_the_nodes_verbs(client: Client) -> None:
     client.create(Node(metadata=Metadata(name="n", namespace="")))
     assert client.cordon("n").spec.unschedulable
@@ -98,6 +99,7 @@ def test_waiting_for_the_end(server: LiveServer, client: Client) -> None:
     assert client.wait_finished("default", "train").status.phase == "Failed"
 
 
+@pytest.mark.slow
 def test_waiting_ends_in_time(client: Client) -> None:
     client.create(a_job())
     begun = time.monotonic()
@@ -238,6 +240,7 @@ def test_run_has_the_signature_of_job_of(client: Client) -> None:
         client.run("true", worker=2)  # pyright: ignore[reportCallIssue]
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_docstrings_are_true(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def script(tmp_path: Path) -> Iterator[Script]:
     made.close()
 
 
+@pytest.mark.slow
 def test_connections_are_kept_and_used_again(server: LiveServer, client: Client) -> None:
     for _ in range(10):
         client.list(JOB)
@@ -115,6 +116,7 @@ def test_a_server_that_was_never_there_is_not_waited_for(tmp_path: Path) -> None
     assert str(tmp_path) in caught.value.message
 
 
+@pytest.mark.slow
 def test_patience_ends(server: LiveServer) -> None:
     with server.client() as client:
         client.transport.patience_seconds = 0.1

@@ -84,6 +84,7 @@ def test_a_watch_gives_up_when_nobody_comes_back(
     server.start()
 
 
+@pytest.mark.slow
 def test_what_is_not_fetched_waits_elsewhere(small: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bounded number of events waits in the client, some in the sockets, and the server forgets."""
     monkeypatch.setattr(watch, "_MOST_QUEUED", 5)

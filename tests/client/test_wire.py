@@ -32,6 +32,7 @@ def test_frames_may_come_in_pieces(frames: list[tuple[bytes, bytes]], size: int)
     assert found == frames
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1e12), st.integers(0, 2**63), st.binary(max_size=100))
 def test_a_piece_of_a_log(source: int, at: float, offset: int, data: bytes) -> None:
     ((tag, payload),) = read_frames(io.BytesIO(data_frame(source, at, offset, data)).read)

@@ -106,6 +106,7 @@ def test_a_change_of_what_is_held_counts_from_then_on():
     assert status(world, "q").spent["b"] == pytest.approx(40 / 3600, rel=0.15)
 
 
+@pytest.mark.slow
 def test_decayed_usage_of_users_is_written_when_it_changes_and_survives_a_restart():
     world = World({"a": capacity(4, gpus=2)}, run_for(100))
     world.submit("one", role(1, gpu=2), user="ann")

@@ -52,6 +52,7 @@ def test_a_waiting_job_says_why_and_starts_when_it_can():
     assert ("second", "NoRoom", scheduling.message) in world.diary.decisions
 
 
+@pytest.mark.slow
 def test_an_array_keeps_its_parallelism_busy_to_the_end():
     world = World(behave=run_for(1))
     world.array("j", "0-19", 3)
@@ -284,6 +285,7 @@ def test_what_waits_is_told_in_portions_and_starts_come_first():
     assert [world.why(f"j{number:03}") for number in (1, 120, 249)] == ["NoRoom"] * 3
 
 
+@pytest.mark.slow
 def test_numbers_are_renewed_now_and_then():
     world = World({"a": capacity(4)})
     world.submit("one", role(2))

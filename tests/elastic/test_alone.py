@@ -215,6 +215,7 @@ def test_a_scaler_and_an_average_follow_the_steps():
     assert int(average.n_averaged) == 4
 
 
+@pytest.mark.slow
 def test_gradients_that_the_script_has_had_are_given_to_nobody():
     """It may have clipped them: after a loss between backward and step, the step is made anew."""
     model = torch.nn.Linear(3, 1)

@@ -102,6 +102,7 @@ def test_one_write_larger_than_everything_kept(tmp_path: Path) -> None:
     assert text(reader) == data[reader.start :]
 
 
+@pytest.mark.slow
 def test_tail_counts_lines_over_segments(tmp_path: Path) -> None:
     writer = Writer(str(tmp_path), max_segment_bytes=7, max_segments=1000)
     lines = [b"a" * (number % 19) + b"\n" for number in range(200)]

@@ -12,6 +12,7 @@ indices = st.sets(st.integers(0, 60))
 maps = st.dictionaries(st.integers(0, 60), st.sampled_from("abc"))
 
 
+@pytest.mark.slow
 @given(indices)
 def test_a_set_and_its_text_are_one(plain: set[int]) -> None:
     made = IndexSet(plain)

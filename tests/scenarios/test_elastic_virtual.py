@@ -53,6 +53,7 @@ def slots(plane: Plane, role: str = "worker") -> list[int]:
     return sorted(i for s in allocation.slots if s.role == role for i in IndexSet.parse(s.indices))
 
 
+@pytest.mark.slow
 def test_two_grow_to_four_give_two_and_get_them_back():
     plane = Plane({"n0": capacity(4.1)}, behave())
     plane.submit(elastic(most=2))
@@ -243,6 +244,7 @@ def test_it_ends_with_its_workers():
     assert not status.allocation.slots
 
 
+@pytest.mark.slow
 def test_a_new_server_at_any_moment_changes_nothing():
     plane = Plane({"n0": capacity(4.1)}, behave(), seed=5)
     plane.submit(elastic())

@@ -52,6 +52,7 @@ def test_a_search_runs_to_its_best_trial(tmp_path: Path) -> None:
         assert run_cli(home, "wait", "experiment/real").code == 0
 
 
+@pytest.mark.slow
 def test_the_options_describe_an_experiment(tmp_path: Path) -> None:
     ran = run_cli(
         tmp_path, "search", "--dry-run", "--param", "lr=1e-4..1e-1:log", "--param", "opt=sgd,adam",

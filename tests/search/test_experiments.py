@@ -51,6 +51,7 @@ def failing(numbers: set[int], seconds: float = 10, exit_code: int = 1) -> Any:
     return behave
 
 
+@pytest.mark.slow
 @shows(
     EXPERIMENT,
     "spec.parallel",
@@ -221,6 +222,7 @@ def test_infrastructure_failures_are_retried_and_not_counted() -> None:
     assert again.startswith(f"trial {first.metadata.name} starts again: ")
 
 
+@pytest.mark.slow
 @shows(EXPERIMENT, "spec.suspend")
 def test_suspend_stops_everything_and_resume_goes_on() -> None:
     plane = SearchPlane()
@@ -235,6 +237,7 @@ def test_suspend_stops_everything_and_resume_goes_on() -> None:
     assert plane.finish().status.trials.succeeded == 4
 
 
+@pytest.mark.slow
 def test_scale_changes_how_many_run() -> None:
     plane = SearchPlane(cpus=8)
     plane.apply(parallel=1)
@@ -270,6 +273,7 @@ def test_cancel_ends_it_and_its_jobs() -> None:
     assert {job.status.phase for job in plane.jobs()} == {"Succeeded", "Cancelled"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [{"wallTime": "25s"}, {"nodeHours": 75 / 3600}])
 @shows(EXPERIMENT, "spec.budget.wallTime", "spec.budget.nodeHours")
 def test_a_budget_ends_it(budget: dict[str, Any]) -> None:
@@ -293,6 +297,7 @@ def test_a_rejected_template_is_one_sentence_on_the_trial() -> None:
     assert "there is no queue nowhere" in first.status.message
 
 
+@pytest.mark.slow
 @shows(EXPERIMENT, "spec.points", "spec.algorithm.settings")
 def test_points_come_first_and_grids_end_by_themselves() -> None:
     plane = SearchPlane()
@@ -320,6 +325,7 @@ def test_a_warm_start_learns_from_an_earlier_experiment() -> None:
     assert cold[0].spec.parameters != warm[0].spec.parameters
 
 
+@pytest.mark.slow
 def test_population_based_training_continues_from_better_trials() -> None:
     plane = SearchPlane(cpus=8)
     command = ["train", "${x}", "${y}", "--from=${trial.parent}"]
@@ -371,6 +377,7 @@ def test_of_one_step_the_first_report_counts() -> None:
     assert (progress.least["f"], progress.last["f"], progress.order) == (0.5, 0.8, 4)
 
 
+@pytest.mark.slow
 def test_the_cost_of_an_event_does_not_grow_with_the_trials_that_have_ended() -> None:
     few, many = (calls_of_one_end(ended) for ended in (20, 400))
     assert many < few * 1.3, (few, many)
@@ -577,6 +584,7 @@ def test_a_deletion_waits_for_finalizers_and_takes_what_is_owned() -> None:
     assert {job.metadata.labels["shoal.dev/experiment"] for job in plane.jobs()} == {"search"}
 
 
+@pytest.mark.slow
 @shows(EXPERIMENT, "spec.keepOutputs")
 def test_outputs_of_the_best_trials_are_kept(tmp_path: Path) -> None:
     plane = SearchPlane(seconds=3)

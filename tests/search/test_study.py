@@ -131,6 +131,7 @@ def test_constraints_and_points_reach_the_sampler() -> None:
     assert set(search.ask().parameters) == set(SPACE)
 
 
+@pytest.mark.slow
 def test_conditional_parameters_exist_only_where_they_do() -> None:
     from shoal.objects.experiment import Activation
 

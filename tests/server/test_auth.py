@@ -47,6 +47,7 @@ def finish(server: LiveServer, job: Job) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_owner_is_known_by_name(server: LiveServer, client: Client) -> None:
     import pwd
 
@@ -74,6 +75,7 @@ def test_the_tasks_door_wants_a_jobs_token(server: LiveServer) -> None:
             client.list(JOB)
 
 
+@pytest.mark.slow
 def test_a_task_reads_its_own_job_and_no_other(server: LiveServer, client: Client) -> None:
     made = client.create(a_job("mine"))
     client.create(a_job("other"))
@@ -121,6 +123,7 @@ def test_a_jobs_token_ends_with_its_job(server: LiveServer, client: Client) -> N
             task.get(Job, "default", "mine")
 
 
+@pytest.mark.slow
 def test_a_jobs_token_limits_its_bearer_at_every_door(tcp_server: LiveServer) -> None:
     with tcp_server.client() as owner:
         owner.create(a_job("mine"))
@@ -133,6 +136,7 @@ def test_a_jobs_token_limits_its_bearer_at_every_door(tcp_server: LiveServer) ->
             client.list(JOB)
 
 
+@pytest.mark.slow
 def test_tcp_wants_a_persons_token(tcp_server: LiveServer) -> None:
     url, trust = tcp_server.url, tcp_server.trust
     with tcp_server.client() as owner:

@@ -31,6 +31,7 @@ def job_with(spec: bytes) -> bytes:
     return b'{"kind":"Job","metadata":{"name":"x"},"spec":{' + spec + b"}}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "says"),
     [

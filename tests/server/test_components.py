@@ -116,6 +116,7 @@ def test_a_job_runs_on_a_platform_without_a_home(client: Client) -> None:
     eventually(lambda: client.get(Job, "default", "train", actor=SYSTEM).status.phase == "Succeeded")
 
 
+@pytest.mark.slow
 def test_sizes_come_from_the_node_objects(client: Client) -> None:
     role = Role(command=("true",), resources=Resources(cpu=CpuMillis(8000)))
     said: list[str] = []

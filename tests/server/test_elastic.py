@@ -117,6 +117,7 @@ def test_a_record_is_kept_by_compare_and_set(either: LiveServer) -> None:
     assert task.record() == (again["version"], "two")
 
 
+@pytest.mark.slow
 def test_of_many_that_write_at_once_one_does(either: LiveServer) -> None:
     job = elastic(either)
     for version in ("", None):
@@ -126,6 +127,7 @@ def test_of_many_that_write_at_once_one_does(either: LiveServer) -> None:
         assert sorted(write.result()[0] for write in writes) == [200] + [409] * 7
 
 
+@pytest.mark.slow
 def test_it_survives_the_server(either: LiveServer) -> None:
     task = Task(either, elastic(either))
     task.put("", "kept")
@@ -313,6 +315,7 @@ def test_a_script_asks_for_another_size(server: LiveServer) -> None:
     assert (code, refusal["code"]) == (422, "Invalid")
 
 
+@pytest.mark.slow
 def test_a_job_never_asks_for_more_than_users_did(server: LiveServer) -> None:
     """The token is in the hands of the job's code, which the platform does not trust."""
     job = elastic(server, least=2, most=4)

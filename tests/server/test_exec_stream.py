@@ -110,6 +110,7 @@ def test_a_job_is_no_longer_counted_once_its_commands_have_ended() -> None:
     assert "some-job" not in ExecAnswer._open  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_command_beside_a_task_leaves_an_audit_event(tmp_path: Path) -> None:
     plane = Plane({"n0": capacity(4)}, run_for(None))
     plane.submit(a_job())

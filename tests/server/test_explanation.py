@@ -272,6 +272,7 @@ def test_jobs_of_namespaces_that_may_not_be_read_are_counted() -> None:
     assert "of another namespace" in text or "of other namespaces" in text
 
 
+@pytest.mark.slow
 def test_events_name_only_jobs_that_their_reader_may_know(tmp_path: Path) -> None:
     live = LiveServer(tmp_path / "home", tcp=True)
     with closing(live):

@@ -190,6 +190,7 @@ def test_following_a_job_that_is_deleted_ends(scene: Scene) -> None:
     assert reader.ends() == b"text\n"
 
 
+@pytest.mark.slow
 def test_following_goes_on_where_the_server_was_lost(scene: Scene) -> None:
     scene.write(b"one\n")
     reader = Following(scene)
@@ -204,6 +205,7 @@ def test_following_goes_on_where_the_server_was_lost(scene: Scene) -> None:
     assert sorted(reader.ends().splitlines()) == [b"another", b"one", b"three", b"two"]
 
 
+@pytest.mark.slow
 def test_a_tail_stays_a_tail_when_the_server_was_lost(scene: Scene) -> None:
     scene.write(b"old\n" * 100)
     reader = Following(scene, tail=1)

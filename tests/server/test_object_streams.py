@@ -70,6 +70,7 @@ def test_the_stream_is_server_sent_events(server: LiveServer, client: Client) ->
     assert b"id: " + made.metadata.resource_version.encode() + b"\nevent: Added\ndata: {" in rest
 
 
+@pytest.mark.slow
 def test_a_quiet_watch_shows_that_it_lives(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_KEEP_ALIVE_SECONDS", 0.02)
     with Raw(server.home.api_socket) as raw:

@@ -79,6 +79,7 @@ def test_what_is_loopback(address: str, local: bool) -> None:
     assert is_loopback(address) is local
 
 
+@pytest.mark.slow
 def test_only_the_pinned_certificate_is_trusted(server: LiveServer) -> None:
     with server.client() as owner:
         owner.create_user("alice", [("viewer", "")])
@@ -205,6 +206,7 @@ class _ListeningPlane(Plane):
         return _Listening(self.clock, nodes, behave)
 
 
+@pytest.mark.slow
 def test_a_port_is_forwarded_over_tls(tmp_path: Path) -> None:
     plane = _ListeningPlane({"n0": capacity(4)}, run_for(None))
     plane.submit(a_job())

@@ -42,6 +42,7 @@ def test_strict_fifo_lets_nobody_pass_and_skip_does(application):
     assert record_of(strict, "fifo", "toy", "none").wait > record_of(skip, "x", "toy", "none").wait
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_brings_every_job_to_its_end_without_taking_more_than_there_is(application, name):
     jobs = submissions(application, *((30.0 * i, 1 + i % 4, 8 + 8 * (i % 4)) for i in range(12)))

@@ -167,6 +167,7 @@ def _fields(role: Role) -> dict[str, object]:
     return {name: getattr(role, name) for name in role.__struct_fields__}
 
 
+@pytest.mark.slow
 def test_a_single_task_job_enters_few_modules():
     root = str(Path(shoal.__file__).parent) + "/"
     entered: set[str] = set()

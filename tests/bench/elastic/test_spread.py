@@ -15,6 +15,7 @@ def test_a_constant_ratio_has_a_narrow_interval() -> None:
     assert found.pairs == 8
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says() -> None:
     seed = 7
     print(f"seed {seed}")

@@ -219,6 +219,7 @@ spec: {quota: {cpu: 4}}
 """
 
 
+@pytest.mark.slow
 def test_a_queue_comes_after_the_one_above_it(
     sh: Shell, tmp_path: Path, server: LiveServer, client: Client
 ) -> None:

@@ -44,6 +44,7 @@ def test_by_labels(sh: Shell, client: Client) -> None:
     assert sh("delete", "queue/y", "-l", "old=yes", "-y").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "code"), [(["jobs"], 2), (["job/nope"], 3), (["queue/default"], 5)])
 def test_what_cannot_be_deleted(sh: Shell, server: LiveServer, words: list[str], code: int) -> None:
     assert sh("delete", "-y", *words).code == code

@@ -78,6 +78,7 @@ def test_a_job(sh: Shell, server: LiveServer, client: Client, cluster: Simulated
     assert "\x1b" not in said.out
 
 
+@pytest.mark.slow
 def test_what_a_job_says_of_its_place_and_speed(sh: Shell, server: LiveServer, client: Client) -> None:
     near = RoleTopology(required="node", preferred="node")
     role = Role(command=("a",), resources=Resources(gpu_share=0.25), topology=near)
@@ -105,6 +106,7 @@ def test_what_a_job_says_of_its_place_and_speed(sh: Shell, server: LiveServer, c
         assert line in shown, (line, shown)
 
 
+@pytest.mark.slow
 def test_its_document(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     event(server, job, "e1", "Created", "it was created")
@@ -238,6 +240,7 @@ def test_the_tree_of_queues(sh: Shell, server: LiveServer, client: Client) -> No
     assert " ".join(alone.split()[-4:]) == "gpu 0.5 - a,b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["jobs"], ["job/a", "job/b"], ["job/nope"], ["nope"]])
 def test_what_cannot_be_described(sh: Shell, server: LiveServer, words: list[str]) -> None:
     said = sh("describe", *words)

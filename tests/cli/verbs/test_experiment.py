@@ -65,6 +65,7 @@ def search(server: LiveServer, client: Client) -> None:
     status(server, EXPERIMENT, "digits", phase="Succeeded", best=[{**best, "values": [0.97]}])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("search")
 def test_results_have_the_best_first_and_those_without_a_value_last(sh: Shell) -> None:
     lines = [line.split() for line in sh("experiment", "results", "digits").lines]
@@ -87,6 +88,7 @@ def test_results_in_katibs_words(sh: Shell) -> None:
     assert found["status"]["metricsUnavailableTrialList"] == ["digits-4"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("search")
 def test_the_best_for_a_shell(sh: Shell) -> None:
     assert sh("experiment", "best", "digits", "--env").lines == ["LR=0.1", "OPT_KIND='adam w'"]
@@ -95,6 +97,7 @@ def test_the_best_for_a_shell(sh: Shell) -> None:
     assert best[0]["parameters"]["lr"] == 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("search")
 def test_pictures_in_the_terminal(sh: Shell) -> None:
     out = sh("experiment", "plot", "digits").out
@@ -125,6 +128,7 @@ def two_objectives(server: LiveServer) -> None:
     status(server, EXPERIMENT, "front", phase="Succeeded", best=best)
 
 
+@pytest.mark.slow
 def test_several_objectives(sh: Shell, server: LiveServer, client: Client) -> None:
     two_objectives(server)
     assert "Pareto front" in sh("experiment", "plot", "front", "-k", "pareto").out
@@ -132,6 +136,7 @@ def test_several_objectives(sh: Shell, server: LiveServer, client: Client) -> No
     assert (said.code, "4 best trials" in said.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_nothing_yet(sh: Shell, server: LiveServer, client: Client) -> None:
     a_search(server, "new")
     assert "no trials yet" in sh("experiment", "results", "new").err
@@ -166,6 +171,7 @@ def test_pictures_of_one_trial() -> None:
         assert all(draw(one))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

@@ -67,6 +67,7 @@ def test_other_kinds(sh: Shell, client: Client) -> None:
     assert sh("explain", "nope").code == 3
 
 
+@pytest.mark.slow
 def test_when_it_starts_at_the_latest(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     at = time.time() + 90

@@ -51,6 +51,7 @@ def played(server: LiveServer) -> Iterator[Callable[[Play], None]]:
         thread.join(30)
 
 
+@pytest.mark.slow
 def test_it_follows_the_job_to_its_end(
     sh: Shell, server: LiveServer, played: Callable[[Play], None]
 ) -> None:
@@ -69,6 +70,7 @@ def test_it_follows_the_job_to_its_end(
     assert "started Shoal" not in said.err  # it was up
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ended", "code"),
     [
@@ -85,6 +87,7 @@ def test_its_exit_code_is_the_jobs(
     assert sh("run", "--", "true").code == code
 
 
+@pytest.mark.slow
 def test_a_job_that_the_cluster_cannot_run_ends_with_one_sentence(
     sh: Shell, server: LiveServer, played: Callable[[Play], None]
 ) -> None:
@@ -118,6 +121,7 @@ def test_it_says_what_the_job_waits_for(
     assert "waits: it needs 3 cpu" in said.err or "succeeded" in said.err
 
 
+@pytest.mark.slow
 def test_detached(sh: Shell, client: Client) -> None:
     said = sh("run", "-d", "--name", "mine", "--", "true")
     assert (said.code, said.out) == (0, "job/mine\n")
@@ -148,6 +152,7 @@ def test_what_is_said_reaches_the_job(sh: Shell, client: Client) -> None:
     assert spec.topology == Topology(required="node")
 
 
+@pytest.mark.slow
 def test_processors_come_from_the_clusters_nodes(sh: Shell, server: LiveServer, client: Client) -> None:
     from shoal.objects.kinds import NODE
     from shoal.store.base import SYSTEM
@@ -169,6 +174,7 @@ def test_a_dry_run_prints_a_manifest(sh: Shell, tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()  # nothing was started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

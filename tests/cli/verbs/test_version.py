@@ -22,6 +22,7 @@ def test_both(sh: Shell, server: LiveServer) -> None:
     assert sh("version").lines[2].split()[:2] == ["server", __version__]
 
 
+@pytest.mark.slow
 def test_a_server_of_another_version_is_named_with_the_remedy(
     sh: Shell, server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from tests.cli.world import status
 from tests.server.harness import LiveServer, a_job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 100), ("Cancelled", 103)])
 def test_how_a_job_ended(sh: Shell, server: LiveServer, client: Client, phase: str, code: int) -> None:
     job = client.create(a_job("train"))
@@ -33,6 +34,7 @@ def test_it_waits_for_the_end(sh: Shell, server: LiveServer, client: Client) -> 
     assert said.code == 0
 
 
+@pytest.mark.slow
 def test_all_must_end_and_the_first_that_went_wrong_counts(
     sh: Shell, server: LiveServer, client: Client
 ) -> None:
@@ -43,6 +45,7 @@ def test_all_must_end_and_the_first_that_went_wrong_counts(
     assert len(said.document["items"]) == 3
 
 
+@pytest.mark.slow
 def test_a_timeout(sh: Shell, client: Client) -> None:
     client.create(a_job("train"))
     said = sh("wait", "train", "--timeout", "50ms", "--json")
@@ -51,6 +54,7 @@ def test_a_timeout(sh: Shell, client: Client) -> None:
     assert sh("wait", "train", "--for", "phase=Running", "--timeout", "50ms").code == 7
 
 
+@pytest.mark.slow
 def test_phases(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     assert sh("wait", "train", "--for=phase=Pending").out == "job/train is Pending\n"
@@ -62,6 +66,7 @@ def test_phases(sh: Shell, server: LiveServer, client: Client) -> None:
     assert sh("wait", "train", "--for=phase=Succeeded").code == 100
 
 
+@pytest.mark.slow
 def test_conditions(sh: Shell, server: LiveServer, client: Client) -> None:
     job = client.create(a_job("train"))
     status(server, job, conditions=[Condition(type="Preempting", status="False")])
@@ -80,6 +85,7 @@ def test_deletion_and_what_is_not_there(sh: Shell, client: Client) -> None:
     assert sh("wait", "node/n", "--for", "condition=Ready").code == 3
 
 
+@pytest.mark.slow
 def test_other_kinds(sh: Shell, client: Client) -> None:
     client.create(Node(metadata=Metadata(name="n", namespace="")))
     assert sh("wait", "node/n", "--for", "condition=Ready", "--timeout", "50ms").code == 7

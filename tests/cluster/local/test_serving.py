@@ -58,6 +58,7 @@ def agent(tmp_path, monkeypatch):
 CALL = frame(Call(id=7, request=Ping()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", CALL[:2], CALL[:-1], CALL + CALL[:5]])
 def test_a_client_that_sends_no_whole_request_is_dropped(agent, sent):
     with agent.connect() as client:
@@ -67,6 +68,7 @@ def test_a_client_that_sends_no_whole_request_is_dropped(agent, sent):
     assert "no whole request" in agent.reports[-1]
 
 
+@pytest.mark.slow
 def test_bytes_that_trickle_in_do_not_extend_the_wait(agent):
     with agent.connect() as client:
         client.settimeout(0.02)

@@ -111,6 +111,7 @@ def test_pickled_values_are_refused(tmp_path: Path) -> None:
         dcp.fill({"b": torch.zeros(1)}, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [dcp.INDEX, "__0_0.distcp"])
 def test_damage_is_damage(file: str, tmp_path: Path) -> None:
     """A cut file is damaged wherever it is cut, and never gives other values."""

@@ -31,6 +31,7 @@ def loaded_step(folder: Path, **options: Any) -> int:
     return loaded.step
 
 
+@pytest.mark.slow
 def test_a_state_comes_back(tmp_path: Path, place: Path) -> None:
     saver = Saver(tmp_path, memory=place)
     saver.prepare(state_of(1))
@@ -48,6 +49,7 @@ def test_a_state_comes_back(tmp_path: Path, place: Path) -> None:
     assert same(loaded.state, state_of(1))
 
 
+@pytest.mark.slow
 def test_what_is_not_committed_is_not_there(tmp_path: Path, place: Path) -> None:
     saver = Saver(tmp_path, memory=place)
     saver.save(state_of(1), 1)
@@ -62,6 +64,7 @@ def test_what_is_not_committed_is_not_there(tmp_path: Path, place: Path) -> None
     assert steps(tmp_path) == [3, 1] or steps(tmp_path) == [3]
 
 
+@pytest.mark.slow
 def test_the_state_may_change_once_it_is_staged(tmp_path: Path, place: Path) -> None:
     state = state_of(5)
     saver = Saver(tmp_path, memory=place)
@@ -106,6 +109,7 @@ def test_a_slow_disk_holds_nothing_up(tmp_path: Path, place: Path) -> None:
     assert steps(tmp_path) == [29, 1]  # those in between were replaced by newer ones
 
 
+@pytest.mark.slow
 def test_trouble_is_told_once_and_saving_goes_on(tmp_path: Path, place: Path) -> None:
     folder = tmp_path / "checkpoints"
     folder.write_text("in the way")
@@ -125,6 +129,7 @@ def test_trouble_is_told_once_and_saving_goes_on(tmp_path: Path, place: Path) ->
     assert steps(folder) == [2]
 
 
+@pytest.mark.slow
 def test_a_fenced_writer_leaves_nothing(tmp_path: Path, place: Path) -> None:
     """The coordinator's compare-and-set on the epoch refuses a zombie's checkpoint."""
     epoch = 4
@@ -257,6 +262,7 @@ def test_wall_clocks_order_nothing(tmp_path: Path, place: Path, monkeypatch: pyt
         assert loaded_step(tmp_path) == step
 
 
+@pytest.mark.slow
 def test_a_step_that_was_gone_back_to_counts_as_newer(tmp_path: Path, place: Path) -> None:
     """Who resumes from an older checkpoint by choice goes on from what is saved then."""
     for step in (100, 40):

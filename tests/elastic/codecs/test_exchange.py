@@ -48,6 +48,7 @@ def test_later_rounds_follow_in_lockstep() -> None:
     assert wire.log[3:] == [*first, "wait 3", "wait 4", "wait 5"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_the_sum_of_one_is_about_itself(name: str) -> None:
     """Repeating one gradient, the mean of what is decoded comes to it: nothing systematic is lost."""

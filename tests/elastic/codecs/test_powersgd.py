@@ -40,6 +40,7 @@ def reference(
     return found
 
 
+@pytest.mark.slow
 @RANKS
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_decoded_gradients_are_those_of_the_paper(rank: int, ranks: int) -> None:
@@ -252,6 +253,7 @@ def test_nonsense_is_refused() -> None:
         Bucket(0, torch.zeros(5), ((2, 3),))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 8), st.floats(1, 8))
 def test_only_what_becomes_smaller_is_compressed(
     rows: int, columns: int, rank: int, saving: float
@@ -260,6 +262,7 @@ def test_only_what_becomes_smaller_is_compressed(
     assert worthwhile(rows, columns, rank, saving) == (sent * saving < rows * columns)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 5), st.integers(0, 2**31))
 @settings(deadline=None, max_examples=50)
 def test_columns_are_orthonormal_or_zero(rank: int, seed: int) -> None:

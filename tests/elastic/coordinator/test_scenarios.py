@@ -294,6 +294,7 @@ def test_a_recovery_that_another_replaces_keeps_who_was_lost() -> None:
     assert recovery.seconds is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", ["", "the same connection", "a new connection"])
 def test_samples_count_though_the_worker_was_lost_before_its_sidecar_said_why(again: str) -> None:
     bench = Bench()

@@ -83,6 +83,7 @@ def train(workers: list[LocalSteps], wires: Wires, steps: int, weights: list[flo
                 local_step(each, worker, weights[worker], wires, phase)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.sampled_from([0.0, 0.5, 0.9]), st.booleans(), st.integers(1, 5))
 @settings(deadline=None, max_examples=30)
 def test_the_outer_step_is_torchs_sgd(seed: int, momentum: float, nesterov: bool, steps: int) -> None:

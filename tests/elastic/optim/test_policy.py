@@ -10,6 +10,7 @@ from shoal.elastic.optim import Scale
 from shoal.elastic.optim.policy import Ramp, Scaling, linear, root
 
 
+@pytest.mark.slow
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 1024))
 def test_linear_and_root_follow_the_batch(world: int, reference: int, samples: int) -> None:
     for rule, power in (("linear", 1.0), ("sqrt", 0.5)):
@@ -40,6 +41,7 @@ def test_a_change_during_a_ramp_goes_on_from_where_it_stands() -> None:
     assert [scaling.factor(step) for step in range(2, 7)] == [3.0, 2.5, 2.0, 1.5, 1.0]
 
 
+@pytest.mark.slow
 @given(st.floats(0.01, 100), st.floats(0.01, 100), st.integers(0, 50), st.integers(-10, 100))
 def test_a_ramp_stays_between_its_ends(start: float, aim: float, steps: int, step: int) -> None:
     ramp = Ramp(start, 0, steps)

@@ -38,6 +38,7 @@ def test_whatever_happens_what_is_remembered_changes_no_plan(seed: int) -> None:
             chance.settle()
 
 
+@pytest.mark.slow
 def test_a_few_events_change_no_plan() -> None:
     """The same, in short."""
     chance = compared(Chance(99))

@@ -195,6 +195,7 @@ def test_one_group_is_placed_if_and_only_if_it_fits(world, asked, more, level, s
         assert len(placement[0]) == min(most, least + more)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(taken(), several())
 def test_a_group_is_on_as_few_nodes_as_can_be(world, asked):
@@ -263,6 +264,7 @@ def test_equal_rooms_place_equally_whatever_was_looked_at_before(world, gang):
     assert said[0] == said[1] == said[2]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(taken(), shapes, st.lists(spans(), min_size=2, max_size=3), reaches)
 def test_groups_of_one_shape_fit_as_if_they_were_one(world, shape, asked, reach):
@@ -273,6 +275,7 @@ def test_groups_of_one_shape_fit_as_if_they_were_one(world, shape, asked, reach)
     assert sum(sizes) == (min(best, most) if least <= best else 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(rooms(), gangs(), st.data())
 def test_what_has_grown_is_still_where_it_has_to_be(room, gang, data):

@@ -73,6 +73,7 @@ def test_nobody_is_better_off_with_its_part_of_the_cluster(problem):
     assert (tasks >= np.minimum(alone, most) - 1e-7).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(rows())
 def test_nobody_would_rather_have_what_another_has(problem):
@@ -85,6 +86,7 @@ def test_nobody_would_rather_have_what_another_has(problem):
         assert (tasks[row] >= np.minimum(others, most[row]) - 1e-7).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(rows())
 def test_nobody_can_have_more_without_another_having_less(problem):
@@ -115,6 +117,7 @@ def test_nobody_gains_by_a_lie(problem, data):
     assert min(useful(need[liar], given), most[liar]) <= honest + 1e-7
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows())
 def test_of_whole_gangs_an_envied_row_has_one_too_many_at_most(problem):

@@ -62,6 +62,7 @@ def test_situation_on_the_core_of_the_server(path: Path) -> None:
     assert unmet(path, core=False) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", judged(SITUATIONS, CORE))
 def test_situation_on_the_core_in_preparation(path: Path) -> None:
     assert unmet(path, core=True) == []

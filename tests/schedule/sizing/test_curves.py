@@ -32,6 +32,7 @@ def test_what_is_no_speed_is_refused(bad):
         concave(np.array([1, 2]), np.array([bad]))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 1000.0), min_size=6, max_size=6))
 def test_the_envelope_is_the_least_concave_curve_above(values):

@@ -37,6 +37,7 @@ def test_what_was_not_seen_costs_nothing_and_twice_the_size_is_as_far_as_it_goes
     assert learned([pace(1, 0.5)], 8) == pytest.approx((2, 4))
 
 
+@pytest.mark.slow
 @given(st.floats(0.01, 2), st.floats(0.05, 2), st.sets(st.integers(1, 12), min_size=2, max_size=5))
 def test_a_fixed_part_is_found(fixed: float, divided: float, sizes: set[int]) -> None:
     """From any two sizes or more, between them and up to twice the largest; a part that makes next to no

@@ -38,6 +38,7 @@ def test_nothing_observed_is_an_error():
         fit([])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(

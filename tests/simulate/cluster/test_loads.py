@@ -96,6 +96,7 @@ def test_small_gangs_and_a_large_one_start_at_once() -> None:
         assert world.held.parts()["cpu"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_full_cluster_is_full_and_a_plan_for_it_breaks_no_rule() -> None:
     """A hundredth of the size that is measured."""
     sizes = Sizes(nodes=100, running=50, waiting=20, queues=10, families=5, racks=4)

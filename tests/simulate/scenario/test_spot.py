@@ -90,6 +90,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(value=PLAIN)
 def test_whatever_stands_there_is_read_or_told(value):

@@ -26,6 +26,7 @@ def test_the_table_stays_near_its_window(tmp_path: Path) -> None:
     assert kept == list(range(101 - len(kept), 101))
 
 
+@pytest.mark.slow
 def test_a_smaller_window_drops_the_rest_in_portions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_nested_control_groups_are_ended_and_removed():
         groups.release_parents(parents)
 
 
+@pytest.mark.slow
 def test_a_parent_whose_last_process_is_ending_is_removed_all_the_same():
     parents = groups.prepare_parents(f"test-{os.getpid()}-ending")
     if not parents:

@@ -67,6 +67,7 @@ def test_a_member_that_leaves_is_not_called_dead() -> None:
     assert all([change.kind for _, change in host.changes] == ["left"] for host in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("passed", "reached"), [(1.0, True), (6.0, False)])
 def test_the_dead_get_gossip_within_the_window_only(passed: float, reached: bool) -> None:
     """training-C5 (gossip to dead): news goes to a member that died less than 5 s ago, not later."""
@@ -129,6 +130,7 @@ def test_the_key_is_changed_without_a_gap() -> None:
     assert all(host.state("m0") == "dead" for host in hosts[1:])
 
 
+@pytest.mark.slow
 def test_a_process_that_was_stopped_blames_nobody() -> None:
     """Lifeguard: who sleeps for 3 s wakes with all timers overdue; it buries nobody, and refutes."""
     network = Network(4, FAST)

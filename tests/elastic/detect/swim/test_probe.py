@@ -20,6 +20,7 @@ def tell(network: Network, host: Host, *messages: Alive | Suspect) -> None:
     network.give(host, Datagram("10.9.9.9:1", packet([encode(each) for each in messages])))
 
 
+@pytest.mark.slow
 def test_a_member_cut_off_from_one_is_reached_through_another() -> None:
     """training-C1: the direct probe is lost, but another reaches the target: nobody is suspected."""
     network = Network(1, FAST)

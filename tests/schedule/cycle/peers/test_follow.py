@@ -137,6 +137,7 @@ def test_dragon_does_what_it_did(seed: int) -> None:
     assert through_the_cluster("dragon", coming) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_policy_brings_all_to_an_end(name: str, seed: int) -> None:

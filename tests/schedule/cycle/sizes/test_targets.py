@@ -81,6 +81,7 @@ def test_plans_can_be_carried_out_and_come_to_rest(seed: int) -> None:
             pytest.fail(f"seed {seed}: restless after job {number}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_nobody_gives_without_a_beneficiary_or_below_its_minimum(seed: int) -> None:
     draw = Random(100 + seed)
