@@ -35,7 +35,7 @@ def test_a_load_that_is_through_says_how_long_it_took() -> None:
 @pytest.mark.slow
 def test_one_that_is_not_says_how_far_it_came() -> None:
     """What has ended, and what runs, counts as use."""
-    ran = _run(load(2000), 0.3)
+    ran = _run(load(2000), 1.0)
     assert not ran.through
     assert 0 < ran.ended < ran.jobs
     assert ran.simulated == pytest.approx(4.0 * (ran.ended / 2), abs=4.0)
