@@ -126,12 +126,7 @@ class Experiments:
                 written already.
             Conflict: the trial has ended, or another program has taken it since.
         """
-        found = () if values is None else _numbers(values)
-        experiment = self._client.get(Experiment, trial.metadata.namespace, trial.spec.experiment)
-        metrics = [each.metric for each in experiment.spec.objectives]
-        if values is not None and len(found) != len(metrics):
-            names = ", ".join(metrics)
-            raise Invalid(f"one value for each of {names}, in this order; found {len(found)} values")
+        found = () if values is None else self._result(trial, values)
         failed = (message or "its program wrote no value") if values is None else ""
 
         def change(now: Trial) -> Trial:
@@ -145,6 +140,15 @@ class Experiments:
     def release(self, trial: Trial) -> Trial:
         """Give back a trial that was taken and has no result: `ask` returns it again."""
         return self._edit(trial, lambda now: _with(now, worker=""))
+
+    def _result(self, trial: Trial, values: float | Sequence[float]) -> tuple[float, ...]:
+        found = _numbers(values)
+        experiment = self._client.get(Experiment, trial.metadata.namespace, trial.spec.experiment)
+        metrics = [each.metric for each in experiment.spec.objectives]
+        if len(found) != len(metrics):
+            names = ", ".join(metrics)
+            raise Invalid(f"one value for each of {names}, in this order; found {len(found)} values")
+        return found
 
     def _edit(self, trial: Trial, change: Callable[[Trial], Trial]) -> Trial:
         return self._client.edit(Trial, trial.metadata.namespace, trial.metadata.name, change)
