@@ -32,6 +32,7 @@ from shoal.objects.kinds import JOB
 from shoal.objects.meta import Metadata
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.quantities import Bytes, CpuMillis, Seconds
+from shoal.objects.secret import is_variable
 
 __all__ = [
     "copy_of",
@@ -201,7 +202,7 @@ def secret_use_of(text: str) -> SecretUse:
         hint = "write it such as hub-token, hub-token=HUB_TOKEN, mail/password=PASSWORD or tls:key.pem"
         raise Invalid(f"{text!r} does not name a secret and its variable or file", hint=hint)
     name, key, variable, file = found.groups(default="")
-    if variable and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+    if variable and not is_variable(variable):
         near = f"a file is written {name}{variable}" if variable.startswith(":") else ""
         hint = near or f"use letters, digits and underscores, such as {name}=TOKEN"
         raise Invalid(f"{text!r}: {variable!r} is not the name of a variable", hint=hint)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from shoal.objects.codec import changed_fields
@@ -29,7 +28,7 @@ from shoal.objects.job import (
 from shoal.objects.nearest import did_you_mean
 from shoal.objects.paths import Finding, Path
 from shoal.objects.ranges import IndexSet
-from shoal.objects.secret import is_key
+from shoal.objects.secret import is_key, is_variable
 from shoal.objects.selectors import label_key_problem, label_value_problem
 
 LARGEST_JOB = 100_000
@@ -365,7 +364,6 @@ def _environment(role: Role, path: Path) -> Iterable[Finding]:
             yield Finding(where, "the value of a variable cannot hold a NUL character")
 
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OF_PLATFORM = frozenset(
     ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "LANG", "TZ", "VIRTUAL_ENV")
 )
@@ -392,7 +390,7 @@ def _secrets(role: Role, path: Path) -> Iterable[Finding]:
             if name and not is_key(name):
                 message = f"{name[:60]!r} is not made of letters, digits, dots, dashes and underscores"
                 yield Finding((*where, what), message)
-        if use.env and not _VARIABLE.fullmatch(use.env):
+        if use.env and not is_variable(use.env):
             message = f"{use.env[:60]!r} is not the name of a variable: letters, digits and underscores"
             yield Finding((*where, "env"), message)
         elif use.env in _OF_PLATFORM:

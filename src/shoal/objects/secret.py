@@ -11,7 +11,15 @@ import re
 from shoal.objects.kind import Kind
 from shoal.objects.meta import Object, Part, Stamp
 
-__all__ = ["DEFAULT_KEY", "LARGEST_SECRET_BYTES", "SECRET", "Secret", "SecretSpec", "is_key"]
+__all__ = [
+    "DEFAULT_KEY",
+    "LARGEST_SECRET_BYTES",
+    "SECRET",
+    "Secret",
+    "SecretSpec",
+    "is_key",
+    "is_variable",
+]
 
 DEFAULT_KEY = "value"
 """The key of a secret that has one value."""
@@ -19,6 +27,7 @@ LARGEST_SECRET_BYTES = 256 * 1024
 """Of all values of one secret."""
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretSpec(Part, frozen=True, kw_only=True):
@@ -40,6 +49,11 @@ class Secret(Object, frozen=True, kw_only=True):
 def is_key(text: str) -> bool:
     """Whether a value, or the file that holds it in a task, can have this name."""
     return _KEY.fullmatch(text) is not None
+
+
+def is_variable(text: str) -> bool:
+    """Whether an environment variable that holds a value can have this name."""
+    return _VARIABLE.fullmatch(text) is not None
 
 
 SECRET = Kind(name="Secret", plural="secrets", struct=Secret, internal=True)
